@@ -1,0 +1,340 @@
+"""DecisionLog: the one table that every part speaks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from consequential.log.checks import DecisionLogError, checked_columns
+from consequential.log.frames import frame_columns, make_frame, read_table
+from consequential.policies import DecisionRule
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecisionLog:
+    """People, what was decided about them, with what probability, and what came of it.
+
+    Build one with `from_arrays`, `from_frame` or `from_file`: they check it once, at the door.
+    Everything in it is read-only.
+
+    Attributes
+    ----------
+    features
+        One row a person.
+    decision
+        Whether the person was accepted.
+    propensity
+        The probability with which the rule in force would accept this person.
+    label
+        1.0 or 0.0 for people with a known outcome; NaN for rejected people, who have none, and
+        for accepted people whose outcome is still to come.
+    group, groups
+        Each row's sensitive group as a position in `groups`, the sorted names. Without a
+        sensitive attribute there is one group.
+    time_step
+        When the decision was taken.
+    amount, cost
+        Optional size of each decision and cost of each acceptance, where they differ by person.
+    policies
+        Optional: the rule in force at each time step.
+    horizon
+        How many time steps an outcome may take; None where outcomes are immediate.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> log = cq.DecisionLog.from_arrays(
+    ...     features=[[0.3], [0.9], [0.1]], decision=[0, 1, 1], propensity=[0.4, 0.8, 0.2],
+    ...     label=[None, 1, 0], sensitive=["b", "a", "b"])
+    >>> log
+    DecisionLog(3 decisions, 2 accepted, 0 pending, 1 feature, groups a: 1, b: 2)
+    """
+
+    features: Floats
+    decision: NDArray[np.bool_]
+    propensity: Floats
+    label: Floats
+    group: NDArray[np.intp]
+    time_step: NDArray[np.int64]
+    groups: tuple[Hashable, ...]
+    feature_names: tuple[str, ...]
+    amount: Floats | None = None
+    cost: Floats | None = None
+    policies: Mapping[int, DecisionRule] = field(default_factory=dict)
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in _ROW_COLUMNS:
+            column = getattr(self, name)
+            if column is not None and column.flags.writeable:
+                column.setflags(write=False)
+
+    # Building
+
+    @classmethod
+    def from_arrays(
+        cls,
+        features: ArrayLike,
+        decision: ArrayLike,
+        propensity: ArrayLike | None,
+        label: ArrayLike,
+        sensitive: ArrayLike | None = None,
+        time_step: ArrayLike | int = 0,
+        *,
+        amount: ArrayLike | None = None,
+        cost: ArrayLike | None = None,
+        groups: Sequence[Hashable] | None = None,
+        feature_names: Sequence[str] | None = None,
+        policies: Mapping[int, DecisionRule] | None = None,
+        horizon: int | None = None,
+    ) -> DecisionLog:
+        """Check arrays and make a log of them.
+
+        `groups` fixes the groups and their order; without it they are the sorted values seen.
+        """
+        columns = checked_columns(
+            features, decision, propensity, label, sensitive, time_step, amount, cost, groups
+        )
+        n_features = columns.features.shape[1]
+        names = tuple(feature_names or (f"x{k}" for k in range(n_features)))
+        if len(names) != n_features:
+            raise DecisionLogError(f"{len(names)} feature names for {n_features} features")
+        if horizon is not None and horizon < 0:
+            raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
+        checked = {column.name: getattr(columns, column.name) for column in fields(columns)}
+        return cls(**checked, feature_names=names, policies=dict(policies or {}), horizon=horizon)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        features: Sequence[str],
+        decision: str,
+        propensity: str,
+        label: str,
+        sensitive: str | None = None,
+        time_step: str | None = None,
+        amount: str | None = None,
+        cost: str | None = None,
+        horizon: int | None = None,
+    ) -> DecisionLog:
+        """Make a log of the named columns of a pandas, polars or pyarrow frame.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, consequential as cq
+        >>> frame = pa.table({"income": [2.0, 3.5], "approved": [1, 0], "p": [0.6, 0.3],
+        ...                   "repaid": [1, None]})
+        >>> cq.DecisionLog.from_frame(frame, features=["income"], decision="approved",
+        ...                           propensity="p", label="repaid")
+        DecisionLog(2 decisions, 1 accepted, 0 pending, 1 feature)
+        """
+        matrix, columns = frame_columns(
+            frame,
+            features,
+            decision=decision,
+            propensity=propensity,
+            label=label,
+            sensitive=sensitive,
+            time_step=time_step,
+            amount=amount,
+            cost=cost,
+        )
+        step = columns.pop("time_step")
+        return cls.from_arrays(
+            matrix,
+            time_step=0 if step is None else step,
+            feature_names=list(features),
+            horizon=horizon,
+            **columns,  # type: ignore[arg-type]  # the three required names are never None
+        )
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
+        """Make a log of a CSV or Parquet file; the named columns are those of `from_frame`."""
+        return cls.from_frame(read_table(path), **columns)
+
+    @classmethod
+    def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:
+        """Put logs of the same columns and groups under one another."""
+        if not logs:
+            raise DecisionLogError("nothing to concatenate: give at least one log")
+        first = logs[0]
+        for log in logs[1:]:
+            for name in ("groups", "feature_names", "horizon"):
+                if getattr(log, name) != getattr(first, name):
+                    raise DecisionLogError(
+                        f"logs with different {name} cannot be concatenated: "
+                        f"{getattr(first, name)} and {getattr(log, name)}"
+                    )
+        policies: dict[int, DecisionRule] = {}
+        for log in logs:
+            for step, rule in log.policies.items():
+                if policies.setdefault(step, rule) is not rule:
+                    raise DecisionLogError(f"two different policies at time step {step}")
+        columns: dict[str, Any] = {}
+        for name in _ROW_COLUMNS:
+            parts = [getattr(log, name) for log in logs]
+            missing = [part is None for part in parts]
+            if any(missing) and not all(missing):
+                raise DecisionLogError(f"some of the logs have {name} and some do not")
+            columns[name] = None if all(missing) else np.concatenate(parts)
+        return replace(first, **columns, policies=policies)
+
+    # Parts
+
+    def take(self, rows: NDArray[Any] | slice) -> DecisionLog:
+        """Return the log of some rows (an index, a mask or a slice); groups stay as they are."""
+        columns = {
+            name: column[rows]
+            for name in _ROW_COLUMNS
+            if (column := getattr(self, name)) is not None
+        }
+        return replace(self, **columns)
+
+    def split(
+        self,
+        fraction: float,
+        *,
+        by: Literal["time_step", "random"] = "time_step",
+        rng: np.random.Generator | None = None,
+    ) -> tuple[DecisionLog, DecisionLog]:
+        """Split in two, `fraction` of the rows first.
+
+        By time step, no step is divided and the earlier ones come first; at random needs `rng`.
+        """
+        if not 0.0 < fraction < 1.0:
+            raise DecisionLogError(f"fraction lies strictly between 0 and 1, not {fraction!r}")
+        if by == "random":
+            if rng is None:
+                raise DecisionLogError("a random split needs rng=numpy.random.default_rng(seed)")
+            order = rng.permutation(len(self))
+            cut = round(fraction * len(self))
+            return self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:]))
+        steps, counts = np.unique(self.time_step, return_counts=True)
+        if len(steps) < 2:
+            raise DecisionLogError(
+                "all decisions have one time step, so the log cannot be split by it: "
+                'give the time steps, or split by="random"'
+            )
+        share = np.cumsum(counts) / len(self)
+        last = steps[min(int(np.argmin(np.abs(share - fraction))), len(steps) - 2)]
+        early = self.time_step <= last
+        return self.take(early), self.take(~early)
+
+    def settled(self) -> DecisionLog:
+        """Return the decisions whose outcomes are known by now, accepted and rejected alike.
+
+        With a horizon these are the decisions at least that old. An accepted person among them
+        whose label is missing is an error: a pending label is neither a failure nor a zero.
+        """
+        log = self
+        if self.horizon:
+            old = self.time_step <= self.time_step.max() - self.horizon
+            if not old.any():
+                raise DecisionLogError(
+                    f"no decision is older than the horizon of {self.horizon} time steps yet"
+                )
+            log = self.take(old)
+        if log.n_pending:
+            age = "" if self.horizon is None else f" although older than {self.horizon} time steps"
+            raise DecisionLogError(
+                f"{log.n_pending} accepted rows have no label{age}. If outcomes take time, set "
+                "horizon= to the number of time steps they may take; estimates then use only "
+                "decisions older than that"
+            )
+        return log
+
+    # Looking
+
+    def __len__(self) -> int:
+        return len(self.decision)
+
+    @cached_property
+    def n_accepted(self) -> int:
+        """How many people were accepted."""
+        return int(self.decision.sum())
+
+    @cached_property
+    def n_pending(self) -> int:
+        """How many accepted people have no label yet."""
+        return int((self.decision & np.isnan(self.label)).sum())
+
+    @cached_property
+    def outcome(self) -> Floats:
+        """The label, and 0 where there is none (those rows have weight 0 wherever it is used)."""
+        return np.nan_to_num(self.label, nan=0.0)
+
+    @property
+    def sensitive(self) -> NDArray[Any]:
+        """Each row's sensitive group by name."""
+        return np.array(self.groups, dtype=object)[self.group]
+
+    @cached_property
+    def group_counts(self) -> NDArray[np.intp]:
+        """How many rows each group has."""
+        return np.bincount(self.group, minlength=len(self.groups))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of everything in the rows: equal for equal logs."""
+        digest = hashlib.sha256(repr((self.groups, self.feature_names, self.horizon)).encode())
+        for name in _ROW_COLUMNS:
+            column = getattr(self, name)
+            digest.update(name.encode())
+            if column is not None:
+                digest.update(np.ascontiguousarray(column).tobytes())
+        return digest.hexdigest()
+
+    def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
+        """Return the rows as a data frame; unknown labels are missing values."""
+        columns: dict[str, NDArray[Any]] = {
+            name: self.features[:, k] for k, name in enumerate(self.feature_names)
+        }
+        if len(self.groups) > 1:
+            columns["sensitive"] = self.sensitive
+        columns |= {
+            "decision": self.decision.astype(np.int8),
+            "propensity": self.propensity,
+            "label": self.label,
+            "time_step": self.time_step,
+        }
+        for name in ("amount", "cost"):
+            if getattr(self, name) is not None:
+                columns[name] = getattr(self, name)
+        return make_frame(columns, backend)
+
+    def __repr__(self) -> str:
+        n_features = self.features.shape[1]
+        parts = [
+            f"{len(self)} decisions",
+            f"{self.n_accepted} accepted",
+            f"{self.n_pending} pending",
+            f"{n_features} feature{'s' if n_features != 1 else ''}",
+        ]
+        if len(self.groups) > 1:
+            sizes = zip(self.groups, self.group_counts, strict=True)
+            parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+        return f"DecisionLog({', '.join(parts)})"
+
+
+_ROW_COLUMNS = (
+    "features",
+    "decision",
+    "propensity",
+    "label",
+    "group",
+    "time_step",
+    "amount",
+    "cost",
+)

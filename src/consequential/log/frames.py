@@ -1,0 +1,94 @@
+"""Logs in and out of data frames and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log.checks import DecisionLogError
+
+
+def frame_columns(
+    frame: Any, features: Sequence[str], **named: str | None
+) -> tuple[NDArray[Any], dict[str, NDArray[Any] | None]]:
+    """Feature matrix and named columns of a pandas, polars or pyarrow frame."""
+    import narwhals as nw
+
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        raise DecisionLogError(
+            f"{type(frame).__name__} is not a data frame that narwhals knows "
+            f"(pandas, polars, pyarrow): {error}"
+        ) from None
+    if isinstance(features, str):
+        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    wanted = [*features, *(name for name in named.values() if name is not None)]
+    unknown = [name for name in wanted if name not in table.columns]
+    if unknown:
+        raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
+    if not features:
+        raise DecisionLogError("features is empty: name at least one column")
+    for name in features:
+        dtype = table[name].dtype
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            raise DecisionLogError(
+                f"feature {name!r} has type {dtype}, not numbers: "
+                "encode categories first (one-hot, say)"
+            )
+    matrix = np.column_stack([_numeric(table[name]) for name in features])
+    columns = {key: None if name is None else _values(table[name]) for key, name in named.items()}
+    return matrix, columns
+
+
+def _numeric(series: Any) -> NDArray[np.float64]:
+    import narwhals as nw
+
+    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _values(series: Any) -> NDArray[Any]:
+    dtype = series.dtype
+    if dtype.is_numeric():
+        return _numeric(series) if series.is_null().any() else np.asarray(series.to_numpy())
+    return np.array(series.to_list(), dtype=object)
+
+
+def read_table(path: str | os.PathLike[str]) -> Any:
+    """A CSV or Parquet file as a pyarrow table, by its ending."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no file {os.fspath(path)!r}")
+    try:
+        if Path(path).suffix.lower() == ".parquet":
+            return pyarrow.parquet.read_table(path)
+        return pyarrow.csv.read_csv(path)
+    except pa.ArrowInvalid as error:
+        raise DecisionLogError(f"{os.fspath(path)} cannot be read: {error}") from None
+
+
+def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:
+    """Columns as a native frame of the library named; NaN in `label` becomes missing."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    arrays = {
+        name: pa.array(values, from_pandas=(name == "label")) for name, values in columns.items()
+    }
+    table = pa.table(arrays)
+    if backend == "pyarrow":
+        return table
+    frame = nw.from_native(table, eager_only=True)
+    if backend == "pandas":
+        return frame.to_pandas()
+    if backend == "polars":
+        return frame.to_polars()
+    raise ValueError(f"unknown backend {backend!r}; choose pyarrow, pandas or polars")

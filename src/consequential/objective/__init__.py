@@ -1,0 +1,50 @@
+"""Objectives: what a policy is worth, as a smooth function of a few linear functionals."""
+
+from consequential.objective.fairness import (
+    BenefitParity,
+    DemographicParity,
+    EqualisedOdds,
+    EqualOpportunity,
+    Fairness,
+    PredictiveParity,
+    Tally,
+    benefit_gap,
+    fairness_named,
+)
+from consequential.objective.functionals import Benefit, Coefficients, Sums
+from consequential.objective.objective import Objective, Slopes, decided, deviations
+from consequential.objective.weights import (
+    BalanceHeuristic,
+    Clipped,
+    InversePropensity,
+    SelfNormalised,
+    Unweighted,
+    Weighting,
+    effective_sample_size,
+)
+
+__all__ = [
+    "BalanceHeuristic",
+    "Benefit",
+    "BenefitParity",
+    "Clipped",
+    "Coefficients",
+    "DemographicParity",
+    "EqualOpportunity",
+    "EqualisedOdds",
+    "Fairness",
+    "InversePropensity",
+    "Objective",
+    "PredictiveParity",
+    "SelfNormalised",
+    "Slopes",
+    "Sums",
+    "Tally",
+    "Unweighted",
+    "Weighting",
+    "benefit_gap",
+    "decided",
+    "deviations",
+    "effective_sample_size",
+    "fairness_named",
+]

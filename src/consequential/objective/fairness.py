@@ -1,0 +1,227 @@
+"""Fairness notions: which benefit must be equal across groups.
+
+A notion only says how its benefits weigh the rows of a `Tally`; it never sees a policy, an
+optimiser or a penalty. New notions add columns, never a branch in a loop.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.objective.functionals import Benefit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many people each row stands for: in all, with label 1, and with label 0.
+
+    In a log a row stands for itself, and for `w` people with its label; in a world whose truth
+    is known a row is a point with its mass. `sizes` is the number of people by group.
+    """
+
+    people: Floats
+    positives: Floats
+    negatives: Floats
+    group: NDArray[np.intp]
+    sizes: Floats
+
+    def by_group(self, values: Floats) -> Floats:
+        """Sum of one value a row, group by group."""
+        totals: Floats = np.bincount(self.group, values, len(self.sizes)).astype(np.float64)
+        return totals
+
+    def share(self, values: Floats) -> Benefit:
+        """Within each group, the share of `values` that the policy accepts."""
+        totals = self.by_group(values)
+        defined = totals > 0
+        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
+        return Benefit(values * scale[self.group], np.zeros(len(totals)), defined)
+
+    def mean(self, at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Benefit:
+        """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1.
+
+        Parts that do not depend on y are counted on all people: they need no label.
+        """
+        change = (at_accept[0] - at_reject[0], at_accept[1] - at_reject[1])
+        defined = self.sizes > 0
+        scale = np.divide(1.0, self.sizes, out=np.zeros(len(self.sizes)), where=defined)
+        constant = self.by_group(self.valued(at_reject)) * scale
+        if at_reject[0] == at_reject[1]:
+            constant = np.full(len(self.sizes), at_reject[0])
+        return Benefit(self.valued(change) * scale[self.group], constant, defined)
+
+    def valued(self, by_label: tuple[float, float]) -> Floats:
+        """Each row's people times a value that depends on their label."""
+        if by_label[0] == by_label[1]:
+            return by_label[0] * self.people
+        return by_label[0] * self.negatives + by_label[1] * self.positives
+
+
+class Fairness(ABC):
+    """A notion of fairness: benefits that should be equal for all groups."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the notion's benefits as functionals over the rows of a tally."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemographicParity(Fairness):
+    """Every group is accepted at the same rate: `f(d, y) = d`. Needs no labels.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.Objective(cost=0.5, fairness=cq.DemographicParity(), penalty=1.0).fairness
+    DemographicParity()
+    """
+
+    name = "demographic_parity"
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the acceptance rates."""
+        return (tally.mean((0.0, 0.0), (1.0, 1.0)),)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualOpportunity(Fairness):
+    """Among people with label 1, every group is accepted at the same rate.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.fairness_named("equal_opportunity")
+    EqualOpportunity()
+    """
+
+    name = "equal_opportunity"
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the true positive rates."""
+        return (tally.share(tally.positives),)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualisedOdds(Fairness):
+    """Among people with label 1, and among those with label 0, groups are accepted alike.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.fairness_named("equalised_odds")
+    EqualisedOdds()
+    """
+
+    name = "equalised_odds"
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the true and the false positive rates."""
+        return tally.share(tally.positives), tally.share(tally.negatives)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictiveParity(Fairness):
+    """Among accepted people, every group has the same share of label 1.
+
+    A ratio of two functionals that both depend on the policy; undefined for a group of which
+    nobody is accepted.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.fairness_named("predictive_parity")
+    PredictiveParity()
+    """
+
+    name = "predictive_parity"
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the positive predictive values."""
+        labelled = tally.positives + tally.negatives
+        totals = tally.by_group(labelled)
+        defined = totals > 0
+        # a ratio does not care for scale; this one keeps numerator and denominator of order one
+        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)[tally.group]
+        constant = np.zeros(len(totals))
+        return (Benefit(tally.positives * scale, constant, defined, labelled * scale),)
+
+
+@dataclass(frozen=True, slots=True)
+class BenefitParity(Fairness):
+    """Every group has the same mean of a benefit `f(d, y)` of your own.
+
+    Examples
+    --------
+    Being judged correctly as the benefit:
+
+    >>> import consequential as cq
+    >>> notion = cq.BenefitParity(lambda d, y: float(d == y))
+    >>> world = cq.worlds.first_setting()
+    >>> round(world.exact(cq.AcceptAll(), fairness=notion).benefit_gap, 4)
+    0.1043
+    """
+
+    f: Callable[[int, int], float]
+    name = "benefit_parity"
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the mean benefits."""
+        at_reject = (float(self.f(0, 0)), float(self.f(0, 1)))
+        at_accept = (float(self.f(1, 0)), float(self.f(1, 1)))
+        return (tally.mean(at_reject, at_accept),)
+
+
+NOTIONS: dict[str, type[Fairness]] = {
+    notion.name: notion
+    for notion in (DemographicParity, EqualOpportunity, EqualisedOdds, PredictiveParity)
+}
+
+
+def fairness_named(notion: str | Fairness) -> Fairness:
+    """Look a notion up by name; a `Fairness` passes through.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.fairness_named("demographic_parity")
+    DemographicParity()
+    """
+    if isinstance(notion, Fairness):
+        return notion
+    if notion not in NOTIONS:
+        raise ValueError(f"unknown fairness notion {notion!r}; choose one of {', '.join(NOTIONS)}")
+    return NOTIONS[notion]()
+
+
+def benefit_gap(benefits: Floats) -> float:
+    """`b0 - b1` for two groups, largest minus smallest for more; the widest of several notions.
+
+    Groups whose benefit is undefined (NaN) are left out; with fewer than two left the gap is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consequential.objective import benefit_gap
+    >>> benefit_gap(np.array([[0.2, 0.5]]))
+    -0.3
+    >>> round(benefit_gap(np.array([[0.2, 0.5, 0.1]])), 6)
+    0.4
+    """
+    gaps = []
+    for row in np.atleast_2d(benefits):
+        known = row[np.isfinite(row)]
+        if len(row) == 2 and len(known) == 2:
+            gaps.append(float(known[0] - known[1]))
+        elif len(known) >= 2:
+            gaps.append(float(known.max() - known.min()))
+    return max(gaps, key=abs, default=0.0)

@@ -1,0 +1,101 @@
+"""Linear functionals of a policy's propensities, `S_k = sum_i A[i, k] pi_i + kappa_k`.
+
+A is never stored as a dense matrix: a functional that exists once a group is one value a row
+plus the row's group code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Benefit:
+    """A benefit of each group: a linear functional, or a ratio of two.
+
+    `b_z = (sum_{i in z} values_i pi_i + constant_z) / (sum_{i in z} denominator_i pi_i)`, the
+    division only where there is a denominator. `defined` says for which groups the log allows
+    an estimate at all.
+    """
+
+    values: Floats
+    constant: Floats
+    defined: NDArray[np.bool_]
+    denominator: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What an objective looks at: the functionals' values at one policy."""
+
+    utility: float
+    numerators: Floats  # (benefits, groups)
+    denominators: Floats  # (benefits, groups); ones where a benefit is linear
+
+    @property
+    def benefits(self) -> Floats:
+        """Benefit by notion and group; NaN where nobody is there to measure it on."""
+        undefined = np.full_like(self.numerators, np.nan)
+        positive = self.denominators > 0
+        return np.divide(self.numerators, self.denominators, out=undefined, where=positive)
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """The rows of A for one objective on one log."""
+
+    utility: Floats
+    utility_constant: float
+    benefits: tuple[Benefit, ...]
+    group: Codes
+    n_groups: int
+
+    def sums(self, propensity: Floats) -> Sums:
+        """Return all functionals at these propensities (or drawn decisions)."""
+        shape = (len(self.benefits), self.n_groups)
+        numerators, denominators = np.zeros(shape), np.ones(shape)
+        for k, benefit in enumerate(self.benefits):
+            numerators[k] = benefit.constant + self._by_group(benefit.values * propensity)
+            if benefit.denominator is not None:
+                denominators[k] = self._by_group(benefit.denominator * propensity)
+            numerators[k, ~benefit.defined] = np.nan
+        return Sums(
+            float(self.utility @ propensity) + self.utility_constant, numerators, denominators
+        )
+
+    def row_slopes(self, utility: float, numerators: Floats, denominators: Floats) -> Floats:
+        """`A @ dF/dS`, a number a row, from the derivative of F in each of the sums."""
+        slopes = utility * self.utility
+        for k, benefit in enumerate(self.benefits):
+            slopes = slopes + numerators[k][self.group] * benefit.values
+            if benefit.denominator is not None:
+                slopes = slopes + denominators[k][self.group] * benefit.denominator
+        return slopes
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Coefficients:
+        """Return the same functionals estimated from some of the rows, scaled up to all."""
+        utility = self.utility[rows]
+        scale = len(self.utility) / max(len(utility), 1)
+        benefits = tuple(
+            replace(
+                benefit,
+                values=scale * benefit.values[rows],
+                denominator=(
+                    None if benefit.denominator is None else scale * benefit.denominator[rows]
+                ),
+            )
+            for benefit in self.benefits
+        )
+        return Coefficients(
+            scale * utility, self.utility_constant, benefits, self.group[rows], self.n_groups
+        )
+
+    def _by_group(self, values: Floats) -> Floats:
+        totals: Floats = np.bincount(self.group, values, self.n_groups).astype(np.float64)
+        return totals

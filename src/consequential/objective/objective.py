@@ -1,0 +1,220 @@
+"""The penalised objective `utility - penalty/2 (benefit gap)^2` and its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log import DecisionLog, DecisionLogError
+from consequential.objective.fairness import Fairness, Tally, fairness_named
+from consequential.objective.functionals import Benefit, Coefficients, Sums
+from consequential.objective.weights import InversePropensity, Weighting
+from consequential.policies import Policy
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """`dF/dS`: the derivative of the objective in each of its sums."""
+
+    utility: float
+    numerators: Floats
+    denominators: Floats
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Objective:
+    """`F(S) = utility - penalty/2 (2/K) sum over pairs of groups (b_z - b_z')^2`.
+
+    Estimand: the paper's `u(pi) - penalty/2 (b0 - b1)^2` [K20: objective] in the population of
+    *all* applicants, from a log that has labels for the accepted only.
+
+    Parameters
+    ----------
+    cost
+        What accepting costs: label 1 is worth `1 - cost`, label 0 `-cost`. A log with a cost
+        of its own for each row overrides it.
+    fairness
+        A notion or its name; None for utility alone.
+    penalty
+        The paper's lambda.
+    weighting
+        How accepted rows stand in for the rejected; inverse propensity by default.
+    normalisation
+        `"applicants"` divides by all applicants (N, and N_z within a group). `"paper"` divides
+        by accepted rows and weights label-free benefits too, as the paper's estimator does; for
+        demographic parity that is another quantity, see docs/deviations.md.
+    decisions
+        `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws a
+        decision a row, the paper's log-derivative trick: same mean, more variance.
+    rejection_utility
+        What rejecting is worth to the decision maker for label 0 and label 1, `(g(0), g(1))`.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> policy = world.initial_policy("logistic")
+    >>> log = world.collect(policy, 20_000, np.random.default_rng(0))
+    >>> objective = cq.Objective(world.cost, "demographic_parity", penalty=1.0)
+    >>> round(objective.value(policy, log), 2), objective.gradient(policy, log).round(2)
+    (0.11, array([0.05, 0.  ]))
+    """
+
+    cost: float
+    fairness: Fairness | None
+    penalty: float
+    weighting: Weighting
+    normalisation: Literal["applicants", "paper"]
+    decisions: Literal["expected", "sampled"]
+    rejection_utility: tuple[float, float]
+
+    def __init__(
+        self,
+        cost: float,
+        fairness: str | Fairness | None = None,
+        penalty: float = 0.0,
+        *,
+        weighting: Weighting | None = None,
+        normalisation: Literal["applicants", "paper"] = "applicants",
+        decisions: Literal["expected", "sampled"] = "expected",
+        rejection_utility: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        if not 0.0 < cost < 1.0:
+            raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
+        if not (np.isfinite(penalty) and penalty >= 0.0):
+            raise ValueError(f"the penalty is finite and not negative, not {penalty!r}")
+        if penalty > 0.0 and fairness is None:
+            raise ValueError("a penalty needs a fairness notion to punish: give fairness=")
+        if normalisation not in ("applicants", "paper"):
+            raise ValueError(f"normalisation is 'applicants' or 'paper', not {normalisation!r}")
+        if decisions not in ("expected", "sampled"):
+            raise ValueError(f"decisions are 'expected' or 'sampled', not {decisions!r}")
+        for name, value in (
+            ("cost", float(cost)),
+            ("fairness", None if fairness is None else fairness_named(fairness)),
+            ("penalty", float(penalty)),
+            ("weighting", weighting or InversePropensity()),
+            ("normalisation", normalisation),
+            ("decisions", decisions),
+            ("rejection_utility", (float(rejection_utility[0]), float(rejection_utility[1]))),
+        ):
+            object.__setattr__(self, name, value)
+
+    # From a log to functionals
+
+    def rows(self, log: DecisionLog) -> DecisionLog:
+        """Return the rows the objective is about: settled ones, under `"paper"` accepted ones."""
+        settled = log.settled()
+        return settled.take(settled.decision) if self.normalisation == "paper" else settled
+
+    def coefficients(self, rows: DecisionLog) -> Coefficients:
+        """Return the matrix A over `rows`, which are what `self.rows(log)` gave."""
+        if len(rows) == 0:
+            raise DecisionLogError("nobody was accepted: there is nothing to learn from")
+        tally = self._tally(rows, within_group=False)
+        amount = np.ones(len(rows)) if rows.amount is None else rows.amount
+        cost = self.cost if rows.cost is None else rows.cost
+        gain = (1.0 - cost) * tally.positives - cost * tally.negatives
+        forgone = tally.valued(self.rejection_utility)
+        constant = float(amount @ forgone) / len(rows)
+        benefits: tuple[Benefit, ...] = ()
+        if self.fairness is not None:
+            benefits = self.fairness.benefits(self._tally(rows, within_group=True))
+        return Coefficients(
+            amount * (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
+        )
+
+    def _tally(self, rows: DecisionLog, *, within_group: bool) -> Tally:
+        weights = self.weighting.weights(rows, within_group=within_group)
+        people = weights if self.normalisation == "paper" else np.ones(len(rows))
+        positives = weights * rows.outcome
+        sizes = rows.group_counts.astype(np.float64)
+        return Tally(people, positives, weights - positives, rows.group, sizes)
+
+    # From functionals to a number
+
+    def value_at(self, sums: Sums) -> float:
+        """Return `F(S)`."""
+        spread = deviations(sums.benefits)
+        return sums.utility - self.penalty * float((spread * spread).sum())
+
+    def slopes_at(self, sums: Sums) -> Slopes:
+        """Return `dF/dS`."""
+        spread = deviations(sums.benefits)
+        by_benefit = -2.0 * self.penalty * spread
+        positive = sums.denominators > 0
+        numerators = np.divide(
+            by_benefit, sums.denominators, out=np.zeros_like(spread), where=positive
+        )
+        ratio = np.nan_to_num(sums.benefits, nan=0.0)
+        return Slopes(1.0, numerators, -numerators * ratio)
+
+    # For a policy on a log
+
+    def value(
+        self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator | None = None
+    ) -> float:
+        """Return the estimated objective of a policy on a log."""
+        rows = self.rows(log)
+        eta = policy.inputs(rows.features, rows.sensitive) @ policy.theta
+        return self.value_at(self.coefficients(rows).sums(self._decided(policy, eta, rng)[0]))
+
+    def gradient(
+        self,
+        policy: Policy,
+        log: DecisionLog,
+        *,
+        rng: np.random.Generator | None = None,
+        sums: Sums | None = None,
+    ) -> Floats:
+        """Return the gradient in theta.
+
+        `sums` gives other rows' functionals to evaluate `dF/dS` at; without them it is
+        evaluated on the same rows, which is the exact derivative of `value`.
+        """
+        rows = self.rows(log)
+        phi = policy.inputs(rows.features, rows.sensitive)
+        coefficients = self.coefficients(rows)
+        decided, slope = self._decided(policy, phi @ policy.theta, rng)
+        at = self.slopes_at(sums or coefficients.sums(decided))
+        per_row = coefficients.row_slopes(at.utility, at.numerators, at.denominators)
+        gradient: Floats = (per_row * slope) @ phi
+        return gradient
+
+    def _decided(
+        self, policy: Policy, eta: Floats, rng: np.random.Generator | None
+    ) -> tuple[Floats, Floats]:
+        return decided(self.decisions, policy, eta, rng)
+
+
+def decided(
+    decisions: Literal["expected", "sampled"],
+    policy: Policy,
+    eta: Floats,
+    rng: np.random.Generator | None,
+) -> tuple[Floats, Floats]:
+    """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions."""
+    propensity = policy.probability(eta)
+    if decisions == "expected":
+        return propensity, policy.derivative(eta)
+    if rng is None:
+        raise ValueError("sampled decisions need rng=numpy.random.default_rng(seed)")
+    drawn = (rng.random(propensity.shape) < propensity).astype(np.float64)
+    return drawn, drawn * policy.score(eta)
+
+
+def deviations(benefits: Floats) -> Floats:
+    """Each group's benefit less the groups' mean; 0 where it is undefined.
+
+    The penalty `lambda/2 (2/K) sum over pairs (b_z - b_z')^2` is `lambda` times their squares.
+    """
+    known = np.isfinite(benefits)
+    count = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    filled = np.where(known, benefits, 0.0)
+    mean = filled.sum(axis=1, keepdims=True) / count
+    return np.where(known, filled - mean, 0.0)

@@ -1,0 +1,50 @@
+"""Policies: who is accepted, with what probability."""
+
+from consequential.policies.links import (
+    LINKS,
+    LOGISTIC,
+    SEMI_LOGISTIC,
+    SMOOTH_SEMI_LOGISTIC,
+    Link,
+    link_named,
+)
+from consequential.policies.policy import FeatureMap, Policy, group_codes, policy_from_model
+from consequential.policies.rules import (
+    AcceptAll,
+    DecisionRule,
+    EveryNth,
+    Mixture,
+    PolicyError,
+    Predictor,
+    RejectAll,
+    ThresholdPolicy,
+    as_features,
+    logistic_model,
+)
+from consequential.policies.storage import load_policy, save_policy, write_whole
+
+__all__ = [
+    "LINKS",
+    "LOGISTIC",
+    "SEMI_LOGISTIC",
+    "SMOOTH_SEMI_LOGISTIC",
+    "AcceptAll",
+    "DecisionRule",
+    "EveryNth",
+    "FeatureMap",
+    "Link",
+    "Mixture",
+    "Policy",
+    "PolicyError",
+    "Predictor",
+    "RejectAll",
+    "ThresholdPolicy",
+    "as_features",
+    "group_codes",
+    "link_named",
+    "load_policy",
+    "logistic_model",
+    "policy_from_model",
+    "save_policy",
+    "write_whole",
+]

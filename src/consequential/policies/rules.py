@@ -1,0 +1,250 @@
+"""Decision rules: everything that can decide, with or without a gradient."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+class PolicyError(ValueError):
+    """A policy was built, used or stored in a way that cannot work."""
+
+
+class Predictor(Protocol):
+    """Anything fitted that predicts a probability: scikit-learn's classifiers do."""
+
+    def predict_proba(self, features: Any, /) -> Any:
+        """Return one column of probabilities a class."""
+        ...
+
+
+class DecisionRule(ABC):
+    """A map from people to the probability of a positive decision."""
+
+    @property
+    def uses_sensitive(self) -> bool:
+        """Whether the sensitive attribute is an input of the decision."""
+        return False
+
+    @abstractmethod
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Probability of a positive decision, a number for each row."""
+
+    def decide(
+        self,
+        features: ArrayLike,
+        sensitive: ArrayLike | None = None,
+        *,
+        rng: np.random.Generator,
+    ) -> NDArray[np.bool_]:
+        """Draw one decision a row; the propensity it was drawn with goes into the log."""
+        propensity = self.propensity(features, sensitive)
+        return rng.random(propensity.shape) < propensity
+
+    def with_floor(self, floor: float) -> DecisionRule:
+        """Accept everybody with probability at least `floor`: `floor + (1 - floor) pi`."""
+        return Mixture((self, AcceptAll()), (1.0 - checked_floor(floor), floor))
+
+
+def as_features(features: ArrayLike) -> Floats:
+    """Features as a float matrix, one row a person; a vector is one feature."""
+    matrix = np.asarray(features, dtype=np.float64)
+    return matrix[:, None] if matrix.ndim == 1 else matrix
+
+
+def checked_floor(floor: float) -> float:
+    """Return `floor` if it is a probability below one, else say so."""
+    if not 0.0 <= floor < 1.0:
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}")
+    return float(floor)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptAll(DecisionRule):
+    """Accept everybody.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.AcceptAll().propensity([[0.2], [0.7]])
+    array([1., 1.])
+    """
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """One for each row."""
+        return np.ones(len(as_features(features)))
+
+
+@dataclass(frozen=True, slots=True)
+class RejectAll(DecisionRule):
+    """Reject everybody.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.RejectAll().propensity([[0.2], [0.7]])
+    array([0., 0.])
+    """
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Zero for each row."""
+        return np.zeros(len(as_features(features)))
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdPolicy(DecisionRule):
+    """Accept where a fitted predictor puts the label's probability at `threshold` or above.
+
+    This is the deterministic rule [K20: threshold-rule] of *learning to predict*. It explores
+    nothing: people it rejects never get a label.
+
+    Parameters
+    ----------
+    predictor
+        Anything fitted with `predict_proba` over the two classes 0 and 1.
+    threshold
+        The smallest predicted probability that is accepted; the paper uses the cost.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> model = cq.logistic_model([-1.0, 2.0])
+    >>> cq.ThresholdPolicy(model, threshold=0.5).propensity([[0.0], [1.0]])
+    array([0., 1.])
+    """
+
+    predictor: Predictor
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.predictor, "predict_proba"):
+            raise PolicyError(
+                f"a ThresholdPolicy needs a fitted predictor with predict_proba; "
+                f"{type(self.predictor).__name__} has none"
+            )
+        if not 0.0 <= self.threshold <= 1.0:
+            raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """One where the prediction reaches the threshold, zero elsewhere."""
+        predicted = np.asarray(self.predictor.predict_proba(as_features(features)))
+        if predicted.ndim != 2 or predicted.shape[1] != 2:
+            raise PolicyError(
+                f"the predictor must give two columns of probabilities, not shape "
+                f"{predicted.shape}: was it fitted on labels of both kinds?"
+            )
+        return (predicted[:, 1] >= self.threshold).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth(DecisionRule):
+    """Accept every n-th person whatever they are like; let `otherwise` decide on the rest.
+
+    Exploring by schedule. The schedule starts at a random person of each batch, so everybody's
+    propensity is `1/n + (1 - 1/n) otherwise` and can be logged.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> rule = cq.EveryNth(4)
+    >>> rule.propensity([[0.0]])
+    array([0.25])
+    >>> rule.decide(np.zeros((8, 1)), rng=np.random.default_rng(0)).sum()
+    np.int64(2)
+    """
+
+    n: int
+    otherwise: DecisionRule = RejectAll()
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise PolicyError(f"every n-th needs n of at least 1, not {self.n!r}")
+
+    @property
+    def uses_sensitive(self) -> bool:
+        """Whether the rule for the rest uses the sensitive attribute."""
+        return self.otherwise.uses_sensitive
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Probability of acceptance over the schedule's random start."""
+        return 1.0 / self.n + (1.0 - 1.0 / self.n) * self.otherwise.propensity(features, sensitive)
+
+    def decide(
+        self,
+        features: ArrayLike,
+        sensitive: ArrayLike | None = None,
+        *,
+        rng: np.random.Generator,
+    ) -> NDArray[np.bool_]:
+        """Accept the scheduled people and decide on the others."""
+        decision = self.otherwise.decide(features, sensitive, rng=rng)
+        decision[int(rng.integers(self.n)) :: self.n] = True
+        return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture(DecisionRule):
+    """Toss a coin for each person over which of several rules decides.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.Mixture([cq.AcceptAll(), cq.RejectAll()], [0.25, 0.75]).propensity([[0.0]])
+    array([0.25])
+    """
+
+    rules: Sequence[DecisionRule]
+    probabilities: Sequence[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", tuple(self.rules))
+        object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
+        if len(self.rules) != len(self.probabilities) or not self.rules:
+            raise PolicyError(
+                f"a mixture needs one probability a rule: {len(self.rules)} rules, "
+                f"{len(self.probabilities)} probabilities"
+            )
+        if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1.0) > 1e-9:
+            raise PolicyError(f"a mixture's probabilities sum to one, not {self.probabilities}")
+
+    @property
+    def uses_sensitive(self) -> bool:
+        """Whether any of the rules uses the sensitive attribute."""
+        return any(rule.uses_sensitive for rule in self.rules)
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Average of the rules' propensities."""
+        pairs = zip(self.probabilities, self.rules, strict=True)
+        mixed = [p * rule.propensity(features, sensitive) for p, rule in pairs]
+        total: Floats = np.sum(mixed, axis=0)
+        return np.minimum(total, 1.0)
+
+
+def logistic_model(theta: ArrayLike) -> Any:
+    """A fitted scikit-learn `LogisticRegression` with given parameters, intercept first.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.logistic_model([0.0, 1.0]).predict_proba([[0.0]])
+    array([[0.5, 0.5]])
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.ndim != 1 or theta.size < 2:
+        raise PolicyError(f"theta is (intercept, one number a feature), not shape {theta.shape}")
+    model = LogisticRegression(C=np.inf, solver="newton-cholesky", warm_start=True)
+    model.classes_ = np.array([0, 1])
+    model.intercept_ = theta[:1].copy()
+    model.coef_ = theta[None, 1:].copy()
+    model.n_features_in_ = theta.size - 1
+    model.n_iter_ = np.array([0], dtype=np.int32)
+    return model

@@ -1,0 +1,144 @@
+"""The best policy a known distribution allows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from consequential.evaluation import Metrics, Population
+from consequential.objective import Fairness, deviations
+from consequential.policies import (
+    DecisionRule,
+    ThresholdPolicy,
+    as_features,
+    group_codes,
+    logistic_model,
+)
+from consequential.worlds.mixing import Mixing
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum(Metrics):
+    """The best policy and its metrics; `threshold` is where a single cut lies."""
+
+    policy: DecisionRule
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PiecewisePolicy(DecisionRule):
+    """A propensity for every stretch of the score, the same or not for each group."""
+
+    edges: Floats  # (m - 1,), increasing: where one stretch ends and the next begins
+    propensities: Floats  # (m, 1), or (m, groups) where the sensitive attribute is used
+    groups: tuple[Hashable, ...]
+
+    @property
+    def uses_sensitive(self) -> bool:
+        """Whether groups have propensities of their own."""
+        return bool(self.propensities.shape[1] > 1)
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Look the score's stretch up."""
+        stretch = np.searchsorted(self.edges, as_features(features)[:, 0], side="right")
+        if not self.uses_sensitive:
+            column: Floats = self.propensities[stretch, 0]
+            return column
+        if sensitive is None:
+            raise ValueError("this policy uses the sensitive attribute: pass `sensitive`")
+        own: Floats = self.propensities[stretch, group_codes(sensitive, self.groups)]
+        return own
+
+
+def best_threshold(
+    cells: Population, cost: float, fairness: Fairness, penalty: float, max_gap: float | None
+) -> Optimum:
+    """Return the best rule `accept where score >= t`, over every t between the points."""
+    coefficients = cells.coefficients(cost, fairness)
+    shape = cells.mass.shape
+
+    def tail_sums(values: Floats) -> Floats:
+        """Return the sum over all points from each on, by group; a last row for nobody."""
+        by_point = values.reshape(shape)
+        return np.vstack([np.cumsum(by_point[::-1], axis=0)[::-1], np.zeros(shape[1])])
+
+    utility = tail_sums(coefficients.utility).sum(axis=1)
+    value, feasible = utility, np.ones(len(utility), dtype=np.bool_)
+    for benefit in coefficients.benefits:
+        by_group = tail_sums(benefit.values) + benefit.constant
+        if benefit.denominator is not None:
+            accepted = tail_sums(benefit.denominator)
+            nobody = np.full_like(by_group, np.nan)
+            by_group = np.divide(by_group, accepted, out=nobody, where=accepted > 0)
+        value = value - penalty * (deviations(by_group) ** 2).sum(axis=1)
+        if max_gap is not None:
+            known = np.isfinite(by_group).all(axis=1)
+            widest = np.where(known, np.ptp(np.nan_to_num(by_group), axis=1), 0.0)
+            feasible &= widest <= max_gap + 1e-12
+    best = int(np.argmax(np.where(feasible, value, -np.inf)))
+    scores = cells.points[:, 0]
+    beyond = [np.nextafter(scores[-1], np.inf)]
+    edges = np.concatenate([scores[:1], (scores[1:] + scores[:-1]) / 2, beyond])
+    threshold = float(edges[best])
+    policy = ThresholdPolicy(logistic_model([-threshold, 1.0]), 0.5)
+    accepts = np.arange(len(scores)) >= best
+    everyone = np.repeat(accepts[:, None].astype(np.float64), shape[1], axis=1)
+    truth = cells.metrics_at(everyone, cost, fairness)
+    return _optimum(truth, policy, threshold)
+
+
+def best_policy(
+    cells: Population,
+    cost: float,
+    fairness: Fairness,
+    penalty: float,
+    max_gap: float | None,
+    uses_sensitive: bool,
+) -> Optimum:
+    """Return the best of all policies.
+
+    Utility and benefits are linear in the propensities, so the best policy for given prices of
+    the benefits' deviations accepts exactly where what remains is positive. Columns of such
+    policies are generated and mixed until no prices improve on the mixture.
+    """
+    coefficients = cells.coefficients(cost, fairness)
+    if any(benefit.denominator is not None for benefit in coefficients.benefits):
+        raise ValueError(
+            f"{fairness.name} is a ratio in the policy, so the best of all policies is not a "
+            'linear programme; use among="thresholds"'
+        )
+    n_points, n_groups = cells.mass.shape
+
+    def over_variables(values: Floats) -> Floats:
+        by_point = values.reshape(n_points, n_groups)
+        return by_point if uses_sensitive else by_point.sum(axis=1, keepdims=True)
+
+    utility = over_variables(coefficients.utility)
+    rows = np.stack(
+        [
+            over_variables(benefit.values * ((coefficients.group == group) - 1.0 / n_groups))
+            for benefit in coefficients.benefits
+            for group in range(n_groups)
+        ]
+    )
+    offsets = np.concatenate(
+        [deviations(benefit.constant[None, :])[0] for benefit in coefficients.benefits]
+    )
+    mixture = Mixing(utility, rows, offsets, n_groups, penalty, max_gap).solve()
+    table = np.broadcast_to(mixture, (n_points, n_groups))
+    change = np.flatnonzero(np.any(np.diff(mixture, axis=0) != 0, axis=1))
+    scores = cells.points[:, 0]
+    edges = (scores[change] + scores[change + 1]) / 2
+    policy = PiecewisePolicy(edges, mixture[np.append(change, n_points - 1)], cells.groups)
+    return _optimum(cells.metrics_at(table, cost, fairness), policy, None)
+
+
+def _optimum(truth: Metrics, policy: DecisionRule, threshold: float | None) -> Optimum:
+    return Optimum(
+        truth.utility, truth.benefit_gap, truth.acceptance, truth.benefits, policy, threshold
+    )

@@ -1,0 +1,162 @@
+"""Worlds with one score: people differ in a number, so the truth can be computed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.evaluation import Metrics, Population
+from consequential.objective import Fairness, fairness_named
+from consequential.policies import DecisionRule
+from consequential.worlds.optimum import Optimum, best_policy, best_threshold
+from consequential.worlds.world import World
+
+Floats = NDArray[np.float64]
+
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
+
+
+class ScoreWorld(World):
+    """A world of one score, whose distribution and label probabilities are known."""
+
+    @abstractmethod
+    def cells(self, n_cells: int, closer_to: float | None = None) -> Population:
+        """Return the distribution as some `n_cells` points in increasing order.
+
+        `closer_to` a score there are as many again, to tell its neighbours apart.
+        """
+
+    @abstractmethod
+    def population_for(self, rule: DecisionRule) -> Population:
+        """Return points that integrate this rule's propensity exactly (to rounding)."""
+
+    def exact(self, rule: DecisionRule, fairness: str | Fairness = "demographic_parity") -> Metrics:
+        """Return the true metrics of a rule, by integration over the score.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> world = cq.worlds.first_setting()
+        >>> truth = world.exact(world.initial_policy("semi_logistic"))
+        >>> round(truth.utility, 4)
+        0.1638
+        """
+        return self.population_for(rule).metrics(rule, self.cost, fairness_named(fairness))
+
+    def measure(
+        self, rule: DecisionRule, fairness: str | Fairness = "demographic_parity"
+    ) -> Metrics:
+        """Return the true metrics: this world knows them."""
+        return self.exact(rule, fairness)
+
+    def optimal(
+        self,
+        max_gap: float | None = None,
+        penalty: float = 0.0,
+        fairness: str | Fairness = "demographic_parity",
+        *,
+        uses_sensitive: bool = False,
+        among: Literal["all", "thresholds"] = "all",
+    ) -> Optimum:
+        """Return the best policy there is, with its metrics.
+
+        Parameters
+        ----------
+        max_gap
+            Bound on every pairwise difference of every benefit.
+        penalty
+            The lambda of `utility - lambda/2 gap^2`.
+        uses_sensitive
+            Whether the policy may treat equal scores of different groups differently.
+        among
+            `"all"` policies (a linear programme over the score), or single `"thresholds"`.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> best = cq.worlds.first_setting().optimal()
+        >>> round(best.utility, 4), round(best.benefit_gap, 4)
+        (0.178, 0.1576)
+        """
+        notion = fairness_named(fairness)
+        if among == "thresholds":
+            if uses_sensitive:
+                raise ValueError("single thresholds do not use the sensitive attribute")
+            coarse = self.cells(2**14)
+            rough = best_threshold(coarse, self.cost, notion, penalty, max_gap).threshold
+            return best_threshold(self.cells(2**14, rough), self.cost, notion, penalty, max_gap)
+        if among != "all":
+            raise ValueError(f"among is 'all' or 'thresholds', not {among!r}")
+        return best_policy(self.cells(2**16), self.cost, notion, penalty, max_gap, uses_sensitive)
+
+
+class DensityWorld(ScoreWorld):
+    """A score world whose groups have a density on an interval."""
+
+    bounds: tuple[float, float]
+    n_groups: int = 2
+
+    @abstractmethod
+    def density(self, score: Floats) -> Floats:
+        """Return the density of the score within each group, one column a group."""
+
+    @abstractmethod
+    def score_probability(self, score: Floats) -> Floats:
+        """Return the probability of label 1 at each score."""
+
+    def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> Floats:
+        """Return the probability of label 1; it depends on the score alone."""
+        return self.score_probability(features[:, 0])
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """The sensitive groups, 0 and 1."""
+        return tuple(range(self.n_groups))
+
+    def cells(self, n_cells: int, closer_to: float | None = None) -> Population:
+        """Return the middles of cells, with the mass around them."""
+        edges = np.linspace(*self.bounds, n_cells + 1)
+        if closer_to is not None:
+            width = edges[1] - edges[0]
+            near = np.linspace(closer_to - 2 * width, closer_to + 2 * width, n_cells + 1)
+            edges = np.union1d(edges, np.clip(near, *self.bounds))
+        middles = (edges[1:] + edges[:-1]) / 2
+        mass = self.density(middles) * np.diff(edges)[:, None]
+        return self._population(middles, mass / mass.sum(axis=0) / self.n_groups)
+
+    def population_for(self, rule: DecisionRule) -> Population:
+        """Return Gauss nodes on cells that are cut where the rule jumps."""
+        edges = np.linspace(*self.bounds, 2049)
+        edges = np.union1d(edges, self._jumps(rule, edges))
+        half = np.diff(edges) / 2
+        scores = ((edges[1:] + edges[:-1]) / 2)[:, None] + half[:, None] * _NODES
+        weights = half[:, None] * _NODE_WEIGHTS
+        mass = self.density(scores.ravel()) * weights.ravel()[:, None]
+        return self._population(scores.ravel(), mass / mass.sum(axis=0) / self.n_groups)
+
+    def _population(self, scores: Floats, mass: Floats) -> Population:
+        probability = np.repeat(self.score_probability(scores)[:, None], self.n_groups, axis=1)
+        return Population(scores[:, None], mass, probability, self.groups)
+
+    def _jumps(self, rule: DecisionRule, edges: Floats) -> Floats:
+        """Bisect the cells over which the propensity changes much, to where it does."""
+        everywhere = [edges[:1]]
+        for group in self.groups if rule.uses_sensitive else self.groups[:1]:
+
+            def propensity(scores: Floats, group: int = group) -> Floats:
+                return rule.propensity(scores[:, None], np.full(len(scores), group))
+
+            at_edges = propensity(edges)
+            steep = np.flatnonzero(np.abs(np.diff(at_edges)) > 0.02)
+            low, high, at_low = edges[steep], edges[steep + 1], at_edges[steep]
+            half_way = (at_edges[steep] + at_edges[steep + 1]) / 2
+            for _ in range(50 if len(steep) else 0):
+                middle = (low + high) / 2
+                left = (propensity(middle) < half_way) == (at_low < half_way)
+                low, high = np.where(left, middle, low), np.where(left, high, middle)
+            everywhere.append(high)
+        return np.concatenate(everywhere)

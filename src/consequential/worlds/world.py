@@ -1,0 +1,170 @@
+"""World: where people come from and labels stay hidden until somebody is accepted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from consequential.evaluation import Metrics, Population
+from consequential.log import DecisionLog
+from consequential.objective import Fairness, fairness_named
+from consequential.policies import (
+    DecisionRule,
+    Link,
+    Policy,
+    as_features,
+    group_codes,
+    policy_from_model,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """How Algorithm 1 is run in a world: T, N, M, B, alpha and its decay, as in the paper."""
+
+    time_steps: int = 200
+    n_proposals: int = 4096
+    n_iterations: int = 64
+    batch_size: int = 64
+    learning_rate: float = 0.5
+    decay: float = 1.0
+    decay_every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Applicants, with the labels that only acceptance would bring to light."""
+
+    features: Floats
+    group: NDArray[np.intp]
+    label: Floats
+
+
+class World(ABC):
+    """A population to decide on.
+
+    A world of your own needs a `cost` and two methods, `propose` and `label_probability`.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> class Coins(cq.worlds.World):
+    ...     cost = 0.5
+    ...     def propose(self, n, rng):
+    ...         return rng.random((n, 1)), rng.integers(2, size=n)
+    ...     def label_probability(self, features, sensitive):
+    ...         return features[:, 0]
+    >>> log = Coins().collect(cq.AcceptAll(), 4, np.random.default_rng(1))
+    >>> log.label
+    array([1., 1., 1., 1.])
+    >>> round(Coins().measure(cq.AcceptAll()).utility, 2)
+    0.0
+    """
+
+    cost: float
+    name: str = ""
+    parameters: Parameters = Parameters()
+    n_held_out = 20_000
+
+    @abstractmethod
+    def propose(self, n: int, rng: np.random.Generator) -> tuple[ArrayLike, ArrayLike]:
+        """Draw n people: their features, one row each, and their sensitive groups."""
+
+    @abstractmethod
+    def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> ArrayLike:
+        """Return the probability of label 1 for each person."""
+
+    @cached_property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The sensitive groups, sorted."""
+        _, sensitive = self.propose(self.n_held_out, np.random.default_rng(0))
+        return tuple(np.unique(np.asarray(sensitive)).tolist())
+
+    def people(self, n: int, rng: np.random.Generator) -> People:
+        """Draw n people with their labels, for the world's eyes only."""
+        features, sensitive = self.propose(n, rng)
+        matrix = as_features(features)
+        probability = np.asarray(self.label_probability(matrix, np.asarray(sensitive)))
+        label = (rng.random(n) < probability).astype(np.float64)
+        return People(matrix, group_codes(sensitive, self.groups), label)
+
+    def decided(
+        self, people: People, rule: DecisionRule, rng: np.random.Generator, time_step: int = 0
+    ) -> DecisionLog:
+        """Let a rule decide on people; labels of the rejected do not come out."""
+        sensitive = np.array(self.groups, dtype=object)[people.group]
+        decision = rule.decide(people.features, sensitive, rng=rng)
+        n = len(decision)
+        return DecisionLog(
+            features=people.features,
+            decision=decision,
+            propensity=rule.propensity(people.features, sensitive),
+            label=np.where(decision, people.label, np.nan),
+            group=people.group,
+            time_step=np.full(n, time_step),
+            groups=self.groups,
+            feature_names=tuple(f"x{k}" for k in range(people.features.shape[1])),
+            policies={time_step: rule},
+        )
+
+    def collect(
+        self, rule: DecisionRule, n: int, rng: np.random.Generator, *, time_step: int = 0
+    ) -> DecisionLog:
+        """Draw n people, decide on them, and log what came of it [K20: CollectData].
+
+        Equal generators give equal people, whatever the rule.
+        """
+        people_rng, decision_rng = rng.spawn(2)
+        return self.decided(self.people(n, people_rng), rule, decision_rng, time_step)
+
+    @cached_property
+    def held_out(self) -> Population:
+        """People nobody learns from, for measuring."""
+        features, sensitive = self.propose(self.n_held_out, np.random.default_rng(20_200_626))
+        matrix = as_features(features)
+        probability = np.asarray(self.label_probability(matrix, np.asarray(sensitive)))
+        return labelled_population(
+            matrix, group_codes(sensitive, self.groups), probability, self.groups
+        )
+
+    def measure(
+        self, rule: DecisionRule, fairness: str | Fairness = "demographic_parity"
+    ) -> Metrics:
+        """Return the rule's metrics: exact where the world knows them, else on held-out people."""
+        return self.held_out.metrics(rule, self.cost, fairness_named(fairness))
+
+    def initial_theta(self, rng: np.random.Generator) -> Floats:
+        """Return a logistic predictive model fitted on 500 i.i.d. labelled people."""
+        from sklearn.linear_model import LogisticRegression
+
+        people = self.people(500, rng)
+        model = LogisticRegression(max_iter=1000).fit(people.features, people.label)
+        return np.concatenate([model.intercept_, model.coef_[0]])
+
+    def initial_policy(
+        self, link: str | Link = "logistic", *, rng: np.random.Generator | None = None
+    ) -> Policy:
+        """Return the start: a policy that cuts where the initial model predicts the cost."""
+        theta = self.initial_theta(rng or np.random.default_rng(0))
+        return policy_from_model(theta, self.cost, link)
+
+
+def labelled_population(
+    features: Floats,
+    group: NDArray[np.intp],
+    label: Floats,
+    groups: tuple[Hashable, ...],
+) -> Population:
+    """Equally likely rows, each of one group, as a population."""
+    mass = np.zeros((len(features), len(groups)))
+    mass[np.arange(len(features)), group] = 1.0 / len(features)
+    probability = np.repeat(label[:, None], len(groups), axis=1)
+    return Population(features, mass, probability, groups)
