@@ -54,6 +54,24 @@ _HOME = {
         ],
         "objective",
     ),
+    **dict.fromkeys(
+        [
+            "Aggregated",
+            "FitFairPredictor",
+            "FitPredictor",
+            "GradientStep",
+            "Iterative",
+            "LastSteps",
+            "PreconditionedStep",
+            "Step",
+            "UpdatePolicy",
+            "consequential_learning",
+        ],
+        "learning",
+    ),
+    **dict.fromkeys(
+        ["LearnToDecide", "LearnToPredict", "Runs", "paper_strategies", "simulate"], "simulation"
+    ),
 }
 _PACKAGES = ("worlds",)
 

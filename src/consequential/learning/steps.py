@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Step = Callable[[Floats, Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the reference rows say about the neighbourhood of theta.
-
-    `metric` is `mean(g' phi phi')`, `scale` is `mean(phi phi')`, `residual_slopes` has one row
-    a residual of the penalty, and `acceptance` with its slope is the mean propensity.
-    """
+    """What reference rows say about the neighbourhood of `theta`."""
 
     theta: Floats
-    metric: Floats
-    scale: Floats
-    residual_slopes: Floats
-    acceptance: float
+    curvature: Floats  # mean(g' phi phi')
+    scale: Floats  # mean(phi phi')
+    residual_slopes: Floats  # one row a residual of the penalty
+    acceptance: float  # mean propensity, and its slope in theta
     acceptance_slope: Floats
 
 
 class StepRule(ABC):
     """How far to go along a gradient."""
 
-    needs_surroundings: bool = False
-
-    @abstractmethod
-    def step(
-        self, gradient: Floats, theta: Floats, penalty: float, around: Surroundings, rate: float
-    ) -> Floats:
-        """Return the change of theta."""
-
     @abstractmethod
     def rate(self, time_step: int) -> float:
         """Return the learning rate at a time step."""
+
+    @abstractmethod
+    def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
+        """Return the map from (gradient, theta) to a change of theta, near `around`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +53,100 @@ class GradientStep(StepRule):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.GradientStep(0.5, decay=0.8, decay_every=30).rate(time_step=65)
-    0.32000000000000006
+    >>> round(cq.GradientStep(0.5, decay=0.8, decay_every=30).rate(time_step=65), 4)
+    0.32
     """
 
     learning_rate: float
     decay: float = 1.0
     decay_every: int = 1
     max_step: float = float("inf")
-    needs_surroundings = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "learning_rate", "decay", "decay_every", "max_step")
 
     def rate(self, time_step: int) -> float:
         """Return `alpha decay^(t // decay_every)`."""
         return float(self.learning_rate * self.decay ** (time_step // self.decay_every))
 
-    def step(
-        self, gradient: Floats, theta: Floats, penalty: float, around: Surroundings, rate: float
-    ) -> Floats:
+    def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
         """Return `alpha gradient`, shortened where a parameter would move too far."""
-        change = rate * gradient
-        furthest = float(np.abs(change).max())
-        return change * (self.max_step / furthest) if furthest > self.max_step else change
+
+        def step(gradient: Floats, theta: Floats) -> Floats:
+            change = rate * gradient
+            return _shortened(change, float(np.abs(change).max()), self.max_step)
+
+        return step
+
+
+@dataclass(frozen=True, slots=True)
+class PreconditionedStep(StepRule):
+    """A step that needs no tuning and survives any penalty.
+
+    `a (H + lambda J'J)^-1 gradient`, where `H = mean(g' phi phi')` is how fast propensities
+    change with theta and J has the slopes of the penalty's residuals (the benefits' deviations
+    from their mean). It is a Gauss-Newton step for the penalty and a natural one for the
+    utility; the size of features and of the penalty cancels out.
+
+    Two bounds keep it honest. An iteration changes scores by at most `max_step` (root mean
+    square). And it goes at most `max_share` of the way to accept-all or reject-all, so that it
+    cannot fall into the flat region of a semi-logistic link, from which no gradient leads back.
+
+    Parameters
+    ----------
+    learning_rate, decay
+        The rate is `learning_rate / sqrt(1 + decay t)`.
+    ridge
+        Keeps H invertible, relative to `mean(phi phi')`.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.PreconditionedStep().rate(time_step=60)
+    0.5
+    """
+
+    learning_rate: float = 1.0
+    decay: float = 0.05
+    ridge: float = 1e-3
+    max_step: float = 0.1
+    max_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        _positive(self, "learning_rate", "ridge", "max_step", "max_share")
+
+    def rate(self, time_step: int) -> float:
+        """Return `learning_rate / sqrt(1 + decay t)`."""
+        return float(self.learning_rate / np.sqrt(1.0 + self.decay * time_step))
+
+    def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
+        """Return the preconditioned, bounded step."""
+        slopes = around.residual_slopes
+        size = np.trace(around.scale) / len(around.scale)
+        metric = around.curvature + self.ridge * (around.scale + size * np.eye(len(around.scale)))
+        inverse = rate * np.linalg.inv(metric + penalty * slopes.T @ slopes)
+
+        def step(gradient: Floats, theta: Floats) -> Floats:
+            change = inverse @ gradient
+            change = _shortened(change, _score_change(change, around.scale), self.max_step)
+            accepted = around.acceptance + float(around.acceptance_slope @ (theta - around.theta))
+            drift = float(around.acceptance_slope @ change)
+            room = 1.0 - accepted if drift > 0 else accepted
+            return _shortened(change, abs(drift), self.max_share * max(room, 0.0))
+
+        return step
+
+
+def _score_change(change: Floats, scale: Floats) -> float:
+    """Root mean square change of people's linear scores."""
+    return float(np.sqrt(max(float(change @ scale @ change), 0.0)))
+
+
+def _shortened(change: Floats, length: float, longest: float) -> Floats:
+    return change * (longest / length) if length > longest else change
+
+
+def _positive(rule: StepRule, *names: str) -> None:
+    for name in names:
+        if not getattr(rule, name) > 0:
+            raise ValueError(f"{type(rule).__name__}: {name} must be above 0")

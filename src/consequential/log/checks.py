@@ -116,7 +116,7 @@ def _features(features: ArrayLike) -> Floats:
         raise DecisionLogError("the log is empty: it needs at least one decision")
     if not np.isfinite(matrix).all():
         _fail(
-            ~np.isfinite(matrix).all(axis=1),
+            np.asarray(~np.isfinite(matrix).all(axis=1)),
             "a feature that is missing or infinite",
             "Impute or drop them before building the log, for accepted and rejected alike.",
         )
@@ -124,8 +124,9 @@ def _features(features: ArrayLike) -> Floats:
 
 
 def _decision(decision: Floats) -> NDArray[np.bool_]:
+    neither = np.isin(decision, (0.0, 1.0), invert=True)
     _fail(
-        ~np.isin(decision, (0.0, 1.0)),
+        neither,
         "a decision that is not 0 or 1",
         "1 is accepted, 0 is rejected; leave out people nobody has decided on.",
     )

@@ -168,7 +168,7 @@ class BenefitParity(Fairness):
     >>> notion = cq.BenefitParity(lambda d, y: float(d == y))
     >>> world = cq.worlds.first_setting()
     >>> round(world.exact(cq.AcceptAll(), fairness=notion).benefit_gap, 4)
-    0.1043
+    0.1041
     """
 
     f: Callable[[int, int], float]

@@ -62,7 +62,7 @@ class Objective:
     >>> log = world.collect(policy, 20_000, np.random.default_rng(0))
     >>> objective = cq.Objective(world.cost, "demographic_parity", penalty=1.0)
     >>> round(objective.value(policy, log), 2), objective.gradient(policy, log).round(2)
-    (0.11, array([0.05, 0.  ]))
+    (0.13, array([0.02, 0.01]))
     """
 
     cost: float

@@ -57,7 +57,7 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     >>> cq.load_policy(file)
     Policy(theta=[0.1 2. ], link='logistic')
     """
-    document = {"format": FORMAT, "schema": SCHEMA, "policy": _encode_rule(policy)}
+    document = {"format": FORMAT, "schema": SCHEMA, "policy": encode_rule(policy)}
     write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
@@ -84,7 +84,7 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
             f"consequential reads schema {SCHEMA}"
         )
     try:
-        return _decode_rule(document["policy"])
+        return decode_rule(document["policy"])
     except PolicyError as error:
         raise PolicyError(f"{os.fspath(path)} is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -111,7 +111,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise
 
 
-def _encode_rule(rule: DecisionRule) -> dict[str, Any]:
+def encode_rule(rule: DecisionRule) -> dict[str, Any]:
+    """Return a rule as plain JSON values."""
     match rule:
         case Policy():
             return {
@@ -126,16 +127,17 @@ def _encode_rule(rule: DecisionRule) -> dict[str, Any]:
             predictor = _encode(rule.predictor)
             return {"type": "ThresholdPolicy", "predictor": predictor, "threshold": rule.threshold}
         case EveryNth():
-            return {"type": "EveryNth", "n": rule.n, "otherwise": _encode_rule(rule.otherwise)}
+            return {"type": "EveryNth", "n": rule.n, "otherwise": encode_rule(rule.otherwise)}
         case Mixture():
-            rules = [_encode_rule(part) for part in rule.rules]
+            rules = [encode_rule(part) for part in rule.rules]
             return {"type": "Mixture", "rules": rules, "probabilities": list(rule.probabilities)}
         case AcceptAll() | RejectAll():
             return {"type": type(rule).__name__}
     raise PolicyError(f"a {type(rule).__name__} cannot be stored as JSON")
 
 
-def _decode_rule(data: dict[str, Any]) -> DecisionRule:
+def decode_rule(data: dict[str, Any]) -> DecisionRule:
+    """Return the rule that `encode_rule` made these values of."""
     match data["type"]:
         case "Policy":
             return Policy(
@@ -148,9 +150,9 @@ def _decode_rule(data: dict[str, Any]) -> DecisionRule:
         case "ThresholdPolicy":
             return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])
         case "EveryNth":
-            return EveryNth(data["n"], _decode_rule(data["otherwise"]))
+            return EveryNth(data["n"], decode_rule(data["otherwise"]))
         case "Mixture":
-            return Mixture([_decode_rule(part) for part in data["rules"]], data["probabilities"])
+            return Mixture([decode_rule(part) for part in data["rules"]], data["probabilities"])
         case "AcceptAll":
             return AcceptAll()
         case "RejectAll":

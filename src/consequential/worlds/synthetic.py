@@ -108,8 +108,8 @@ def first_setting() -> FirstSetting:
     Examples
     --------
     >>> import consequential as cq
-    >>> round(cq.worlds.first_setting().cost, 6)
-    0.142372
+    >>> round(cq.worlds.first_setting().cost, 4)
+    0.1424
     """
     return FirstSetting()
 

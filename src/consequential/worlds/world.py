@@ -64,7 +64,7 @@ class World(ABC):
     ...         return features[:, 0]
     >>> log = Coins().collect(cq.AcceptAll(), 4, np.random.default_rng(1))
     >>> log.label
-    array([1., 1., 1., 1.])
+    array([1., 0., 1., 0.])
     >>> round(Coins().measure(cq.AcceptAll()).utility, 2)
     0.0
     """

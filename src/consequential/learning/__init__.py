@@ -1,0 +1,33 @@
+"""Learning: from a policy and a log to a better policy."""
+
+from consequential.learning.algorithm import Collector, Learner, Step, consequential_learning
+from consequential.learning.ascent import Update, UpdatePolicy
+from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
+from consequential.learning.sequences import (
+    Aggregated,
+    Iterative,
+    LastSteps,
+    Sequence,
+    sequence_named,
+)
+from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
+
+__all__ = [
+    "Aggregated",
+    "Collector",
+    "FitFairPredictor",
+    "FitPredictor",
+    "GradientStep",
+    "Iterative",
+    "LastSteps",
+    "Learner",
+    "PreconditionedStep",
+    "PredictionUpdate",
+    "Sequence",
+    "Step",
+    "StepRule",
+    "Update",
+    "UpdatePolicy",
+    "consequential_learning",
+    "sequence_named",
+]

@@ -1,0 +1,268 @@
+"""Runs: the results of a simulation, to save, load, summarise and plot."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log.frames import make_frame
+from consequential.policies import DecisionRule, PolicyError, write_whole
+from consequential.policies.storage import decode_rule, encode_rule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+FORMAT = "consequential runs"
+SCHEMA = 1
+METRICS = ("utility", "effective_utility", "benefit_gap", "acceptance", "effective_sample_size")
+
+
+class RunsError(ValueError):
+    """Results that are not there or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One strategy, penalty and seed: metrics of every policy from the first to the last learned.
+
+    Row t is the policy that decided at step t, the last row the one learned from all steps.
+    `effective_sample_size` is that of the decisions before it; the first row has none.
+    """
+
+    strategy: str
+    penalty: float
+    seed: int
+    metrics: dict[str, Floats]
+    policy: DecisionRule | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A row a strategy and penalty: quartiles over seeds of the metrics at the last step."""
+
+    rows: tuple[dict[str, Any], ...]
+    n_steps: int
+
+    def __str__(self) -> str:
+        head = ["strategy", "penalty", "runs", *(name.replace("_", " ") for name in METRICS[:4])]
+        lines = [head]
+        for row in self.rows:
+            cells = [_three(row[name]) for name in METRICS[:4]]
+            lines.append([row["strategy"], f"{row['penalty']:g}", str(row["runs"]), *cells])
+        widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+        text = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        rule = "-" * max(len(line) for line in text)
+        note = f"after {self.n_steps} steps: median over runs [lower quartile, upper quartile]"
+        return "\n".join([text[0], rule, *text[1:], rule, note])
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """All runs of a simulation.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> runs = cq.simulate(cq.worlds.second_setting(), cq.LearnToPredict("iterative"),
+    ...                    seeds=3, time_steps=10, progress=False)
+    >>> runs.strategies, runs.penalties, runs.seeds
+    (('deterministic, iterative',), (0.0,), (0, 1, 2))
+    >>> runs.summary().rows[0]["utility"].round(3)
+    array([0.022, 0.022, 0.022])
+    """
+
+    runs: tuple[Run, ...]
+    world: str
+    groups: tuple[Hashable, ...]
+    fairness: str
+    interrupted: bool = False
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Names of the strategies, in the order they were given."""
+        return tuple(dict.fromkeys(run.strategy for run in self.runs))
+
+    @property
+    def penalties(self) -> tuple[float, ...]:
+        """The penalties, increasing."""
+        return tuple(sorted({run.penalty for run in self.runs}))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, increasing."""
+        return tuple(sorted({run.seed for run in self.runs}))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything that was reported on the way, with the run it belongs to."""
+        return tuple(
+            f"{run.strategy}, penalty {run.penalty:g}, seed {run.seed}, {note}"
+            for run in self.runs
+            for note in run.notes
+        )
+
+    def select(self, strategy: str, penalty: float | None = None) -> tuple[Run, ...]:
+        """Return the runs of a strategy; the penalty may be left out where there is one."""
+        if strategy not in self.strategies:
+            raise RunsError(f"no strategy {strategy!r}; there are {list(self.strategies)}")
+        if penalty is None:
+            if len(self.penalties) > 1:
+                raise RunsError(f"name the penalty: one of {list(self.penalties)}")
+            penalty = self.penalties[0]
+        found = tuple(r for r in self.runs if r.strategy == strategy and r.penalty == penalty)
+        if not found:
+            raise RunsError(f"no runs of {strategy!r} with penalty {penalty:g}")
+        return found
+
+    def metric(self, name: str, strategy: str, penalty: float | None = None) -> Floats:
+        """Return a metric of a strategy, one row a seed and one column a time step."""
+        found = self.select(strategy, penalty)
+        if name not in found[0].metrics:
+            raise RunsError(f"no metric {name!r}; there are {list(found[0].metrics)}")
+        return np.stack([run.metrics[name] for run in found])
+
+    def final_policy(
+        self, strategy: str, seed: int = 0, penalty: float | None = None
+    ) -> DecisionRule:
+        """Return the last policy a run learned."""
+        for run in self.select(strategy, penalty):
+            if run.seed == seed:
+                if run.policy is None:
+                    raise RunsError("this run's policy could not be stored in the file")
+                return run.policy
+        raise RunsError(f"no seed {seed}; there are {list(self.seeds)}")
+
+    def summary(self) -> Summary:
+        """Return median and quartiles over seeds at the last step; print it for a table."""
+        rows = []
+        for strategy in self.strategies:
+            for penalty in self.penalties:
+                if not any(r.strategy == strategy and r.penalty == penalty for r in self.runs):
+                    continue  # an interrupted simulation may not have come to it
+                row: dict[str, Any] = {"strategy": strategy, "penalty": penalty}
+                row["runs"] = len(self.select(strategy, penalty))
+                for name in self.runs[0].metrics:
+                    last = self.metric(name, strategy, penalty)[:, -1]
+                    row[name] = np.percentile(last, [25, 50, 75])
+                rows.append(row)
+        return Summary(tuple(rows), len(self.runs[0].metrics["utility"]) - 1)
+
+    def plot(
+        self,
+        metric: str = "utility",
+        *,
+        over: Literal["time_step", "penalty"] = "time_step",
+        penalty: float | None = None,
+        strategies: Sequence[str] | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Plot medians with quartile bands, over time steps or (at the last step) penalties."""
+        from consequential.simulation.figures import plot_metric
+
+        return plot_metric(self, metric, over, penalty, strategies or self.strategies, ax)
+
+    def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
+        """Return one row a run and time step."""
+        sizes = [len(run.metrics["utility"]) for run in self.runs]
+        columns: dict[str, NDArray[Any]] = {
+            "strategy": np.repeat(np.array([r.strategy for r in self.runs], dtype=object), sizes),
+            "penalty": np.repeat([run.penalty for run in self.runs], sizes),
+            "seed": np.repeat([run.seed for run in self.runs], sizes),
+            "time_step": np.concatenate([np.arange(size) for size in sizes]),
+        }
+        for name in self.runs[0].metrics:
+            columns[name] = np.concatenate([run.metrics[name] for run in self.runs])
+        return make_frame(columns, backend)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one Parquet file, policies included; never half of it."""
+        import pyarrow.parquet
+
+        about = {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            "world": self.world,
+            "groups": [g if isinstance(g, int | float | str) else str(g) for g in self.groups],
+            "fairness": self.fairness,
+            "interrupted": self.interrupted,
+            "notes": [list(run.notes) for run in self.runs],
+            "policies": [_storable(run.policy) for run in self.runs],
+        }
+        table = self.to_frame().replace_schema_metadata({FORMAT: json.dumps(about)})
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(table, buffer)
+        write_whole(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Runs:
+        """Read runs that `save` wrote."""
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        if not Path(path).exists():
+            raise FileNotFoundError(f"no file {os.fspath(path)!r}")
+        try:
+            table = pyarrow.parquet.read_table(path)
+        except pa.ArrowInvalid as error:
+            raise RunsError(f"{os.fspath(path)} is damaged or no Parquet file: {error}") from None
+        stored = (table.schema.metadata or {}).get(FORMAT.encode())
+        if stored is None:
+            raise RunsError(f"{os.fspath(path)} is a Parquet file but holds no {FORMAT}")
+        about = json.loads(stored)
+        if about["schema"] != SCHEMA:
+            raise RunsError(
+                f"{os.fspath(path)} has schema {about['schema']!r}; this version reads {SCHEMA}"
+            )
+        columns = {
+            name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
+            for name in table.column_names
+        }
+        starts = np.flatnonzero(columns["time_step"] == 0)
+        runs = []
+        for k, piece in enumerate(np.split(np.arange(table.num_rows), starts[1:])):
+            first = piece[0]
+            policy = about["policies"][k]
+            names = [n for n in columns if n not in ("strategy", "penalty", "seed", "time_step")]
+            runs.append(
+                Run(
+                    str(columns["strategy"][first]),
+                    float(columns["penalty"][first]),
+                    int(columns["seed"][first]),
+                    {name: columns[name][piece] for name in names},
+                    None if policy is None else decode_rule(policy),
+                    tuple(about["notes"][k]),
+                )
+            )
+        return cls(
+            tuple(runs),
+            about["world"],
+            tuple(about["groups"]),
+            about["fairness"],
+            about["interrupted"],
+        )
+
+
+def _three(quartiles: Floats) -> str:
+    low, middle, high = quartiles
+    return f"{middle:.4f} [{low:.4f}, {high:.4f}]"
+
+
+def _storable(policy: DecisionRule | None) -> dict[str, Any] | None:
+    try:
+        return None if policy is None else encode_rule(policy)
+    except PolicyError:
+        return None  # a classifier whose state is more than numbers: its metrics are kept

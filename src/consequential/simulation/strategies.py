@@ -1,0 +1,171 @@
+"""Strategies: how a run starts, what it learns from and how."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from consequential.learning import (
+    FitFairPredictor,
+    FitPredictor,
+    GradientStep,
+    PreconditionedStep,
+    Sequence,
+    StepRule,
+    UpdatePolicy,
+    sequence_named,
+)
+from consequential.learning.algorithm import Learner
+from consequential.objective import Fairness, Objective, Weighting
+from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model
+from consequential.worlds import World
+
+
+class Strategy(ABC):
+    """A way to learn in a world, under a name."""
+
+    sequence: str | Sequence
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The strategy's name in tables and figures."""
+
+    @abstractmethod
+    def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
+        """Return the first rule to deploy."""
+
+    @abstractmethod
+    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner:
+        """Return what turns data into the next rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnToDecide(Strategy):
+    """Learn the policy itself, from its own exploring decisions.
+
+    Parameters
+    ----------
+    link
+        `"logistic"`, `"semi_logistic"` or `"smooth_semi_logistic"`.
+    sequence
+        `"iterative"`, `"aggregated"` or a `Sequence`.
+    normalisation, decisions, weighting
+        As in `Objective`.
+    step
+        A step rule; by default `PreconditionedStep()`, and under `normalisation="paper"` the
+        paper's `GradientStep` with the world's learning rate and decay.
+    floor
+        An exploration floor that every policy of the sequence keeps.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.LearnToDecide("semi_logistic", "aggregated").name
+    'semi-logistic, aggregated'
+    """
+
+    link: str = "logistic"
+    sequence: str | Sequence = "iterative"
+    normalisation: Literal["applicants", "paper"] = "applicants"
+    decisions: Literal["expected", "sampled"] = "expected"
+    weighting: Weighting | None = None
+    step: StepRule | None = None
+    floor: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The link and the sequence."""
+        return f"{self.link.replace('_', '-')}, {sequence_named(self.sequence).name}"
+
+    def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
+        """Return the world's initial policy."""
+        return world.initial_policy(self.link, rng=rng).with_floor(self.floor)
+
+    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner:
+        """Return `UpdatePolicy` with the world's M and B."""
+        p = world.parameters
+        objective = Objective(
+            world.cost,
+            fairness,
+            penalty,
+            weighting=self.weighting,
+            normalisation=self.normalisation,
+            decisions=self.decisions,
+        )
+        step = self.step
+        if step is None and self.normalisation == "paper":
+            step = GradientStep(p.learning_rate, p.decay, p.decay_every)
+        return UpdatePolicy(objective, p.n_iterations, p.batch_size, step or PreconditionedStep())
+
+
+@dataclass(frozen=True, slots=True)
+class LearnToPredict(Strategy):
+    """Learn a predictor from the accepted people and threshold it at the cost.
+
+    Parameters
+    ----------
+    sequence
+        `"iterative"`, `"aggregated"` or a `Sequence`.
+    classifier
+        Any scikit-learn classifier; logistic regression by default.
+    fair
+        Fit the (logistic) predictor under the fairness penalty.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.LearnToPredict("iterative").name
+    'deterministic, iterative'
+    """
+
+    sequence: str | Sequence = "iterative"
+    classifier: Any = field(default=None)
+    fair: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fair and self.classifier is not None:
+            raise ValueError("the fair predictor is logistic: give no classifier with fair=True")
+
+    @property
+    def name(self) -> str:
+        """Deterministic, with its sequence."""
+        kind = "fair deterministic" if self.fair else "deterministic"
+        return f"{kind}, {sequence_named(self.sequence).name}"
+
+    def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
+        """Return the world's initial model, thresholded at the cost."""
+        return ThresholdPolicy(logistic_model(world.initial_theta(rng)), world.cost)
+
+    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner:
+        """Return the predictor's fit."""
+        if self.fair:
+            return FitFairPredictor(Objective(world.cost, fairness, penalty))
+        return FitPredictor(world.cost, self.classifier)
+
+
+def paper_strategies(
+    normalisation: Literal["applicants", "paper"] = "applicants",
+) -> list[Strategy]:
+    """Return the paper's six learned strategies.
+
+    With `"applicants"` the estimators are right and the step is ours; with `"paper"` both are
+    as printed. See docs/deviations.md.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> [strategy.name for strategy in cq.paper_strategies()][::3]
+    ['deterministic, iterative', 'logistic, aggregated']
+    """
+    sequences = ("iterative", "aggregated")
+    predicting = [LearnToPredict(sequence) for sequence in sequences]
+    deciding = [
+        LearnToDecide(link, sequence, normalisation)
+        for link in ("logistic", "semi_logistic")
+        for sequence in sequences
+    ]
+    return [*predicting, *deciding]
