@@ -136,8 +136,11 @@ class _Stream:
     ) -> _Stream:
         # normalisers come from the whole log, even where fewer rows are passed over
         whole = update.objective.coefficients(rows)
-        order = rng.permutation(len(rows))[: update.n_iterations * update.batch_size]
-        phi = policy.inputs(rows.features[order], rows.sensitive[order])
+        n_passed = min(len(rows), update.n_iterations * update.batch_size)
+        order = rng.choice(len(rows), n_passed, replace=False)
+        passed = rows.take(order)
+        sensitive = passed.sensitive if policy.uses_sensitive else None
+        phi = policy.inputs(passed.features, sensitive)
         return cls(
             update.objective,
             whole.take(order),

@@ -47,8 +47,8 @@ class Iterative(Sequence):
 class Aggregated(Sequence):
     """All data so far, each row with the propensity it was logged with [K20: aggregated].
 
-    Beyond `max_rows` a uniform sample of all rows seen is kept, so memory stays flat and every
-    decision ever taken is as likely as any other to be among them.
+    Beyond `max_rows` a sample is kept, so memory stays flat; where every step brings equally many
+    rows, each decision ever taken is as likely as any other to be in it.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Aggregated(Sequence):
     'aggregated'
     """
 
-    max_rows: int = 1_000_000
+    max_rows: int = 262_144
     name = "aggregated"
 
     def __post_init__(self) -> None:

@@ -100,7 +100,9 @@ class World(ABC):
         self, people: People, rule: DecisionRule, rng: np.random.Generator, time_step: int = 0
     ) -> DecisionLog:
         """Let a rule decide on people; labels of the rejected do not come out."""
-        sensitive = np.array(self.groups, dtype=object)[people.group]
+        sensitive = None
+        if rule.uses_sensitive:
+            sensitive = np.array(self.groups, dtype=object)[people.group]
         decision = rule.decide(people.features, sensitive, rng=rng)
         n = len(decision)
         return DecisionLog(

@@ -1,0 +1,44 @@
+# Only Python (3.11 or later) and make are assumed. PYTHON=python3.12 make test picks another.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test slow format data clean
+
+help:
+	@echo "make demo    install, run the main job, write consequential-report.html"
+	@echo "make test    install, then lint, types, layers and tests"
+	@echo "make slow    the long statistical and paper-scale checks"
+	@echo "make format  format the code"
+	@echo "make data    check the shipped data against their sources"
+	@echo "make clean   remove the environment and caches"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(BIN)/consequential demo
+
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+
+slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow -n auto
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+data: $(INSTALLED)
+	$(BIN)/python tools/build_data.py --check
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*

@@ -1,0 +1,7 @@
+"""`python -m consequential`."""
+
+import sys
+
+from consequential.cli import main
+
+sys.exit(main())

@@ -1,0 +1,126 @@
+"""Report: runs as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from consequential.evaluation import Metrics
+from consequential.policies import write_whole
+from consequential.simulation import Runs
+
+_FIGURES = {
+    "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
+    "effective_utility": "What was gained while learning, up to each step: exploration included.",
+    "benefit_gap": "Difference in acceptance between the groups; 0 is demographic parity.",
+}
+
+_STYLE = """
+body { font: 16px/1.55 system-ui, sans-serif; color: #1b1f24; max-width: 62rem; margin: 2rem auto;
+       padding: 0 1rem; }
+h1 { font-size: 1.7rem; } h2 { margin-top: 2.4rem; border-top: 1px solid #d0d7de;
+     padding-top: 1.2rem; }
+table { border-collapse: collapse; font-size: .92rem; }
+th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid #d0d7de; }
+th:first-child, td:first-child { text-align: left; }
+tr.best td { font-weight: 600; } .small { color: #57606a; font-size: .85rem; }
+figure { display: inline-block; margin: 1rem .6rem 0 0; max-width: 30rem; }
+figcaption { font-size: .85rem; color: #57606a; }
+figure svg { width: 100%; height: auto; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One world in a report: what it is, what ran in it, and the best there is if known."""
+
+    title: str
+    text: str
+    runs: Runs
+    optimum: Metrics | None = None
+
+
+def write_report(
+    path: str | os.PathLike[str], title: str, introduction: str, sections: list[Section]
+) -> None:
+    """Write the page; it needs nothing beside itself, no network and no script."""
+    body = "".join(_section(section) for section in sections)
+    page = (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{html.escape(title)}</h1>{_paragraphs(introduction)}{body}</body></html>\n"
+    )
+    write_whole(path, page)
+
+
+def _paragraphs(text: str) -> str:
+    return "".join(f"<p>{html.escape(part.strip())}</p>" for part in text.strip().split("\n\n"))
+
+
+def _section(section: Section) -> str:
+    figures = "".join(
+        f"<figure>{_figure(section, metric)}<figcaption>{caption}</figcaption></figure>"
+        for metric, caption in _FIGURES.items()
+    )
+    notes = section.runs.notes
+    reported = ""
+    if notes:
+        shown = "".join(f"<li>{html.escape(note)}</li>" for note in notes[:20])
+        reported = f"<details><summary>{len(notes)} notes</summary><ul>{shown}</ul></details>"
+    return (
+        f"<h2>{html.escape(section.title)}</h2>{_paragraphs(section.text)}"
+        f"{_table(section)}{figures}{reported}"
+    )
+
+
+def _table(section: Section) -> str:
+    summary = section.runs.summary()
+    columns = ("utility", "effective_utility", "benefit_gap", "acceptance")
+    several = len(section.runs.penalties) > 1
+    head = ["strategy", *(["penalty"] if several else []), *(c.replace("_", " ") for c in columns)]
+    best = max(float(row["utility"][1]) for row in summary.rows)
+    lines = []
+    if section.optimum is not None:
+        truth = section.optimum
+        cells = [f"{truth.utility:.4f}", "", f"{truth.benefit_gap:.4f}", f"{truth.acceptance:.4f}"]
+        lines.append(_row(["best possible", *([""] if several else []), *cells]))
+    for row in summary.rows:
+        cells = [f"{row[c][1]:.4f}" for c in columns]
+        penalty = [f"{row['penalty']:g}"] if several else []
+        top = bool(np.isclose(row["utility"][1], best))
+        lines.append(_row([row["strategy"], *penalty, *cells], "best" if top else ""))
+    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    n_runs, n_steps = len(section.runs.seeds), summary.n_steps
+    return (
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+        f"<p class='small'>Medians of {n_runs} runs after {n_steps} steps.</p>"
+    )
+
+
+def _row(cells: list[str], kind: str = "") -> str:
+    return f"<tr class='{kind}'>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
+
+
+def _figure(section: Section, metric: str) -> str:
+    """Inline SVG of a metric over time."""
+    import matplotlib as mpl
+
+    penalty = section.runs.penalties[0]
+    ax = section.runs.plot(metric, penalty=penalty)
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # a plotted axes has one
+    if section.optimum is not None and hasattr(section.optimum, metric):
+        best = getattr(section.optimum, metric)
+        ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
+    ax.legend(fontsize=7, frameon=False)
+    buffer = io.StringIO()
+    # a fixed salt and no date: the same runs make the same page, byte for byte
+    with mpl.rc_context({"svg.hashsalt": metric + section.title, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
