@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule, Surroundings
 from consequential.log import DecisionLog
 from consequential.objective import Coefficients, Objective, decided, deviations
-from consequential.policies import Policy
+from consequential.policies import LOGISTIC, Policy
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,8 @@ class UpdatePolicy:
     Each of M iterations takes the utility's gradient from a minibatch of B rows. The penalty
     is a product, residual times residual's slope; taking both from the same rows would bias it,
     so they come from two further windows of `n_reference` rows, which precede the minibatch in
-    one random order of the log and are refreshed as it passes. Between refreshes the residuals
-    follow theta to first order.
+    one random order of the log and are refreshed as it passes a quarter of their length. Between
+    refreshes the residuals follow theta to first order.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class UpdatePolicy:
         if rows.n_accepted == 0:
             note = "nobody was accepted, so there is no label to learn from; the policy stays"
             return Update(policy, 0.0, 0.0, (note,))
-        stream = _Stream.shuffled(self, policy, rows, rng)
+        stream = _Stream.shuffled(self, policy, log, rng)
         theta, rejected = self._ascend(stream, policy, self.step.rate(time_step))
         learned = policy.at(theta)
         before, after = stream.value(policy), stream.value(learned)
@@ -94,7 +94,8 @@ class UpdatePolicy:
     def _ascend(self, stream: _Stream, policy: Policy, rate: float) -> tuple[Floats, int]:
         theta = policy.theta.copy()
         penalty = self.objective.penalty
-        refresh_every = max(1, stream.n_reference // stream.batch_size)
+        # a quarter of a window passed: what it says about theta's surroundings is still fresh
+        refresh_every = max(1, stream.n_reference // (4 * stream.batch_size))
         needs_reference = penalty > 0 or not isinstance(self.step, GradientStep)
         rejected = 0
         residuals, around = np.zeros(0), stream.nowhere(theta)
@@ -132,10 +133,11 @@ class _Stream:
 
     @classmethod
     def shuffled(
-        cls, update: UpdatePolicy, policy: Policy, rows: DecisionLog, rng: np.random.Generator
+        cls, update: UpdatePolicy, policy: Policy, log: DecisionLog, rng: np.random.Generator
     ) -> _Stream:
+        rows = update.objective.rows(log)
         # normalisers come from the whole log, even where fewer rows are passed over
-        whole = update.objective.coefficients(rows)
+        whole = update.objective.coefficients(log)
         n_passed = min(len(rows), update.n_iterations * update.batch_size)
         order = rng.choice(len(rows), n_passed, replace=False)
         passed = rows.take(order)
@@ -176,7 +178,8 @@ class _Stream:
         window = self._rows(position - self.n_reference, self.n_reference)
         phi = self.phi[window]
         propensity, slope = self._decided(policy, theta, phi)
-        expected_slope = policy.derivative(phi @ theta)
+        eta = phi @ theta
+        steepness = LOGISTIC.derivative(eta)
         residuals, slopes = np.zeros(0), np.zeros((0, len(theta)))
         if self.objective.penalty:
             here = self.coefficients.take(window)
@@ -193,18 +196,19 @@ class _Stream:
             slopes = np.sqrt(2.0) * (centred * known).reshape(-1, len(theta))
         around = Surroundings(
             theta.copy(),
-            (phi * expected_slope[:, None]).T @ phi / len(phi),
+            (phi * steepness[:, None]).T @ phi / len(phi),
+            float(steepness.mean()),
             self.scale,
             slopes,
-            float(policy.probability(phi @ theta).mean()),
-            expected_slope @ phi / len(phi),
+            float(policy.probability(eta).mean()),
+            policy.derivative(eta) @ phi / len(phi),
         )
         return residuals, around
 
     def nowhere(self, theta: Floats) -> Surroundings:
         """Return surroundings for a step rule that does not look at them."""
         none = np.zeros((0, len(theta)))
-        return Surroundings(theta, self.scale, self.scale, none, 0.5, np.zeros(len(theta)))
+        return Surroundings(theta, self.scale, 1.0, self.scale, none, 0.5, np.zeros(len(theta)))
 
     def value(self, policy: Policy) -> float:
         propensity = policy.probability(self.phi @ policy.theta)

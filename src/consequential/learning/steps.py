@@ -18,7 +18,8 @@ class Surroundings:
     """What reference rows say about the neighbourhood of `theta`."""
 
     theta: Floats
-    curvature: Floats  # mean(g' phi phi')
+    curvature: Floats  # mean(s phi phi') with s the logistic function's derivative
+    steepness: float  # mean(s)
     scale: Floats  # mean(phi phi')
     residual_slopes: Floats  # one row a residual of the penalty
     acceptance: float  # mean propensity, and its slope in theta
@@ -83,14 +84,19 @@ class GradientStep(StepRule):
 class PreconditionedStep(StepRule):
     """A step that needs no tuning and survives any penalty.
 
-    `a (H + lambda J'J)^-1 gradient`, where `H = mean(g' phi phi')` is how fast propensities
-    change with theta and J has the slopes of the penalty's residuals (the benefits' deviations
-    from their mean). It is a Gauss-Newton step for the penalty and a natural one for the
-    utility; the size of features and of the penalty cancels out.
+    `a (H + lambda J'J)^-1 gradient`. J has the slopes of the penalty's residuals (the benefits'
+    deviations from their mean), which makes it a Gauss-Newton step for the penalty: the penalty's
+    size cancels out. H is how fast propensities change with theta,
+    `H = (mean(s phi phi') + mean(s) mean(phi phi')) / 2`, with s the derivative of the logistic
+    function at the score, for every link: the scale of features cancels out, and H does not vanish
+    where a semi-logistic link is flat. The first half alone is the natural metric, which sharpens
+    a policy faster than it moves its boundary, and so stops exploring too soon; the second half
+    alone moves slowly once a policy is sharp.
 
     Two bounds keep it honest. An iteration changes scores by at most `max_step` (root mean
-    square). And it goes at most `max_share` of the way to accept-all or reject-all, so that it
-    cannot fall into the flat region of a semi-logistic link, from which no gradient leads back.
+    square). And it changes acceptance by at most `max_share` of what separates it from accept-all
+    and from reject-all, so that it does not fall into the flat region of a semi-logistic link,
+    from which no gradient leads back.
 
     Parameters
     ----------
@@ -103,10 +109,10 @@ class PreconditionedStep(StepRule):
     --------
     >>> import consequential as cq
     >>> cq.PreconditionedStep().rate(time_step=60)
-    0.5
+    0.15
     """
 
-    learning_rate: float = 1.0
+    learning_rate: float = 0.3
     decay: float = 0.05
     ridge: float = 1e-3
     max_step: float = 0.1
@@ -122,17 +128,18 @@ class PreconditionedStep(StepRule):
     def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
         """Return the preconditioned, bounded step."""
         slopes = around.residual_slopes
-        size = np.trace(around.scale) / len(around.scale)
-        metric = around.curvature + self.ridge * (around.scale + size * np.eye(len(around.scale)))
+        scale = around.scale
+        ridge = self.ridge * (scale + np.trace(scale) / len(scale) * np.eye(len(scale)))
+        metric = (around.curvature + around.steepness * scale) / 2.0 + ridge
         inverse = rate * np.linalg.inv(metric + penalty * slopes.T @ slopes)
 
         def step(gradient: Floats, theta: Floats) -> Floats:
             change = inverse @ gradient
-            change = _shortened(change, _score_change(change, around.scale), self.max_step)
+            change = _shortened(change, _score_change(change, scale), self.max_step)
             accepted = around.acceptance + float(around.acceptance_slope @ (theta - around.theta))
             drift = float(around.acceptance_slope @ change)
-            room = 1.0 - accepted if drift > 0 else accepted
-            return _shortened(change, abs(drift), self.max_share * max(room, 0.0))
+            room = max(min(accepted, 1.0 - accepted), 0.0)
+            return _shortened(change, abs(drift), self.max_share * room)
 
         return step
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies import PolicyError, as_features, group_codes
+from consequential.policies import PolicyError, as_features, group_codes, plain_groups
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +62,19 @@ def checked_columns(
     )
 
 
+def checked_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...]:
+    """Return the features' names: as given, or x0, x1, ..."""
+    if names is None:
+        return tuple(f"x{k}" for k in range(n_features))
+    given = tuple(str(name) for name in names)
+    if len(given) != n_features:
+        raise DecisionLogError(f"{len(given)} feature names were given for {n_features} features")
+    for k, name in enumerate(given):
+        if name in given[:k]:
+            raise DecisionLogError(f"two features have the name {name!r}")
+    return given
+
+
 def _fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
     """Raise with the number of bad rows and the first of them, if there are any."""
     if bad.any():
@@ -78,9 +91,8 @@ def _numbers(name: str, values: Any) -> Floats:
             values = np.where(_missing(array), np.nan, array)
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DecisionLogError(
-            f"{name} must be numbers; encode categories first (one-hot, say)"
-        ) from None
+        advice = "encode categories first (one-hot, say)" if name == "features" else "code it so"
+        raise DecisionLogError(f"{name} must be numbers; {advice}") from None
 
 
 def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -109,9 +121,10 @@ def _column(name: str, values: ArrayLike, n: int) -> Floats:
 
 
 def _features(features: ArrayLike) -> Floats:
-    matrix = as_features(_numbers("features", features))
-    if matrix.ndim != 2:
-        raise DecisionLogError(f"features is one row a person, not of shape {matrix.shape}")
+    numbers = _numbers("features", features)
+    if numbers.ndim not in (1, 2):
+        raise DecisionLogError(f"features is one row a person, not of shape {numbers.shape}")
+    matrix = as_features(numbers)
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
     if not np.isfinite(matrix).all():
@@ -169,15 +182,19 @@ def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
         "a label that is not 0 or 1",
         "1 is the outcome hoped for (repaid, no claim), 0 the other.",
     )
-    return label
+    return np.where(known, label, np.nan)
 
 
 def _groups(
     sensitive: ArrayLike | None, groups: Sequence[Hashable] | None, n: int
 ) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
     if sensitive is None:
+        if groups is not None:
+            raise DecisionLogError("groups are given but no sensitive attribute that has them")
         return np.zeros(n, dtype=np.intp), ("everyone",)
     values = np.asarray(sensitive)
+    if values.dtype.kind == "U" and not isinstance(sensitive, np.ndarray):
+        values = np.asarray(sensitive, dtype=object)  # or NaN would become the text "nan"
     if values.shape != (n,):
         raise DecisionLogError(
             f"sensitive has shape {values.shape} but features has {n} rows: "
@@ -191,11 +208,12 @@ def _groups(
         )
     if groups is not None:
         try:
-            return group_codes(values, groups), tuple(groups)
+            names = plain_groups(groups)
+            return group_codes(values, names), names
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
-    names, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.intp), tuple(names.tolist())
+    seen, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.intp), tuple(seen.tolist())
 
 
 def _time_step(time_step: ArrayLike | int, n: int) -> NDArray[np.int64]:

@@ -7,12 +7,13 @@ import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.log.checks import DecisionLogError, checked_columns
+from consequential.log.checks import DecisionLogError, checked_columns, checked_names
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.policies import DecisionRule
 
@@ -48,6 +49,8 @@ class DecisionLog:
         Optional: the rule in force at each time step.
     horizon
         How many time steps an outcome may take; None where outcomes are immediate.
+    as_of
+        The last time step of the whole log, which its parts remember: by it age is counted.
 
     Examples
     --------
@@ -71,12 +74,23 @@ class DecisionLog:
     cost: Floats | None = None
     policies: Mapping[int, DecisionRule] = field(default_factory=dict)
     horizon: int | None = None
+    as_of: int | None = None
 
     def __post_init__(self) -> None:
         for name in _ROW_COLUMNS:
             column = getattr(self, name)
             if column is not None and column.flags.writeable:
                 column.setflags(write=False)
+        object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {column.name: getattr(self, column.name) for column in fields(self)}
+        return state | {"policies": dict(self.policies)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     # Building
 
@@ -105,13 +119,17 @@ class DecisionLog:
             features, decision, propensity, label, sensitive, time_step, amount, cost, groups
         )
         n_features = columns.features.shape[1]
-        names = tuple(feature_names or (f"x{k}" for k in range(n_features)))
-        if len(names) != n_features:
-            raise DecisionLogError(f"{len(names)} feature names for {n_features} features")
-        if horizon is not None and horizon < 0:
+        names = checked_names(feature_names, n_features)
+        if horizon is not None and (horizon < 0 or horizon != int(horizon)):
             raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
         checked = {column.name: getattr(columns, column.name) for column in fields(columns)}
-        return cls(**checked, feature_names=names, policies=dict(policies or {}), horizon=horizon)
+        return cls(
+            **checked,
+            feature_names=names,
+            policies=policies or {},
+            horizon=horizon,
+            as_of=int(columns.time_step.max()),
+        )
 
     @classmethod
     def from_frame(
@@ -126,6 +144,7 @@ class DecisionLog:
         time_step: str | None = None,
         amount: str | None = None,
         cost: str | None = None,
+        groups: Sequence[Hashable] | None = None,
         horizon: int | None = None,
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
@@ -155,6 +174,7 @@ class DecisionLog:
             matrix,
             time_step=0 if step is None else step,
             feature_names=list(features),
+            groups=groups,
             horizon=horizon,
             **columns,  # type: ignore[arg-type]  # the three required names are never None
         )
@@ -180,7 +200,8 @@ class DecisionLog:
         policies: dict[int, DecisionRule] = {}
         for log in logs:
             for step, rule in log.policies.items():
-                if policies.setdefault(step, rule) is not rule:
+                known = policies.setdefault(step, rule)
+                if known is not rule and known != rule:
                     raise DecisionLogError(f"two different policies at time step {step}")
         columns: dict[str, Any] = {}
         for name in _ROW_COLUMNS:
@@ -189,7 +210,8 @@ class DecisionLog:
             if any(missing) and not all(missing):
                 raise DecisionLogError(f"some of the logs have {name} and some do not")
             columns[name] = None if all(missing) else np.concatenate(parts)
-        return replace(first, **columns, policies=policies)
+        as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
+        return replace(first, **columns, policies=policies, as_of=as_of)
 
     # Parts
 
@@ -221,6 +243,8 @@ class DecisionLog:
             order = rng.permutation(len(self))
             cut = round(fraction * len(self))
             return self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:]))
+        if by != "time_step":
+            raise DecisionLogError(f"a log is split by time_step or random, not by {by!r}")
         steps, counts = np.unique(self.time_step, return_counts=True)
         if len(steps) < 2:
             raise DecisionLogError(
@@ -239,19 +263,25 @@ class DecisionLog:
         whose label is missing is an error: a pending label is neither a failure nor a zero.
         """
         log = self
-        if self.horizon:
-            old = self.time_step <= self.time_step.max() - self.horizon
+        if self.horizon and len(self):
+            now = self.time_step.max() if self.as_of is None else self.as_of
+            old = self.time_step <= now - self.horizon
             if not old.any():
                 raise DecisionLogError(
-                    f"no decision is older than the horizon of {self.horizon} time steps yet"
+                    f"no decision is as old as the horizon of {self.horizon} time steps yet"
                 )
-            log = self.take(old)
+            log = replace(self.take(old), horizon=None)
         if log.n_pending:
-            age = "" if self.horizon is None else f" although older than {self.horizon} time steps"
+            rows = (
+                "1 accepted row has"
+                if log.n_pending == 1
+                else f"{log.n_pending} accepted rows have"
+            )
+            age = "" if not self.horizon else f" although {self.horizon} time steps old or more"
             raise DecisionLogError(
-                f"{log.n_pending} accepted rows have no label{age}. If outcomes take time, set "
+                f"{rows} no label{age}. If outcomes take time, set "
                 "horizon= to the number of time steps they may take; estimates then use only "
-                "decisions older than that"
+                "decisions at least that old"
             )
         return log
 
@@ -273,7 +303,7 @@ class DecisionLog:
     @cached_property
     def outcome(self) -> Floats:
         """The label, and 0 where there is none (those rows have weight 0 wherever it is used)."""
-        return np.nan_to_num(self.label, nan=0.0)
+        return _frozen(np.nan_to_num(self.label, nan=0.0))
 
     @property
     def sensitive(self) -> NDArray[Any]:
@@ -283,7 +313,7 @@ class DecisionLog:
     @cached_property
     def group_counts(self) -> NDArray[np.intp]:
         """How many rows each group has."""
-        return np.bincount(self.group, minlength=len(self.groups))
+        return _frozen(np.bincount(self.group, minlength=len(self.groups)))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -298,9 +328,7 @@ class DecisionLog:
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
         """Return the rows as a data frame; unknown labels are missing values."""
-        columns: dict[str, NDArray[Any]] = {
-            name: self.features[:, k] for k, name in enumerate(self.feature_names)
-        }
+        columns: dict[str, NDArray[Any]] = {}
         if len(self.groups) > 1:
             columns["sensitive"] = self.sensitive
         columns |= {
@@ -312,7 +340,11 @@ class DecisionLog:
         for name in ("amount", "cost"):
             if getattr(self, name) is not None:
                 columns[name] = getattr(self, name)
-        return make_frame(columns, backend)
+        features = {name: self.features[:, k] for k, name in enumerate(self.feature_names)}
+        clash = sorted(features.keys() & columns.keys())
+        if clash:
+            raise DecisionLogError(f"the feature {clash[0]!r} has the name of a column: rename it")
+        return make_frame(features | columns, backend)
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]
@@ -326,6 +358,11 @@ class DecisionLog:
             sizes = zip(self.groups, self.group_counts, strict=True)
             parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
         return f"DecisionLog({', '.join(parts)})"
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
 
 
 _ROW_COLUMNS = (

@@ -28,6 +28,7 @@ def frame_columns(
         ) from None
     if isinstance(features, str):
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    features = list(features)
     wanted = [*features, *(name for name in named.values() if name is not None)]
     unknown = [name for name in wanted if name not in table.columns]
     if unknown:
@@ -70,8 +71,10 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     try:
         if Path(path).suffix.lower() == ".parquet":
             return pyarrow.parquet.read_table(path)
-        return pyarrow.csv.read_csv(path)
-    except pa.ArrowInvalid as error:
+        return pyarrow.csv.read_csv(
+            path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
+        )
+    except (pa.ArrowException, OSError) as error:
         raise DecisionLogError(f"{os.fspath(path)} cannot be read: {error}") from None
 
 

@@ -54,13 +54,11 @@ class Tally:
         defined = self.sizes > 0
         scale = np.divide(1.0, self.sizes, out=np.zeros(len(self.sizes)), where=defined)
         constant = self.by_group(self.valued(at_reject)) * scale
-        if at_reject[0] == at_reject[1]:
-            constant = np.full(len(self.sizes), at_reject[0])
         return Benefit(self.valued(change) * scale[self.group], constant, defined)
 
     def valued(self, by_label: tuple[float, float]) -> Floats:
         """Each row's people times a value that depends on their label."""
-        if by_label[0] == by_label[1]:
+        if np.isclose(by_label[0], by_label[1], rtol=1e-12, atol=1e-12):
             return by_label[0] * self.people
         return by_label[0] * self.negatives + by_label[1] * self.positives
 
@@ -178,6 +176,8 @@ class BenefitParity(Fairness):
         """Return the mean benefits."""
         at_reject = (float(self.f(0, 0)), float(self.f(0, 1)))
         at_accept = (float(self.f(1, 0)), float(self.f(1, 1)))
+        if not np.isfinite([*at_reject, *at_accept]).all():
+            raise ValueError(f"the benefit f(d, y) must be finite: {at_reject} and {at_accept}")
         return (tally.mean(at_reject, at_accept),)
 
 
@@ -198,7 +198,7 @@ def fairness_named(notion: str | Fairness) -> Fairness:
     """
     if isinstance(notion, Fairness):
         return notion
-    if notion not in NOTIONS:
+    if not isinstance(notion, str) or notion not in NOTIONS:
         raise ValueError(f"unknown fairness notion {notion!r}; choose one of {', '.join(NOTIONS)}")
     return NOTIONS[notion]()
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+# a denominator below this is nobody accepted; dividing by it would overflow
+_NOBODY = 1e-300
+
 
 @dataclass(frozen=True, slots=True)
 class Benefit:
@@ -42,8 +45,12 @@ class Sums:
     def benefits(self) -> Floats:
         """Benefit by notion and group; NaN where nobody is there to measure it on."""
         undefined = np.full_like(self.numerators, np.nan)
-        positive = self.denominators > 0
-        return np.divide(self.numerators, self.denominators, out=undefined, where=positive)
+        return np.divide(self.numerators, self.denominators, out=undefined, where=self.usable)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Where there is anybody to divide by."""
+        return self.denominators > _NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Coefficients:
                 by_row = by_row - values[k][self.group] * benefit.denominator * slope
             spread = np.zeros((self.n_groups, len(slope)))
             spread[self.group, positions] = by_row
-            usable = benefit.defined & (sums.denominators[k] > 0)
+            usable = benefit.defined & sums.usable[k]
             scale = np.divide(1.0, sums.denominators[k], out=np.zeros(self.n_groups), where=usable)
             slopes[k] = (spread @ phi) * scale[:, None]
         return slopes

@@ -92,6 +92,10 @@ class Objective:
             raise ValueError("a penalty needs a fairness notion to punish: give fairness=")
         if normalisation not in ("applicants", "paper"):
             raise ValueError(f"normalisation is 'applicants' or 'paper', not {normalisation!r}")
+        if weighting is not None and not isinstance(weighting, Weighting):
+            raise ValueError(f"weighting is a Weighting such as Clipped(10.0), not {weighting!r}")
+        if len(rejection_utility) != 2 or not np.isfinite(rejection_utility).all():
+            raise ValueError(f"rejection_utility is (g(0), g(1)), not {rejection_utility!r}")
         if decisions not in ("expected", "sampled"):
             raise ValueError(f"decisions are 'expected' or 'sampled', not {decisions!r}")
         for name, value in (
@@ -112,11 +116,13 @@ class Objective:
         settled = log.settled()
         return settled.take(settled.decision) if self.normalisation == "paper" else settled
 
-    def coefficients(self, rows: DecisionLog) -> Coefficients:
-        """Return the matrix A over `rows`, which are what `self.rows(log)` gave."""
+    def coefficients(self, log: DecisionLog) -> Coefficients:
+        """Return the matrix A of a log, over `self.rows(log)`."""
+        settled = log.settled()
+        rows = self.rows(settled)
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        tally = self._tally(rows, within_group=False)
+        tally = self._tally(settled, rows, within_group=False)
         amount = np.ones(len(rows)) if rows.amount is None else rows.amount
         cost = self.cost if rows.cost is None else rows.cost
         gain = (1.0 - cost) * tally.positives - cost * tally.negatives
@@ -124,14 +130,17 @@ class Objective:
         constant = float(amount @ forgone) / len(rows)
         benefits: tuple[Benefit, ...] = ()
         if self.fairness is not None:
-            benefits = self.fairness.benefits(self._tally(rows, within_group=True))
+            benefits = self.fairness.benefits(self._tally(settled, rows, within_group=True))
         return Coefficients(
             amount * (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
         )
 
-    def _tally(self, rows: DecisionLog, *, within_group: bool) -> Tally:
-        weights = self.weighting.weights(rows, within_group=within_group)
-        people = weights if self.normalisation == "paper" else np.ones(len(rows))
+    def _tally(self, log: DecisionLog, rows: DecisionLog, *, within_group: bool) -> Tally:
+        # weights are a matter of the whole log, whichever rows are then looked at
+        weights = self.weighting.weights(log, within_group=within_group)
+        people = np.ones(len(rows))
+        if self.normalisation == "paper":
+            people = weights = weights[log.decision]
         positives = weights * rows.outcome
         sizes = rows.group_counts.astype(np.float64)
         return Tally(people, positives, weights - positives, rows.group, sizes)
@@ -147,9 +156,8 @@ class Objective:
         """Return `dF/dS`."""
         spread = deviations(sums.benefits)
         by_benefit = -2.0 * self.penalty * spread
-        positive = sums.denominators > 0
         numerators = np.divide(
-            by_benefit, sums.denominators, out=np.zeros_like(spread), where=positive
+            by_benefit, sums.denominators, out=np.zeros_like(spread), where=sums.usable
         )
         ratio = np.nan_to_num(sums.benefits, nan=0.0)
         return Slopes(1.0, numerators, -numerators * ratio)
@@ -160,9 +168,9 @@ class Objective:
         self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator | None = None
     ) -> float:
         """Return the estimated objective of a policy on a log."""
-        rows = self.rows(log)
-        eta = policy.inputs(rows.features, rows.sensitive) @ policy.theta
-        return self.value_at(self.coefficients(rows).sums(self._decided(policy, eta, rng)[0]))
+        eta = self._inputs(policy, log) @ policy.theta
+        taken, _ = decided(self.decisions, policy, eta, rng)
+        return self.value_at(self.coefficients(log).sums(taken))
 
     def gradient(
         self,
@@ -177,19 +185,17 @@ class Objective:
         `sums` gives other rows' functionals to evaluate `dF/dS` at; without them it is
         evaluated on the same rows, which is the exact derivative of `value`.
         """
-        rows = self.rows(log)
-        phi = policy.inputs(rows.features, rows.sensitive)
-        coefficients = self.coefficients(rows)
-        decided, slope = self._decided(policy, phi @ policy.theta, rng)
-        at = self.slopes_at(sums or coefficients.sums(decided))
+        phi = self._inputs(policy, log)
+        coefficients = self.coefficients(log)
+        taken, slope = decided(self.decisions, policy, phi @ policy.theta, rng)
+        at = self.slopes_at(sums or coefficients.sums(taken))
         per_row = coefficients.row_slopes(at.utility, at.numerators, at.denominators)
         gradient: Floats = (per_row * slope) @ phi
         return gradient
 
-    def _decided(
-        self, policy: Policy, eta: Floats, rng: np.random.Generator | None
-    ) -> tuple[Floats, Floats]:
-        return decided(self.decisions, policy, eta, rng)
+    def _inputs(self, policy: Policy, log: DecisionLog) -> Floats:
+        rows = self.rows(log)
+        return policy.inputs(rows.features, rows.sensitive if policy.uses_sensitive else None)
 
 
 def decided(

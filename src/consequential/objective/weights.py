@@ -132,6 +132,11 @@ class BalanceHeuristic(Weighting):
                 share = here / np.maximum(log.group_counts, 1)
             rule = log.policies[int(step)]
             averaged += share[log.group[accepted]] * rule.propensity(features, sensitive)
+        if len(averaged) and averaged.min() <= 0:
+            raise DecisionLogError(
+                f"row {accepted[averaged.argmin()]} was accepted, but no policy of the log would "
+                "have accepted it: these are not the policies that decided"
+            )
         weights = np.zeros(len(log))
         weights[accepted] = 1.0 / averaged
         return weights

@@ -8,7 +8,13 @@ from consequential.policies.links import (
     Link,
     link_named,
 )
-from consequential.policies.policy import FeatureMap, Policy, group_codes, policy_from_model
+from consequential.policies.policy import (
+    FeatureMap,
+    Policy,
+    group_codes,
+    plain_groups,
+    policy_from_model,
+)
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
@@ -44,6 +50,7 @@ __all__ = [
     "link_named",
     "load_policy",
     "logistic_model",
+    "plain_groups",
     "policy_from_model",
     "save_policy",
     "write_whole",

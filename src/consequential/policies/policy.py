@@ -73,6 +73,7 @@ class Policy(DecisionRule):
         groups: Sequence[Hashable] = (),
     ) -> None:
         values = np.array(theta, dtype=np.float64)
+        groups = plain_groups(groups)
         if values.ndim != 1 or values.size == 0:
             raise PolicyError(f"theta is a vector of parameters, not of shape {values.shape}")
         if not np.isfinite(values).all():
@@ -93,7 +94,7 @@ class Policy(DecisionRule):
             ("link", link_named(link)),
             ("feature_map", feature_map),
             ("floor", checked_floor(floor)),
-            ("groups", tuple(groups)),
+            ("groups", groups),
         ):
             object.__setattr__(self, name, value)
 
@@ -111,6 +112,8 @@ class Policy(DecisionRule):
         phi = np.empty((mapped.shape[0], mapped.shape[1] + 1))
         phi[:, 0] = 1.0
         phi[:, 1:] = mapped
+        if not np.isfinite(phi).all():
+            raise PolicyError("features must be finite: impute missing values before deciding")
         if self.groups:
             phi = self._in_group_blocks(phi, sensitive)
         if phi.shape[1] != self.theta.size:
@@ -126,6 +129,11 @@ class Policy(DecisionRule):
                 "this policy uses the sensitive attribute: pass `sensitive`, one value a row"
             )
         codes = group_codes(sensitive, self.groups)
+        if codes.shape != (len(phi),):
+            raise PolicyError(
+                f"sensitive has shape {codes.shape} but features has {len(phi)} rows: "
+                "one value a row is needed"
+            )
         blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
         blocks[np.arange(len(phi)), codes] = phi
         return blocks.reshape(len(phi), -1)
@@ -170,6 +178,15 @@ class Policy(DecisionRule):
         return f"Policy({', '.join(parts)})"
 
 
+def plain_groups(groups: Any) -> tuple[Hashable, ...]:
+    """Groups as a tuple of Python values, each of them once."""
+    names = tuple(groups.tolist() if hasattr(groups, "tolist") else groups)
+    twice = [name for k, name in enumerate(names) if name in names[:k]]
+    if twice:
+        raise PolicyError(f"the sensitive group {twice[0]!r} is given twice in {list(names)}")
+    return names
+
+
 def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.intp]:
     """Position of each row's group among `groups`; a group that is not there is an error."""
     values = np.asarray(sensitive)
@@ -177,7 +194,7 @@ def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.
     for code, group in enumerate(groups):
         codes[values == group] = code
     if codes.size and codes.min() < 0:
-        stranger = values[codes < 0][0]
+        stranger = values[codes < 0].tolist()[0]
         raise PolicyError(f"unknown sensitive group {stranger!r}; known: {list(groups)}")
     return codes
 

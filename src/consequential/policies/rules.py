@@ -56,6 +56,8 @@ class DecisionRule(ABC):
 def as_features(features: ArrayLike) -> Floats:
     """Features as a float matrix, one row a person; a vector is one feature."""
     matrix = np.asarray(features, dtype=np.float64)
+    if matrix.ndim not in (1, 2):
+        raise PolicyError(f"features is one row a person, not of shape {matrix.shape}")
     return matrix[:, None] if matrix.ndim == 1 else matrix
 
 
@@ -129,8 +131,14 @@ class ThresholdPolicy(DecisionRule):
                 f"a ThresholdPolicy needs a fitted predictor with predict_proba; "
                 f"{type(self.predictor).__name__} has none"
             )
+        classes = getattr(self.predictor, "classes_", None)
+        if classes is not None and len(classes) == 2 and list(classes) != [0, 1]:
+            raise PolicyError(
+                f"the predictor tells {list(classes)} apart; fit it on labels 0 and 1"
+            )
         if not 0.0 <= self.threshold <= 1.0:
             raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
+        object.__setattr__(self, "threshold", float(self.threshold))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """One where the prediction reaches the threshold, zero elsewhere."""
@@ -164,8 +172,9 @@ class EveryNth(DecisionRule):
     otherwise: DecisionRule = RejectAll()
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise PolicyError(f"every n-th needs n of at least 1, not {self.n!r}")
+        if self.n != int(self.n) or self.n < 1:
+            raise PolicyError(f"every n-th needs a whole n of at least 1, not {self.n!r}")
+        object.__setattr__(self, "n", int(self.n))
 
     @property
     def uses_sensitive(self) -> bool:
@@ -211,7 +220,7 @@ class Mixture(DecisionRule):
                 f"a mixture needs one probability a rule: {len(self.rules)} rules, "
                 f"{len(self.probabilities)} probabilities"
             )
-        if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1.0) > 1e-9:
+        if min(self.probabilities) < 0 or not abs(sum(self.probabilities) - 1.0) <= 1e-9:
             raise PolicyError(f"a mixture's probabilities sum to one, not {self.probabilities}")
 
     @property

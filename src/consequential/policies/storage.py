@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
 from consequential.policies.rules import (
     AcceptAll,
@@ -31,6 +32,8 @@ from consequential.policies.rules import (
 
 FORMAT = "consequential policy"
 SCHEMA = 1
+
+_RULES = (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
 
 STORABLE = {
     "KBinsDiscretizer": "sklearn.preprocessing",
@@ -71,10 +74,10 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'no-such-file.json'
     """
-    text = Path(path).read_text(encoding="utf-8")
+    content = Path(path).read_bytes()
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
+        document = json.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PolicyError(f"{os.fspath(path)} is JSON but not a {FORMAT}")
@@ -87,7 +90,7 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
         return decode_rule(document["policy"])
     except PolicyError as error:
         raise PolicyError(f"{os.fspath(path)} is damaged: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PolicyError(
             f"{os.fspath(path)} is damaged: {type(error).__name__}: {error}"
         ) from None
@@ -96,25 +99,39 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file through a temporary one beside it, so that no reader sees half of it."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
     data = content.encode("utf-8") if isinstance(content, str) else content
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
-        # mkstemp makes files private; a result is as readable as any other new file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, _mode_for(target))
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
+def _mode_for(target: Path) -> int:
+    """The mode of the file to be replaced, or that of any new file; mkstemp makes private ones."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
 def encode_rule(rule: DecisionRule) -> dict[str, Any]:
     """Return a rule as plain JSON values."""
+    if type(rule) not in _RULES:
+        raise PolicyError(f"a {type(rule).__name__} cannot be stored as JSON")
     match rule:
         case Policy():
+            if rule.link is not LINKS.get(rule.link.name):
+                raise PolicyError(f"the link {rule.link.name!r} cannot be stored as JSON")
             return {
                 "type": "Policy",
                 "theta": rule.theta.tolist(),
@@ -131,9 +148,7 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
         case Mixture():
             rules = [encode_rule(part) for part in rule.rules]
             return {"type": "Mixture", "rules": rules, "probabilities": list(rule.probabilities)}
-        case AcceptAll() | RejectAll():
-            return {"type": type(rule).__name__}
-    raise PolicyError(f"a {type(rule).__name__} cannot be stored as JSON")
+    return {"type": type(rule).__name__}  # accept-all and reject-all have no more to say
 
 
 def decode_rule(data: dict[str, Any]) -> DecisionRule:
@@ -184,6 +199,8 @@ def _encode(value: Any) -> Any:
             return {"dict": {key: _encode(item) for key, item in value.items()}}
         case type() if value.__module__ == "numpy":
             return {"numpy_type": value.__name__}
+        case np.dtype():
+            return {"numpy_dtype": value.str}
     kind = type(value).__name__
     if kind == "BSpline":
         parts = {"t": value.t, "c": value.c, "k": value.k, "extrapolate": value.extrapolate}
@@ -209,6 +226,7 @@ def _decode(data: Any) -> Any:
         "tuple": lambda d: tuple(_decode(item) for item in d["tuple"]),
         "dict": lambda d: {key: _decode(item) for key, item in d["dict"].items()},
         "numpy_type": lambda d: np.dtype(d["numpy_type"]).type,
+        "numpy_dtype": lambda d: np.dtype(d["numpy_dtype"]),
         "spline": _decode_spline,
         "estimator": _decode_estimator,
     }
@@ -220,6 +238,11 @@ def _decode(data: Any) -> Any:
 
 def _decode_array(data: dict[str, Any]) -> Any:
     items = [_decode(item) for item in data["array"]]
+    if data["dtype"] == "object":
+        array = np.empty(len(items), dtype=object)
+        for k, item in enumerate(items):  # an object may itself be an array
+            array[k] = item
+        return array.reshape(data["shape"])
     return np.array(items, dtype=data["dtype"]).reshape(data["shape"])
 
 
