@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule, Surroundings
 from consequential.log import DecisionLog
-from consequential.objective import Coefficients, Objective, decided, deviations
+from consequential.objective import (
+    Coefficients,
+    Objective,
+    decided,
+    deviations,
+    effective_sample_size,
+)
 from consequential.policies import LOGISTIC, Policy
 
 Floats = NDArray[np.float64]
@@ -44,7 +50,7 @@ class UpdatePolicy:
     step
         `PreconditionedStep()` or the paper's `GradientStep(alpha)`.
     n_reference
-        Rows in each reference window; at most a third of the log.
+        Rows in each reference window, as far as the log has so many beside a minibatch.
 
     Examples
     --------
@@ -78,7 +84,9 @@ class UpdatePolicy:
             note = "nobody was accepted, so there is no label to learn from; the policy stays"
             return Update(policy, 0.0, 0.0, (note,))
         stream = _Stream.shuffled(self, policy, log, rng)
-        theta, rejected = self._ascend(stream, policy, self.step.rate(time_step))
+        rate = self.step.rate(time_step, stream.effective_rows)
+        with np.errstate(over="ignore", invalid="ignore"):  # such steps are not taken
+            theta, rejected = self._ascend(stream, policy, rate)
         learned = policy.at(theta)
         before, after = stream.value(policy), stream.value(learned)
         notes = list(stream.notes)
@@ -129,6 +137,7 @@ class _Stream:
     batch_size: int
     n_reference: int
     rng: np.random.Generator
+    effective_rows: float
     notes: tuple[str, ...]
 
     @classmethod
@@ -138,7 +147,10 @@ class _Stream:
         rows = update.objective.rows(log)
         # normalisers come from the whole log, even where fewer rows are passed over
         whole = update.objective.coefficients(log)
-        n_passed = min(len(rows), update.n_iterations * update.batch_size)
+        wanted = update.n_iterations * update.batch_size + 2 * update.n_reference
+        n_passed = min(len(rows), wanted)
+        batch_size = min(update.batch_size, n_passed)
+        beside_a_batch = min(n_passed // 3, (n_passed - batch_size) // 2)
         order = rng.choice(len(rows), n_passed, replace=False)
         passed = rows.take(order)
         sensitive = passed.sensitive if policy.uses_sensitive else None
@@ -148,9 +160,10 @@ class _Stream:
             whole.take(order),
             phi,
             phi.T @ phi / len(phi),
-            min(update.batch_size, len(order)),
-            min(update.n_reference, max(1, len(order) // 3)),
+            batch_size,
+            min(update.n_reference, max(1, beside_a_batch)),
             rng,
+            effective_sample_size(update.objective.weighting.weights(log.settled())),
             _absent_groups(whole, rows),
         )
 

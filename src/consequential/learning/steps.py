@@ -30,8 +30,8 @@ class StepRule(ABC):
     """How far to go along a gradient."""
 
     @abstractmethod
-    def rate(self, time_step: int) -> float:
-        """Return the learning rate at a time step."""
+    def rate(self, time_step: int, effective_rows: float = float("inf")) -> float:
+        """Return the learning rate at a time step, from data worth so many rows."""
 
     @abstractmethod
     def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
@@ -66,8 +66,8 @@ class GradientStep(StepRule):
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "decay", "decay_every", "max_step")
 
-    def rate(self, time_step: int) -> float:
-        """Return `alpha decay^(t // decay_every)`."""
+    def rate(self, time_step: int, effective_rows: float = float("inf")) -> float:
+        """Return `alpha decay^(t // decay_every)`, whatever the data are worth."""
         return float(self.learning_rate * self.decay ** (time_step // self.decay_every))
 
     def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
@@ -102,6 +102,10 @@ class PreconditionedStep(StepRule):
     ----------
     learning_rate, decay
         The rate is `learning_rate / sqrt(1 + decay t)`.
+    enough_rows
+        Data with a smaller effective sample size are trusted less: the rate is multiplied by
+        `sqrt(effective / enough_rows)`. An early, harsh policy accepts a few people with weights
+        of hundreds; full steps on what they say can end exploration in the wrong place.
     ridge
         Keeps H invertible, relative to `mean(phi phi')`.
 
@@ -114,16 +118,18 @@ class PreconditionedStep(StepRule):
 
     learning_rate: float = 0.3
     decay: float = 0.05
+    enough_rows: float = 300.0
     ridge: float = 1e-3
     max_step: float = 0.1
     max_share: float = 0.5
 
     def __post_init__(self) -> None:
-        _positive(self, "learning_rate", "ridge", "max_step", "max_share")
+        _positive(self, "learning_rate", "enough_rows", "ridge", "max_step", "max_share")
 
-    def rate(self, time_step: int) -> float:
-        """Return `learning_rate / sqrt(1 + decay t)`."""
-        return float(self.learning_rate / np.sqrt(1.0 + self.decay * time_step))
+    def rate(self, time_step: int, effective_rows: float = float("inf")) -> float:
+        """Return `learning_rate / sqrt(1 + decay t)`, less where the data are thin."""
+        trust = min(1.0, np.sqrt(effective_rows / self.enough_rows))
+        return float(self.learning_rate * trust / np.sqrt(1.0 + self.decay * time_step))
 
     def prepare(self, around: Surroundings, penalty: float, rate: float) -> Step:
         """Return the preconditioned, bounded step."""
