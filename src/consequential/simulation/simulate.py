@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from consequential.learning import consequential_learning
 from consequential.log import DecisionLog
@@ -130,9 +131,11 @@ class Plan:
             rng=np.random.default_rng([seed, 2]),
         )
         record = _Record(self)
-        for step in steps:
-            record.add(step.policy, step.log, step.time_step, step.notes)
-            policy = step.learned
+        # matrices here are thin: threads of the linear algebra library would only wait on another
+        with threadpool_limits(limits=1, user_api="blas"):
+            for step in steps:
+                record.add(step.policy, step.log, step.time_step, step.notes)
+                policy = step.learned
         return record.finish(strategy.name, penalty, seed, policy)
 
 
