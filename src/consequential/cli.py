@@ -85,7 +85,7 @@ def _demo(options: argparse.Namespace) -> int:
         (first, options.steps, _FIRST),
         (compas, options.compas_steps, _COMPAS),
     ):
-        print(f"\n{world.name}: {steps} steps, {options.seeds} runs of each strategy")
+        print(f"\n{world.name}: {steps} steps, {options.seeds} x {len(paper_strategies())} runs")
         strategies = paper_strategies()
         runs = simulate(world, strategies, seeds=options.seeds, time_steps=steps, n_jobs=-1)
         best = first.optimal() if world is first else None

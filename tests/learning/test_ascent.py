@@ -165,6 +165,6 @@ def test_the_residuals_and_their_slopes_come_from_other_rows_than_the_gradient(m
     objective = cq.Objective(0.5, "demographic_parity", 1.0)
     update = learner(objective, n_iterations=1, batch_size=100, n_reference=90)
     update(cq.Policy([0.0, 0.1, 0.0]), exploring_log(400), rng=np.random.default_rng(0))
-    slopes, residuals, minibatch = rows_seen
+    residuals, slopes, minibatch = rows_seen
     assert [len(rows) for rows in rows_seen] == [90, 90, 100]
     assert len(slopes | residuals | minibatch) == 280

@@ -43,7 +43,10 @@ class Setting:
         return Moments(
             self.cost,
             [self.integral(lambda x, f=f, g=g: f(x) * g(x), kinks) for f, g in pairs],
-            [self.integral(lambda x, f=f, g=g: f(x) * g(x) * self.label(x), kinks) for f, g in pairs],
+            [
+                self.integral(lambda x, f=f, g=g: f(x) * g(x) * self.label(x), kinks)
+                for f, g in pairs
+            ],
             self.base_rates(),
         )
 

@@ -20,6 +20,9 @@ from consequential.policies import LOGISTIC, Policy
 
 Floats = NDArray[np.float64]
 
+# lambda/2 sum r^2 with r = sqrt(2) deviation is the objective's penalty
+_ROOT_TWO = 2.0**0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -111,7 +114,8 @@ class UpdatePolicy:
         for j in range(self.n_iterations):
             position = j * stream.batch_size
             if needs_reference and j % refresh_every == 0:
-                residuals, around = stream.reference(policy, theta, position)
+                residuals = stream.residuals(policy, theta, position)
+                around = stream.around(policy, theta, position)
                 step = self.step.prepare(around, penalty, rate)
             gradient = stream.utility_gradient(policy, theta, position)
             if penalty:
@@ -173,50 +177,59 @@ class _Stream:
             return slice(start, start + length)
         return np.arange(start, start + length) % len(self.phi)
 
-    def _decided(self, policy: Policy, theta: Floats, phi: Floats) -> tuple[Floats, Floats]:
-        return decided(self.objective.decisions, policy, phi @ theta, self.rng)
+    def _taken(self, policy: Policy, eta: Floats) -> Floats:
+        if self.objective.decisions == "expected":
+            return policy.probability(eta)
+        return decided("sampled", policy, eta, self.rng)[0]
+
+    def _slope(self, policy: Policy, eta: Floats) -> Floats:
+        if self.objective.decisions == "expected":
+            return policy.derivative(eta)
+        return decided("sampled", policy, eta, self.rng)[1]
 
     def utility_gradient(self, policy: Policy, theta: Floats, position: int) -> Floats:
         rows = self._rows(position, self.batch_size)
         phi = self.phi[rows]
-        _, slope = self._decided(policy, theta, phi)
+        slope = self._slope(policy, phi @ theta)
         scale = len(self.phi) / len(phi)
         gradient: Floats = (self.coefficients.utility[rows] * slope) @ phi * scale
         return gradient
 
-    def reference(
-        self, policy: Policy, theta: Floats, position: int
-    ) -> tuple[Floats, Surroundings]:
-        """Return the residuals from one window and everything else from another."""
+    def residuals(self, policy: Policy, theta: Floats, position: int) -> Floats:
+        """Return the residuals r of the penalty, `lambda/2 sum r^2`, from the far window."""
+        if not self.objective.penalty:
+            return np.zeros(0)
+        window = self._rows(position - 2 * self.n_reference, self.n_reference)
+        taken = self._taken(policy, self.phi[window] @ theta)
+        return _ROOT_TWO * deviations(self.coefficients.take(window).sums(taken).benefits).ravel()
+
+    def around(self, policy: Policy, theta: Floats, position: int) -> Surroundings:
+        """Return what the near window says about the neighbourhood of theta."""
         window = self._rows(position - self.n_reference, self.n_reference)
         phi = self.phi[window]
-        propensity, slope = self._decided(policy, theta, phi)
         eta = phi @ theta
+        propensity, derivative = policy.probability(eta), policy.derivative(eta)
         steepness = LOGISTIC.derivative(eta)
-        residuals, slopes = np.zeros(0), np.zeros((0, len(theta)))
+        slopes = np.zeros((0, len(theta)))
         if self.objective.penalty:
             here = self.coefficients.take(window)
-            by_benefit = here.benefit_slopes(here.sums(propensity), slope, phi)
-            other_window = self._rows(position - 2 * self.n_reference, self.n_reference)
-            other = self.coefficients.take(other_window)
-            drawn, _ = self._decided(policy, theta, self.phi[other_window])
-            benefits = other.sums(drawn).benefits
-            known = np.isfinite(benefits)[:, :, None]
-            count = np.maximum(known.sum(axis=1, keepdims=True), 1)
-            centred = by_benefit - (by_benefit * known).sum(axis=1, keepdims=True) / count
-            # penalty/2 sum r^2 with r = sqrt(2) deviation is the objective's penalty
-            residuals = np.sqrt(2.0) * deviations(benefits).ravel()
-            slopes = np.sqrt(2.0) * (centred * known).reshape(-1, len(theta))
-        around = Surroundings(
+            sums = here.sums(propensity)
+            sampled = self.objective.decisions == "sampled"
+            slope = self._slope(policy, eta) if sampled else derivative
+            by_benefit = here.benefit_slopes(sums, slope, phi)
+            known = np.isfinite(sums.benefits)[:, :, None]
+            mean = (by_benefit * known).sum(axis=1, keepdims=True)
+            mean /= np.maximum(known.sum(axis=1, keepdims=True), 1)
+            slopes = _ROOT_TWO * ((by_benefit - mean) * known).reshape(-1, len(theta))
+        return Surroundings(
             theta.copy(),
             (phi * steepness[:, None]).T @ phi / len(phi),
             float(steepness.mean()),
             self.scale,
             slopes,
-            float(policy.probability(eta).mean()),
-            policy.derivative(eta) @ phi / len(phi),
+            float(propensity.mean()),
+            derivative @ phi / len(phi),
         )
-        return residuals, around
 
     def nowhere(self, theta: Floats) -> Surroundings:
         """Return surroundings for a step rule that does not look at them."""

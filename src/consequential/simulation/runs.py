@@ -55,18 +55,20 @@ class Summary:
     n_steps: int
 
     def __str__(self) -> str:
-        head = ["strategy", "penalty", "runs", *(name.replace("_", " ") for name in METRICS[:4])]
-        lines = [head]
+        counts = sorted({row["runs"] for row in self.rows})
+        runs = " to ".join(str(count) for count in {counts[0]: 0, counts[-1]: 0})
+        lines = [["strategy", "penalty", *(name.replace("_", " ") for name in METRICS[:4])]]
         for row in self.rows:
-            cells = [_three(row[name]) for name in METRICS[:4]]
-            lines.append([row["strategy"], f"{row['penalty']:g}", str(row["runs"]), *cells])
-        widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+            cells = [_quartiles(row[name], row["runs"]) for name in METRICS[:4]]
+            lines.append([row["strategy"], f"{row['penalty']:.4g}", *cells])
+        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in lines
         ]
         rule = "-" * max(len(line) for line in text)
-        note = f"after {self.n_steps} steps: median over runs [lower quartile, upper quartile]"
+        spread = " [lower quartile, upper quartile]" if counts[-1] > 1 else ""
+        note = f"after {self.n_steps} steps, median{spread} of {runs} run{'s' * (runs != '1')}"
         return "\n".join([text[0], rule, *text[1:], rule, note])
 
 
@@ -256,9 +258,9 @@ class Runs:
         )
 
 
-def _three(quartiles: Floats) -> str:
-    low, middle, high = quartiles
-    return f"{middle:.4f} [{low:.4f}, {high:.4f}]"
+def _quartiles(quartiles: Floats, n_runs: int) -> str:
+    low, middle, high = (f"{value:.4f}".replace("0.", ".", 1) for value in quartiles)
+    return f"{middle} [{low}, {high}]" if n_runs > 1 else middle
 
 
 def _storable(policy: DecisionRule | None) -> dict[str, Any] | None:
