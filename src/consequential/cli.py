@@ -92,7 +92,7 @@ def _demo(options: argparse.Namespace) -> int:
         if best is not None:
             print(f"best possible: utility {best.utility:.4f}, benefit gap {best.benefit_gap:.4f}")
         print(f"{runs.summary()}\n{text.strip()}")
-        sections.append(Section(world.name.capitalize(), text, runs, best))
+        sections.append(Section(world.name[0].upper() + world.name[1:], text, runs, best))
     write_report(options.output, "Learning to decide, a first look", _INTRODUCTION, sections)
     print(f"\nreport: {options.output.resolve()}  ({time.monotonic() - started:.0f} s)")
     return 0

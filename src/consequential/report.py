@@ -98,7 +98,8 @@ def _table(section: Section) -> str:
     n_runs, n_steps = len(section.runs.seeds), summary.n_steps
     return (
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-        f"<p class='small'>Medians of {n_runs} runs after {n_steps} steps.</p>"
+        f"<p class='small'>{f'Medians of {n_runs} runs' if n_runs > 1 else 'One run'} "
+        f"after {n_steps} steps.</p>"
     )
 
 

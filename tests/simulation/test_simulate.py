@@ -162,14 +162,27 @@ def test_threads_give_the_same_runs_in_the_same_order(everything):
         assert_same_run(run, other)
 
 
-def test_processes_give_the_same_runs_in_the_same_order(capfd):
+@pytest.fixture(scope="module")
+def one_and_two_processes() -> list[cq.Runs]:
     world = tiny(cq.worlds.lending(), n_proposals=400)
     strategies = [cq.LearnToDecide("logistic"), cq.LearnToDecide("semi_logistic", "aggregated")]
     options = {"world": world, "seeds": [3, 0], "penalties": [0.0, 1.0], "time_steps": 2}
-    one, two = (simulated(strategies, n_jobs=n, **options) for n in (1, 2))
+    return [simulated(strategies, n_jobs=n, **options) for n in (1, 2)]
+
+
+def test_processes_give_the_same_runs_in_the_same_order(one_and_two_processes):
+    one, two = one_and_two_processes
+    assert len(one.runs) == 8
     for run, other in zip(two.runs, one.runs, strict=True):
         assert_same_run(run, other)
-    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.xfail(strict=True, reason="links that come back from a process are not stored")
+def test_policies_learned_in_processes_are_saved(one_and_two_processes, tmp_path):
+    _, two = one_and_two_processes
+    two.save(tmp_path / "runs.parquet")
+    for run, other in zip(cq.Runs.load(tmp_path / "runs.parquet").runs, two.runs, strict=True):
+        assert_same_run(run, other)
 
 
 def test_a_process_a_core_can_be_asked_for(everything, monkeypatch):

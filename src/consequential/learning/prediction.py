@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Unweighted
-from consequential.policies import Policy, Predictor, ThresholdPolicy, logistic_model
+from consequential.policies import Policy, ThresholdPolicy, logistic_model
 
 Floats = NDArray[np.float64]
 
@@ -23,8 +24,35 @@ class PredictionUpdate:
     notes: tuple[str, ...] = ()
 
 
+class PredictorFit(ABC):
+    """From a thresholded predictor and a log to the next one, or the old one with a reason."""
+
+    def __call__(
+        self,
+        policy: ThresholdPolicy,
+        log: DecisionLog,
+        *,
+        rng: np.random.Generator,
+        time_step: int = 0,
+    ) -> PredictionUpdate:
+        """Return the thresholded new predictor."""
+        settled = log.settled()
+        accepted = settled.take(settled.decision)
+        if len(accepted) == 0:
+            note = "nobody was accepted, so there is no label to fit; the predictor stays"
+            return PredictionUpdate(policy, (note,))
+        if accepted.label.min() == accepted.label.max():
+            note = "all labels are alike, so there is nothing to tell apart; the predictor stays"
+            return PredictionUpdate(policy, (note,))
+        return self.fitted(policy.predictor, accepted)
+
+    @abstractmethod
+    def fitted(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
+        """Fit accepted people with labels of both kinds, starting from the last predictor."""
+
+
 @dataclass(frozen=True, slots=True)
-class FitPredictor:
+class FitPredictor(PredictorFit):
     """Fit a classifier on the accepted people and accept where it predicts `threshold` or more.
 
     The paper's *deterministic* strategy. The predictor is never told who was rejected, which is
@@ -52,24 +80,8 @@ class FitPredictor:
     threshold: float
     classifier: Any = None
 
-    def __call__(
-        self,
-        policy: ThresholdPolicy,
-        log: DecisionLog,
-        *,
-        rng: np.random.Generator,
-        time_step: int = 0,
-    ) -> PredictionUpdate:
-        """Return the thresholded new predictor."""
-        settled = log.settled()
-        accepted = settled.take(settled.decision)
-        note = _unlearnable(accepted)
-        if note:
-            return PredictionUpdate(policy, (note,))
-        fitted = self._fit(policy.predictor, accepted)
-        return PredictionUpdate(ThresholdPolicy(fitted, self.threshold))
-
-    def _fit(self, last: Any, accepted: DecisionLog) -> Predictor:
+    def fitted(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
+        """Fit the classifier."""
         from sklearn.base import clone
 
         if self.classifier is not None:
@@ -78,12 +90,12 @@ class FitPredictor:
             model = logistic_model(np.zeros(accepted.features.shape[1] + 1))
             if hasattr(last, "coef_"):  # start where the last fit ended
                 model.coef_, model.intercept_ = last.coef_.copy(), last.intercept_.copy()
-        fitted: Predictor = model.fit(accepted.features, accepted.label.astype(np.int64))
-        return fitted
+        model.fit(accepted.features, accepted.label.astype(np.int64))
+        return PredictionUpdate(ThresholdPolicy(model, self.threshold))
 
 
 @dataclass(frozen=True, slots=True)
-class FitFairPredictor:
+class FitFairPredictor(PredictorFit):
     """Fit a logistic predictor whose thresholded decisions are pushed towards fairness.
 
     Maximises `mean log likelihood - penalty/2 (benefit gap)^2` over the accepted people, the
@@ -105,22 +117,10 @@ class FitFairPredictor:
     objective: Objective
     max_iterations: int = 200
 
-    def __call__(
-        self,
-        policy: ThresholdPolicy,
-        log: DecisionLog,
-        *,
-        rng: np.random.Generator,
-        time_step: int = 0,
-    ) -> PredictionUpdate:
-        """Return the thresholded new predictor."""
+    def fitted(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
+        """Fit the penalised likelihood."""
         from scipy.optimize import minimize
 
-        settled = log.settled()
-        accepted = settled.take(settled.decision)
-        note = _unlearnable(accepted)
-        if note:
-            return PredictionUpdate(policy, (note,))
         cost = self.objective.cost
         parity = Objective(
             cost, self.objective.fairness, self.objective.penalty, weighting=Unweighted()
@@ -146,7 +146,7 @@ class FitFairPredictor:
             # a whisper of ridge: separable labels must not send theta to infinity
             return 1e-6 * float(theta @ theta) - value, 2e-6 * theta - gradient
 
-        start = _standardised(policy.predictor, mean, deviation, phi.shape[1])
+        start = _standardised(last, mean, deviation, phi.shape[1])
         best = minimize(
             loss, start, jac=True, method="L-BFGS-B", options={"maxiter": self.max_iterations}
         )
@@ -162,12 +162,3 @@ def _standardised(last: Any, mean: Floats, deviation: Floats, size: int) -> Floa
         return np.zeros(size)
     slopes = last.coef_[0] * deviation
     return np.concatenate([last.intercept_ + last.coef_[0] @ mean, slopes])
-
-
-def _unlearnable(accepted: DecisionLog) -> str:
-    """Why a predictor cannot be fitted to these people; empty where it can."""
-    if len(accepted) == 0:
-        return "nobody was accepted, so there is no label to fit; the predictor stays"
-    if accepted.label.min() == accepted.label.max():
-        return "all labels are alike, so there is nothing to tell apart; the predictor stays"
-    return ""
