@@ -130,8 +130,20 @@ class DensityWorld(ScoreWorld):
 
     def population_for(self, rule: DecisionRule) -> Population:
         """Return Gauss nodes on cells that are cut where the rule jumps."""
-        edges = np.linspace(*self.bounds, 2049)
-        edges = np.union1d(edges, self._jumps(rule, edges))
+        jumps = self._jumps(rule)
+        if len(jumps) == 0:
+            return self._regular_nodes
+        return self._nodes(np.union1d(self._edges, jumps))
+
+    @cached_property
+    def _edges(self) -> Floats:
+        return np.linspace(*self.bounds, 2049)
+
+    @cached_property
+    def _regular_nodes(self) -> Population:
+        return self._nodes(self._edges)
+
+    def _nodes(self, edges: Floats) -> Population:
         half = np.diff(edges) / 2
         scores = ((edges[1:] + edges[:-1]) / 2)[:, None] + half[:, None] * _NODES
         weights = half[:, None] * _NODE_WEIGHTS
@@ -142,21 +154,27 @@ class DensityWorld(ScoreWorld):
         probability = np.repeat(self.score_probability(scores)[:, None], self.n_groups, axis=1)
         return Population(scores[:, None], mass, probability, self.groups)
 
-    def _jumps(self, rule: DecisionRule, edges: Floats) -> Floats:
-        """Bisect the cells over which the propensity changes much, to where it does."""
-        everywhere = [edges[:1]]
+    def _jumps(self, rule: DecisionRule) -> Floats:
+        """Narrow the cells over which the propensity changes much down to where it does."""
+        edges, fractions = self._edges, np.linspace(0.0, 1.0, 33)
+        found = [edges[:0]]
         for group in self.groups if rule.uses_sensitive else self.groups[:1]:
 
             def propensity(scores: Floats, group: int = group) -> Floats:
-                return rule.propensity(scores[:, None], np.full(len(scores), group))
+                flat = scores.reshape(-1, 1)
+                return rule.propensity(flat, np.full(len(flat), group)).reshape(scores.shape)
 
             at_edges = propensity(edges)
             steep = np.flatnonzero(np.abs(np.diff(at_edges)) > 0.02)
-            low, high, at_low = edges[steep], edges[steep + 1], at_edges[steep]
-            half_way = (at_edges[steep] + at_edges[steep + 1]) / 2
-            for _ in range(50 if len(steep) else 0):
-                middle = (low + high) / 2
-                left = (propensity(middle) < half_way) == (at_low < half_way)
-                low, high = np.where(left, middle, low), np.where(left, high, middle)
-            everywhere.append(high)
-        return np.concatenate(everywhere)
+            low, high = edges[steep], edges[steep + 1]
+            half_way = (at_edges[steep] + at_edges[steep + 1])[:, None] / 2
+            rising = (at_edges[steep] < half_way[:, 0])[:, None]
+            for _ in range(10 if len(steep) else 0):  # 32^10 parts of a cell: to rounding
+                scores = low[:, None] + (high - low)[:, None] * fractions
+                crossed = (propensity(scores) < half_way) != rising
+                crossed[:, 0], crossed[:, -1] = False, True
+                first = np.argmax(crossed, axis=1)
+                rows = np.arange(len(steep))
+                low, high = scores[rows, first - 1], scores[rows, first]
+            found.append(high)
+        return np.concatenate(found)
