@@ -70,7 +70,16 @@ _HOME = {
         "learning",
     ),
     **dict.fromkeys(
-        ["LearnToDecide", "LearnToPredict", "Runs", "paper_strategies", "simulate"], "simulation"
+        [
+            "LearnToDecide",
+            "LearnToPredict",
+            "Runs",
+            "RunsError",
+            "Strategy",
+            "paper_strategies",
+            "simulate",
+        ],
+        "simulation",
     ),
 }
 _PACKAGES = ("worlds",)

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="consequential",
         description="Learn to decide when labels exist only for the people you accept.",
+        epilog="example: consequential demo",
     )
     parser.add_argument("--version", action="version", version=f"consequential {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
@@ -64,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
     return number
@@ -76,7 +80,9 @@ def _demo(options: argparse.Namespace) -> int:
     from consequential.simulation import paper_strategies, simulate
 
     folder = options.output.resolve().parent
-    if not os.access(folder, os.W_OK):
+    if options.output.is_dir():
+        raise OSError(f"{options.output} is a folder: name a file with --output")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise OSError(f"cannot write to {folder}: choose another place with --output")
     started = time.monotonic()
     first, compas = worlds.first_setting(), worlds.compas()
@@ -92,10 +98,13 @@ def _demo(options: argparse.Namespace) -> int:
         if best is not None:
             print(f"best possible: utility {best.utility:.4f}, benefit gap {best.benefit_gap:.4f}")
         print(f"{runs.summary()}\n{text.strip()}")
+        interrupted = runs.interrupted
         sections.append(Section(world.name[0].upper() + world.name[1:], text, runs, best))
+        if interrupted:
+            break
     write_report(options.output, "Learning to decide, a first look", _INTRODUCTION, sections)
     print(f"\nreport: {options.output.resolve()}  ({time.monotonic() - started:.0f} s)")
-    return 0
+    return 130 if interrupted else 0
 
 
 _FIRST = """

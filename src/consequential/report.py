@@ -5,18 +5,21 @@ from __future__ import annotations
 import html
 import io
 import os
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from consequential.evaluation import Metrics
 from consequential.policies import write_whole
 from consequential.simulation import Runs
+from consequential.simulation.figures import add_legend
 
 _FIGURES = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
     "effective_utility": "What was gained while learning, up to each step: exploration included.",
-    "benefit_gap": "Difference in acceptance between the groups; 0 is demographic parity.",
+    "benefit_gap": "Difference between the groups; 0 is {notion}.",
 }
 
 _STYLE = """
@@ -64,7 +67,8 @@ def _paragraphs(text: str) -> str:
 
 def _section(section: Section) -> str:
     figures = "".join(
-        f"<figure>{_figure(section, metric)}<figcaption>{caption}</figcaption></figure>"
+        f"<figure>{_figure(section, metric)}<figcaption>{_caption(section, caption)}</figcaption>"
+        "</figure>"
         for metric, caption in _FIGURES.items()
     )
     notes = section.runs.notes
@@ -76,6 +80,10 @@ def _section(section: Section) -> str:
         f"<h2>{html.escape(section.title)}</h2>{_paragraphs(section.text)}"
         f"{_table(section)}{figures}{reported}"
     )
+
+
+def _caption(section: Section, caption: str) -> str:
+    return html.escape(caption.format(notion=section.runs.fairness.replace("_", " ")))
 
 
 def _table(section: Section) -> str:
@@ -96,10 +104,15 @@ def _table(section: Section) -> str:
         lines.append(_row([row["strategy"], *penalty, *cells], "best" if top else ""))
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     n_runs, n_steps = len(section.runs.seeds), summary.n_steps
+    stopped = (
+        " The simulation was interrupted: not all runs are there."
+        if section.runs.interrupted
+        else ""
+    )
     return (
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
         f"<p class='small'>{f'Medians of {n_runs} runs' if n_runs > 1 else 'One run'} "
-        f"after {n_steps} steps.</p>"
+        f"after {n_steps} steps.{stopped}</p>"
     )
 
 
@@ -118,10 +131,13 @@ def _figure(section: Section, metric: str) -> str:
     if section.optimum is not None and hasattr(section.optimum, metric):
         best = getattr(section.optimum, metric)
         ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
-    ax.legend(fontsize=7, frameon=False)
+    add_legend(ax)
     buffer = io.StringIO()
     # a fixed salt and no date: the same runs make the same page, byte for byte
-    with mpl.rc_context({"svg.hashsalt": metric + section.title, "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    look: Any = {"svg.hashsalt": metric + section.title, "svg.fonttype": "none"}
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with mpl.rc_context(look), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the reader's browser has letters we lack
+        figure.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
     return text[text.index("<svg") :]

@@ -73,8 +73,10 @@ def test_every_metric_has_a_row_a_step_and_one_for_the_policy_learned_last(time_
         assert values.dtype == np.float64
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=str)
-@pytest.mark.parametrize("strategy", [cq.LearnToDecide(), cq.LearnToPredict(fair=True)], ids=str)
+@pytest.mark.parametrize("notion", NOTIONS, ids=lambda notion: getattr(notion, "name", notion))
+@pytest.mark.parametrize(
+    "strategy", [cq.LearnToDecide(), cq.LearnToPredict(fair=True)], ids=lambda s: s.name
+)
 def test_rows_are_measured_under_the_notion_that_is_punished(notion, strategy):
     world = Districts()
     run, seen = one_run(world, strategy, fairness=notion, penalties=[1.5])
@@ -86,7 +88,7 @@ def test_rows_are_measured_under_the_notion_that_is_punished(notion, strategy):
             assert run.metrics[f"benefit {group}"][t] == benefit
 
 
-@pytest.mark.parametrize("notion", NOTIONS[:3], ids=str)
+@pytest.mark.parametrize("notion", NOTIONS[:3])
 def test_a_penalty_narrows_the_gap_of_its_notion(notion):
     world = tiny(Districts(), n_proposals=1500, n_iterations=12, time_steps=4)
     runs = cq.simulate(

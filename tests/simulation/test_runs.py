@@ -162,8 +162,8 @@ def test_a_printed_summary_shows_the_median_and_then_the_quartiles(n_seeds):
         1.0,
         -1.5,
         2.0625,
-        pytest.param(10.25, marks=pytest.mark.xfail(strict=True, reason="shown as 1.2500")),
-        pytest.param(-100.5, marks=pytest.mark.xfail(strict=True, reason="shown as -10.5000")),
+        10.25,
+        -100.5,
     ],
 )
 def test_a_printed_number_is_the_number(value):

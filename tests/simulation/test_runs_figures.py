@@ -115,7 +115,6 @@ def test_strategies_the_colours_do_not_know_get_colours_of_their_own():
     assert len({line.get_color() for line in found}) == 4
 
 
-@pytest.mark.xfail(strict=True, reason="'last steps' looks like 'aggregated', a fifth stranger too")
 @pytest.mark.parametrize(
     "names",
     [
@@ -129,13 +128,11 @@ def test_no_two_strategies_look_the_same(names):
     assert len({(line.get_color(), line.get_linestyle()) for line in found}) == len(names)
 
 
-@pytest.mark.xfail(strict=True, reason="lines have labels but the figure has no legend")
 def test_a_figure_says_which_line_is_which(runs):
     legend = runs.plot(penalty=0.0).get_legend()
     assert [text.get_text() for text in legend.get_texts()] == list(STRATEGIES)
 
 
-@pytest.mark.xfail(strict=True, reason="matplotlib reads $...$ as a formula")
 @pytest.mark.parametrize("name", ["costs $5 or $10", r"$\frac$"])
 def test_a_name_with_dollars_is_drawn_as_it_is_written(name, tmp_path):
     runs = handmade_runs((name,), penalties=(0.0,), world=name)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
-from tiny_worlds import Districts, assert_same_run, handmade_run, handmade_runs, small_table, tiny
+from tiny_worlds import Districts, assert_same_run, handmade_run, handmade_runs, tiny
 
 import consequential as cq
 from consequential.simulation import Runs, RunsError
@@ -41,7 +41,7 @@ def assert_same_runs(loaded: Runs, runs: Runs) -> None:
 
 @pytest.mark.parametrize(
     "world",
-    [Districts(), small_table(), tiny(cq.worlds.lending())],
+    [Districts(), tiny(cq.worlds.lending())],
     ids=lambda world: world.name,
 )
 def test_simulated_runs_come_back_to_the_last_bit(world, file):
@@ -71,7 +71,7 @@ def test_a_loaded_policy_decides_as_the_saved_one(file):
 
 
 def test_awkward_numbers_and_words_come_back(file):
-    run = handmade_run("größer, <b> & \"x\" '", 1e-300, 2**40, notes=("step 0: 'ä'", ""))
+    run = handmade_run('größer, <b> & "x" \'', 1e-300, 2**40, notes=("step 0: 'ä'", ""))
     awkward = [np.nan, np.inf, -0.0, 5e-324]
     odd = replace(run, metrics=run.metrics | {"utility": np.array(awkward)})
     runs = Runs((odd, handmade_run()), "wörld\n", ("a", 1, 2.5, True), "x", interrupted=True)
@@ -147,7 +147,7 @@ def test_a_failed_save_leaves_the_old_file(file, monkeypatch, broken):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         handmade_runs().save(tmp_path / "nowhere" / "runs.parquet")
 
 
@@ -160,7 +160,7 @@ def test_a_file_is_replaced(file):
 
 
 def test_a_missing_file_is_named(file):
-    with pytest.raises(FileNotFoundError, match="no file .*runs.parquet"):
+    with pytest.raises(FileNotFoundError, match=r"no file .*runs\.parquet"):
         Runs.load(file)
 
 
@@ -216,14 +216,12 @@ def test_a_later_version_of_the_format_is_refused(file):
         pytest.param(lambda t, a: (t.slice(0, 0), a), id="no rows"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="a bare JSONDecodeError, KeyError, IndexError, PolicyError")
 def test_runs_with_parts_missing_are_refused_with_the_files_name(file, change):
     rewritten(file, change)
     with pytest.raises(RunsError, match=r"runs\.parquet"):
         Runs.load(file)
 
 
-@pytest.mark.xfail(strict=True, reason="OSError, ArrowException or UnicodeDecodeError; or no word")
 def test_a_file_with_a_changed_byte_is_refused_or_says_the_same(file):
     runs = handmade_runs(strategies=("logistic, iterative",), seeds=(0,))
     runs.save(file)

@@ -22,23 +22,29 @@ TINY = Parameters(
 )
 
 
-class Districts(cq.worlds.World):
+class TwoMethods(cq.worlds.World):
     """Three groups with names; both the score and the district say who repays."""
 
     cost = 0.5
     name = "districts"
     n_held_out = 400
     parameters = TINY
-    shift = {"north": -0.8, "south": 0.8, "west": 0.0}
 
     def propose(self, n, rng):
         district = rng.choice(["west", "north", "south"], size=n)
-        centre = np.array([self.shift[name] for name in district])
+        centre = 0.8 * (district == "south") - 0.8 * (district == "north")
         return np.column_stack([rng.normal(size=n) + centre, rng.normal(size=n)]), district
 
     def label_probability(self, features, sensitive):
         eta = 2.0 * features[:, 0] - features[:, 1] + 0.5 * (sensitive == "west")
         return 1.0 / (1.0 + np.exp(-eta))
+
+
+class Districts(TwoMethods):
+    """The same, with an initial model that need not be fitted."""
+
+    def initial_theta(self, rng):
+        return np.array([-0.3, 1.0, -0.2]) + 0.1 * rng.normal(size=3)
 
 
 def tiny(world: cq.worlds.World, **changes: Any) -> cq.worlds.World:

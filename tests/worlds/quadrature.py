@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import exp, inf, pi, sqrt, tan
 
 from scipy.integrate import quad
@@ -62,8 +63,7 @@ class Setting:
         # a few cuts more, so that no bump of the second setting's long support is overlooked
         cuts = sorted({low, *inner, *(low + (high - low) * k / 8 for k in range(1, 8)), high})
         return sum(
-            quad(curve, a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0]
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            quad(curve, a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0] for a, b in pairwise(cuts)
         )
 
 

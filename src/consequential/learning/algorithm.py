@@ -49,7 +49,16 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One time step: the rule that decided, what it collected, and the rule learned from it."""
+    """One time step: the rule that decided, what it collected, and the rule learned from it.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> run = cq.consequential_learning(cq.worlds.second_setting(), cq.AcceptAll(), None,
+    ...     time_steps=2, n_proposals=100, rng=np.random.default_rng(0))
+    >>> [(step.time_step, step.log.n_accepted) for step in run]
+    [(0, 100), (1, 100)]
+    """
 
     time_step: int
     policy: DecisionRule

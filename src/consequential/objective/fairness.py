@@ -64,7 +64,22 @@ class Tally:
 
 
 class Fairness(ABC):
-    """A notion of fairness: benefits that should be equal for all groups."""
+    """A notion of fairness: benefits that should be equal for all groups.
+
+    Examples
+    --------
+    A notion of your own says how its benefits weigh people, here those with label 0 that are
+    rejected:
+
+    >>> import consequential as cq
+    >>> class SparedFailure(cq.Fairness):
+    ...     name = "spared_failure"
+    ...     def benefits(self, tally):
+    ...         return (tally.mean(at_reject=(1.0, 0.0), at_accept=(0.0, 0.0)),)
+    >>> world = cq.worlds.first_setting()
+    >>> round(world.exact(world.initial_policy(), fairness=SparedFailure()).benefit_gap, 4)
+    -0.1417
+    """
 
     name: ClassVar[str]
 

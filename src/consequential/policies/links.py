@@ -32,6 +32,12 @@ class Link:
     derivative: Callable[[Array], Array]
     score: Callable[[Array], Array]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a known link stays the same object in a copy or another process
+        if LINKS.get(self.name) is self:
+            return link_named, (self.name,)
+        return Link, (self.name, self.probability, self.derivative, self.score)
+
 
 def _sigmoid(eta: Array) -> Array:
     xp = eta.__array_namespace__()

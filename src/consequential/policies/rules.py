@@ -26,7 +26,19 @@ class Predictor(Protocol):
 
 
 class DecisionRule(ABC):
-    """A map from people to the probability of a positive decision."""
+    """A map from people to the probability of a positive decision.
+
+    Examples
+    --------
+    A rule of your own needs one method:
+
+    >>> import numpy as np, consequential as cq
+    >>> class Lottery(cq.DecisionRule):
+    ...     def propensity(self, features, sensitive=None):
+    ...         return np.full(len(features), 0.1)
+    >>> Lottery().with_floor(0.5).propensity([[1.0]])
+    array([0.55])
+    """
 
     @property
     def uses_sensitive(self) -> bool:
@@ -250,7 +262,8 @@ def logistic_model(theta: ArrayLike) -> Any:
     theta = np.asarray(theta, dtype=np.float64)
     if theta.ndim != 1 or theta.size < 2:
         raise PolicyError(f"theta is (intercept, one number a feature), not shape {theta.shape}")
-    model = LogisticRegression(C=np.inf, solver="newton-cholesky", warm_start=True)
+    # next to no penalty, but enough for features that are collinear
+    model = LogisticRegression(C=1e4, solver="newton-cholesky", warm_start=True)
     model.classes_ = np.array([0, 1])
     model.intercept_ = theta[:1].copy()
     model.coef_ = theta[None, 1:].copy()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from consequential.simulation.runs import Runs
+
+Floats = NDArray[np.float64]
 
 # Okabe and Ito's colours, told apart by people with any kind of colour vision
 _COLOURS = {
@@ -21,6 +24,7 @@ _COLOURS = {
     "smooth-semi-logistic": "#E69F00",
 }
 _OTHERS = ["#56B4E9", "#F0E442", "#000000", "#999999"]
+_STYLES = {"iterative": "--", "aggregated": "-"}
 _LABELS = {
     "utility": "utility",
     "effective_utility": "effective utility (while learning)",
@@ -46,38 +50,65 @@ def plot_metric(
         figure = Figure(figsize=(6.0, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
         ax = figure.add_subplot()
+    if over not in ("time_step", "penalty"):
+        raise ValueError(f"over is 'time_step' or 'penalty', not {over!r}")
     for strategy in strategies:
-        if over == "time_step":
-            values = runs.metric(metric, strategy, penalty)
-            x = np.arange(values.shape[1], dtype=np.float64)
-        elif over == "penalty":
-            x = np.array(runs.penalties)
-            values = np.stack([runs.metric(metric, strategy, p)[:, -1] for p in x], axis=1)
-        else:
-            raise ValueError(f"over is 'time_step' or 'penalty', not {over!r}")
-        shown = np.isfinite(values).all(axis=0)
-        low, middle, high = np.percentile(values[:, shown], [25, 50, 75], axis=0)
+        if strategy not in runs.strategies:
+            runs.select(strategy)  # says which there are
+        x, values = _series(runs, metric, over, penalty, strategy)
+        if not values:
+            continue  # an interrupted simulation may not have come to it
+        low, middle, high = np.array([np.percentile(v, [25, 50, 75]) for v in values]).T
         colour, style = _look(strategy, strategies)
-        ax.plot(x[shown], middle, color=colour, linestyle=style, linewidth=1.8, label=strategy)
-        if len(values) > 1:
-            ax.fill_between(x[shown], low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.plot(x, middle, color=colour, linestyle=style, linewidth=1.8, label=strategy)
+        if max(len(v) for v in values) > 1:
+            ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     if over == "penalty":
         smallest = min((p for p in runs.penalties if p > 0), default=1.0)
         ax.set_xscale("symlog", linthresh=smallest)
     ax.set_xlabel("time step" if over == "time_step" else "penalty (lambda)")
-    ax.set_ylabel(_LABELS.get(metric, metric))
-    ax.set_title(runs.world, loc="left", fontsize=10)
+    ax.set_ylabel(_LABELS.get(metric, metric), parse_math=False)
+    ax.set_title(runs.world, loc="left", fontsize=10, parse_math=False)
+    ax.title.set_parse_math(False)
     ax.grid(alpha=0.25)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
+    add_legend(ax)
     return ax
 
 
-def _look(strategy: str, strategies: Sequence[str]) -> tuple[str, str]:
+def add_legend(ax: Axes) -> None:
+    """Say which line is which, in the names' own letters."""
+    lines = ax.get_lines()
+    # matplotlib drops names that begin with _ and reads $ as a formula: texts are set afterwards
+    legend = ax.legend(lines, ["name"] * len(lines), fontsize=7, frameon=False)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set_parse_math(False)
+        text.set_text(str(line.get_label()))
+
+
+def _series(
+    runs: Runs,
+    metric: str,
+    over: Literal["time_step", "penalty"],
+    penalty: float | None,
+    strategy: str,
+) -> tuple[list[float], list[Floats]]:
+    """Return where and which finite values over seeds there are to draw."""
+    if over == "penalty":
+        done = [p for p in runs.penalties if runs.has(strategy, p)]
+        return done, [runs.metric(metric, strategy, p)[:, -1] for p in done]
+    if penalty is not None and not runs.has(strategy, penalty):
+        return [], []
+    values = runs.metric(metric, strategy, penalty)
+    steps = np.flatnonzero(np.isfinite(values).all(axis=0))
+    return steps.astype(float).tolist(), list(values[:, steps].T)
+
+
+def _look(strategy: str, strategies: Sequence[str]) -> tuple[str, Any]:
     kind, _, sequence = strategy.rpartition(", ")
-    strangers = [name for name in strategies if name.rpartition(", ")[0] not in _COLOURS]
     if kind in _COLOURS:
-        colour = _COLOURS[kind]
-    else:
-        colour = _OTHERS[strangers.index(strategy) % len(_OTHERS)]
-    return colour, "--" if sequence == "iterative" else "-"
+        return _COLOURS[kind], _STYLES.get(sequence, "-.")
+    strangers = [name for name in strategies if name.rpartition(", ")[0] not in _COLOURS]
+    round_, colour = divmod(strangers.index(strategy), len(_OTHERS))
+    return _OTHERS[colour], ["-", "--", "-.", ":"][round_ % 4]

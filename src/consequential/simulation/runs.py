@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +85,8 @@ class Runs:
     ...                    seeds=3, time_steps=10, progress=False)
     >>> runs.strategies, runs.penalties, runs.seeds
     (('deterministic, iterative',), (0.0,), (0, 1, 2))
-    >>> runs.summary().rows[0]["utility"].round(3)
-    array([0.022, 0.022, 0.022])
+    >>> runs.summary().rows[0]["utility"].round(2)
+    array([0.02, 0.02, 0.02])
     """
 
     runs: tuple[Run, ...]
@@ -116,6 +118,10 @@ class Runs:
             for run in self.runs
             for note in run.notes
         )
+
+    def has(self, strategy: str, penalty: float) -> bool:
+        """Whether there is any run of this strategy and penalty."""
+        return any(run.strategy == strategy and run.penalty == penalty for run in self.runs)
 
     def select(self, strategy: str, penalty: float | None = None) -> tuple[Run, ...]:
         """Return the runs of a strategy; the penalty may be left out where there is one."""
@@ -153,7 +159,7 @@ class Runs:
         rows = []
         for strategy in self.strategies:
             for penalty in self.penalties:
-                if not any(r.strategy == strategy and r.penalty == penalty for r in self.runs):
+                if not self.has(strategy, penalty):
                     continue  # an interrupted simulation may not have come to it
                 row: dict[str, Any] = {"strategy": strategy, "penalty": penalty}
                 row["runs"] = len(self.select(strategy, penalty))
@@ -204,7 +210,9 @@ class Runs:
             "notes": [list(run.notes) for run in self.runs],
             "policies": [_storable(run.policy) for run in self.runs],
         }
-        table = self.to_frame().replace_schema_metadata({FORMAT: json.dumps(about)})
+        table = self.to_frame()
+        about["digest"] = _digest(table, about)
+        table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(table, buffer)
         write_whole(path, buffer.getvalue())
@@ -217,18 +225,29 @@ class Runs:
 
         if not Path(path).exists():
             raise FileNotFoundError(f"no file {os.fspath(path)!r}")
+        where = os.fspath(path)
         try:
             table = pyarrow.parquet.read_table(path)
-        except pa.ArrowInvalid as error:
-            raise RunsError(f"{os.fspath(path)} is damaged or no Parquet file: {error}") from None
-        stored = (table.schema.metadata or {}).get(FORMAT.encode())
-        if stored is None:
-            raise RunsError(f"{os.fspath(path)} is a Parquet file but holds no {FORMAT}")
-        about = json.loads(stored)
-        if about["schema"] != SCHEMA:
-            raise RunsError(
-                f"{os.fspath(path)} has schema {about['schema']!r}; this version reads {SCHEMA}"
-            )
+            stored = (table.schema.metadata or {}).get(FORMAT.encode())
+            about = None if stored is None else json.loads(stored)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise RunsError(f"{where} is damaged or no Parquet file: {error}") from None
+        if about is None:
+            raise RunsError(f"{where} is a Parquet file but holds no {FORMAT}")
+        if isinstance(about, dict) and about.get("schema") not in (None, SCHEMA):
+            found = about["schema"]
+            raise RunsError(f"{where} has schema {found!r}; this version reads {SCHEMA}")
+        try:
+            if about.pop("digest") != _digest(table, about):
+                raise RunsError(f"{where} is damaged: its content is not what was written")
+            return cls._from_table(table, about)
+        except RunsError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            raise RunsError(f"{where} is damaged: {type(error).__name__}: {error}") from None
+
+    @classmethod
+    def _from_table(cls, table: Any, about: dict[str, Any]) -> Runs:
         columns = {
             name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
             for name in table.column_names
@@ -249,17 +268,22 @@ class Runs:
                     tuple(about["notes"][k]),
                 )
             )
-        return cls(
-            tuple(runs),
-            about["world"],
-            tuple(about["groups"]),
-            about["fairness"],
-            about["interrupted"],
-        )
+        world, groups = about["world"], tuple(about["groups"])
+        return cls(tuple(runs), world, groups, about["fairness"], about["interrupted"])
+
+
+def _digest(table: Any, about: dict[str, Any]) -> str:
+    """A digest of everything in the file, so that no damage goes unnoticed."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in table.column_names:
+        digest.update(name.encode())
+        column = table[name].combine_chunks().to_numpy(zero_copy_only=False)
+        digest.update("\0".join(column).encode() if column.dtype == object else column.tobytes())
+    return digest.hexdigest()
 
 
 def _quartiles(quartiles: Floats, n_runs: int) -> str:
-    low, middle, high = (f"{value:.4f}".replace("0.", ".", 1) for value in quartiles)
+    low, middle, high = (re.sub(r"^(-?)0\.", r"\1.", f"{value:.4f}") for value in quartiles)
     return f"{middle} [{low}, {high}]" if n_runs > 1 else middle
 
 

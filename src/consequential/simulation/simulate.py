@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,8 @@ def simulate(
     world: World,
     strategies: Strategy | Sequence[Strategy],
     *,
-    seeds: int | Sequence[int] = 10,
-    penalties: Sequence[float] = (0.0,),
+    seeds: int | Iterable[int] = 10,
+    penalties: Iterable[float] = (0.0,),
     time_steps: int | None = None,
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
@@ -41,7 +42,8 @@ def simulate(
     """Run every strategy in a world, for every seed and every penalty.
 
     All runs of a seed see the same people at each step; a run's result depends on its seed and
-    its own strategy and penalty, on nothing else. Ctrl-C keeps the runs that are done.
+    its own strategy and penalty, on nothing else. Ctrl-C keeps the runs that are done (with several
+    processes: the seeds that are done).
 
     Parameters
     ----------
@@ -74,15 +76,16 @@ def simulate(
     names = [strategy.name for strategy in chosen]
     if not chosen or len(set(names)) < len(names):
         raise ValueError(f"give strategies with names of their own, not {names}")
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not numbers or not list(penalties):
-        raise ValueError("give at least one seed and one penalty")
+    numbers = _numbers("seed", range(seeds) if isinstance(seeds, int | np.integer) else seeds)
+    wanted = _numbers("penalty", (float(penalty) for penalty in penalties))
+    if not all(np.isfinite(penalty) and penalty >= 0 for penalty in wanted):
+        raise ValueError(f"a penalty is finite and not negative: {wanted}")
     plan = Plan(
         world,
         tuple(chosen),
-        tuple(float(penalty) for penalty in penalties),
-        time_steps or world.parameters.time_steps,
-        n_proposals or world.parameters.n_proposals,
+        tuple(wanted),
+        world.parameters.time_steps if time_steps is None else time_steps,
+        world.parameters.n_proposals if n_proposals is None else n_proposals,
         fairness_named(fairness),
     )
     total = len(numbers) * len(chosen) * len(plan.penalties)
@@ -97,7 +100,17 @@ def simulate(
         interrupted = True
         sys.stderr.write(f"interrupted: keeping the {len(done)} of {total} runs that are done\n")
     done.sort(key=lambda run: (names.index(run.strategy), run.penalty, numbers.index(run.seed)))
-    return Runs(tuple(done), world.name, world.groups, plan.fairness.name, interrupted)
+    name = world.name or type(world).__name__
+    return Runs(tuple(done), name, world.groups, plan.fairness.name, interrupted)
+
+
+def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
+    numbers = list(given)
+    if not numbers:
+        raise ValueError("give at least one seed and one penalty")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"the same {what} is given twice: {numbers}")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,14 @@ from consequential.worlds import World
 
 
 class Strategy(ABC):
-    """A way to learn in a world, under a name."""
+    """A way to learn in a world, under a name.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> isinstance(cq.LearnToDecide("logistic", named="ours"), cq.Strategy)
+    True
+    """
 
     sequence: str | Sequence
 
@@ -60,6 +67,8 @@ class LearnToDecide(Strategy):
         paper's `GradientStep` with the world's learning rate and decay.
     floor
         An exploration floor that every policy of the sequence keeps.
+    named
+        A name for tables and figures, where link and sequence do not say enough.
 
     Examples
     --------
@@ -75,11 +84,12 @@ class LearnToDecide(Strategy):
     weighting: Weighting | None = None
     step: StepRule | None = None
     floor: float = 0.0
+    named: str | None = None
 
     @property
     def name(self) -> str:
-        """The link and the sequence."""
-        return f"{self.link.replace('_', '-')}, {sequence_named(self.sequence).name}"
+        """The name given, or the link and the sequence."""
+        return self.named or f"{self.link.replace('_', '-')}, {sequence_named(self.sequence).name}"
 
     def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
         """Return the world's initial policy."""
@@ -114,6 +124,8 @@ class LearnToPredict(Strategy):
         Any scikit-learn classifier; logistic regression by default.
     fair
         Fit the (logistic) predictor under the fairness penalty.
+    named
+        A name for tables and figures.
 
     Examples
     --------
@@ -123,8 +135,9 @@ class LearnToPredict(Strategy):
     """
 
     sequence: str | Sequence = "iterative"
-    classifier: Any = field(default=None)
+    classifier: Any = None
     fair: bool = False
+    named: str | None = None
 
     def __post_init__(self) -> None:
         if self.fair and self.classifier is not None:
@@ -132,9 +145,9 @@ class LearnToPredict(Strategy):
 
     @property
     def name(self) -> str:
-        """Deterministic, with its sequence."""
+        """The name given, or deterministic with its sequence."""
         kind = "fair deterministic" if self.fair else "deterministic"
-        return f"{kind}, {sequence_named(self.sequence).name}"
+        return self.named or f"{kind}, {sequence_named(self.sequence).name}"
 
     def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
         """Return the world's initial model, thresholded at the cost."""

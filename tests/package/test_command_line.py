@@ -1,0 +1,311 @@
+"""The command line: a demo from end to end, help, and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import consequential as cq
+from consequential import report, simulation, worlds
+from consequential.cli import main
+from consequential.worlds import Parameters
+
+TINY = Parameters(time_steps=2, n_proposals=200, n_iterations=3, batch_size=32)
+COMMAND = [sys.executable, "-m", "consequential"]
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """Worlds that take no time, one process, and a folder to write to."""
+    first, table = worlds.first_setting(), worlds.compas()
+    first.parameters = table.parameters = TINY
+    best = first.optimal()
+    first.optimal = lambda: best
+    monkeypatch.setattr(worlds, "first_setting", lambda: first)
+    monkeypatch.setattr(worlds, "compas", lambda: table)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Nothing is simulated: what comes before must suffice."""
+
+    def simulate(*_, **__):
+        raise AssertionError("the demo started although it cannot end well")
+
+    monkeypatch.setattr(simulation, "simulate", simulate)
+
+
+# --- the demo
+
+# scikit-learn's Newton solver warns about COMPAS's collinear columns before it turns to another
+collinear = pytest.mark.filterwarnings("ignore:The inner solver of NewtonCholeskySolver")
+
+
+@collinear
+def test_the_demo_prints_a_table_a_world_and_writes_a_page(quick, capsys):
+    arguments = ["demo", "--seeds", "2", "--steps", "1", "--compas-steps", "1"]
+    assert main([*arguments, "--output", "page.html"]) == 0
+    out = capsys.readouterr().out
+    assert "first setting: 1 step" in out
+    assert "COMPAS: 1 step" in out
+    assert "best possible: utility 0.1780" in out
+    for strategy in cq.paper_strategies():
+        assert len(re.findall(rf"^{strategy.name} ", out, flags=re.MULTILINE)) == 2
+    assert str(quick / "page.html") in out
+    assert [file.name for file in quick.iterdir()] == ["page.html"]
+    text = (quick / "page.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", text) == ["First setting", "COMPAS"]
+    assert text.count("<table>") == 2
+    assert text.count("<svg") == 6
+    assert "<td>best possible</td><td>0.1780</td>" in text
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """The real thing, in a process of its own, as short as it can be."""
+    folder = tmp_path_factory.mktemp("demo")
+    arguments = ["demo", "--seeds", "1", "--steps", "1", "--compas-steps", "1"]
+    return run(*arguments, folder=folder, LOKY_MAX_CPU_COUNT="1"), folder
+
+
+def test_the_demo_runs_from_a_shell(demo):
+    done, folder = demo
+    assert done.returncode == 0
+    assert [file.name for file in folder.iterdir()] == ["consequential-report.html"]
+    assert str(folder / "consequential-report.html") in done.stdout
+    assert "6/6" in done.stderr
+
+
+def test_the_demo_warns_of_nothing(demo):
+    done, _ = demo
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_as_it_stands_approaches_the_optimum(tmp_path):
+    done = run("demo", folder=tmp_path)
+    assert done.returncode == 0
+    (line,) = re.findall(r"^semi-logistic, aggregated .*", done.stdout, flags=re.MULTILINE)[:1]
+    utility = float(re.search(r"-?\d*\.\d{4}", line).group())
+    assert utility > 0.17
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_demo_at_once(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--steps", "5000"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "LOKY_MAX_CPU_COUNT": "1"},
+    )
+    while "first setting" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.rstrip().endswith("interrupted")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- help and version
+
+
+def test_help_shows_the_commands(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    assert "demo" in capsys.readouterr().out
+
+
+def test_the_demos_help_shows_an_example_and_the_defaults(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "example: consequential demo --seeds 5 --output my-report.html" in out
+    for option in ("--output", "--seeds", "--steps", "--compas-steps"):
+        assert option in out
+    assert "(default: consequential-report.html)" in out
+
+
+def test_the_example_in_the_help_can_be_parsed(capsys, monkeypatch):
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    example = re.search(r"example: consequential (.*)", capsys.readouterr().out).group(1)
+    seen = {}
+
+    def simulate(world, strategies, **options):
+        seen.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "simulate", simulate)
+    assert main(example.split()) == 130
+    assert seen["seeds"] == 5
+
+
+def test_python_dash_m_tells_the_version(tmp_path):
+    done = run("--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"consequential {cq.__version__}\n")
+
+
+def test_running_the_package_runs_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["consequential", "demo", "--seeds", "0"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("consequential", run_name="__main__")
+    assert stop.value.code == 2
+    assert "must be at least 1" in capsys.readouterr().err
+
+
+def test_the_installed_command_is_the_same(tmp_path):
+    script = Path(sys.executable).with_name("consequential")
+    if not script.exists():
+        pytest.skip("the package is not installed beside this Python")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"consequential {cq.__version__}\n")
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required: command"),
+        (["dance"], "invalid choice: 'dance'"),
+        (["demo", "--seeds", "0"], "argument --seeds: must be at least 1, not 0"),
+        (["demo", "--steps", "-3"], "argument --steps: must be at least 1, not -3"),
+        (["demo", "--compas-steps", "0"], "--compas-steps: must be at least 1"),
+        (["demo", "--seeds"], "expected one argument"),
+        (["demo", "--seed", "many"], "--seeds: "),
+        (["demo", "now"], "unrecognized arguments: now"),
+        (["demo", "--speed", "5"], "unrecognized arguments: --speed 5"),
+    ],
+    ids=" ".join,
+)
+def test_bad_arguments_are_refused_with_usage_and_a_reason(idle, capsys, arguments, message):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("usage: consequential")
+    assert message in err
+
+
+@pytest.mark.parametrize("value", ["three", "2.5", ""])
+def test_a_number_that_is_none_is_refused_in_plain_words(idle, capsys, value):
+    with pytest.raises(SystemExit):
+        main(["demo", "--seeds", value])
+    err = capsys.readouterr().err
+    assert "_at_least_one" not in err
+    assert "--seeds" in err
+
+
+def test_a_bad_argument_in_a_shell_exits_with_two(tmp_path):
+    done = run("demo", "--seeds", "0", folder=tmp_path)
+    assert done.returncode == 2
+    assert "must be at least 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "nowhere/page.html",
+        pytest.param(
+            "a-file/page.html",
+        ),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(
+    idle, capsys, tmp_path, monkeypatch, place
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-file").write_text("in the way")
+    assert main(["demo", "--output", place]) == 2
+    err = capsys.readouterr().err
+    folder = (tmp_path / place).parent
+    assert err == f"consequential: cannot write to {folder}: choose another place with --output\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["a-file"]
+
+
+def test_a_folder_without_permission_is_refused_before_the_work(
+    idle, capsys, tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(os, "access", lambda *question: asked.append(question))  # no
+    assert main(["demo", "--output", str(tmp_path / "page.html")]) == 2
+    assert asked == [(tmp_path, os.W_OK)]
+    assert "choose another place" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_as_output_is_refused_before_the_work(idle, capsys, tmp_path):
+    assert main(["demo", "--output", str(tmp_path)]) == 2
+    assert "--output" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (ValueError("a bad value"), 2, "consequential: a bad value\n"),
+        (OSError("disk is full"), 2, "consequential: disk is full\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_stops_the_demo_becomes_an_exit_code(quick, capsys, monkeypatch, error, code, message):
+    def simulate(*_, **__):
+        raise error
+
+    monkeypatch.setattr(simulation, "simulate", simulate)
+    assert main(["demo"]) == code
+    assert capsys.readouterr().err == message
+    assert list(quick.iterdir()) == []
+
+
+def test_a_mistake_of_ours_is_not_hidden(quick, monkeypatch):
+    def simulate(*_, **__):
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(simulation, "simulate", simulate)
+    with pytest.raises(TypeError, match="a bug"):
+        main(["demo"])
+
+
+def test_ctrl_c_in_the_first_world_ends_the_demo(quick, monkeypatch):
+    met = []
+
+    def interrupted(world, *_, **__):
+        met.append(world.name)
+        names = ("utility", "effective_utility", "benefit_gap", "acceptance")
+        metrics = {name: np.zeros(2) for name in names}
+        run = simulation.Run("kept", 0.0, 0, metrics, cq.AcceptAll(), ())
+        return cq.Runs((run,), world.name, (0, 1), "demographic_parity", interrupted=True)
+
+    monkeypatch.setattr(simulation, "simulate", interrupted)
+    monkeypatch.setattr(report, "write_report", lambda *_: None)
+    main(["demo"])
+    assert met == ["first setting"]
