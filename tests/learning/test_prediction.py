@@ -121,3 +121,15 @@ def test_a_constant_feature_does_no_harm_to_the_fair_predictor():
 def test_a_fit_that_stops_early_is_reported():
     learner = cq.FitFairPredictor(cq.Objective(0.5, "demographic_parity", 1.0), max_iterations=1)
     assert "stopped early" in fitted(learner, shifted_log(500)).notes[0]
+
+
+def test_what_a_classifier_warns_of_is_a_note():
+    import warnings
+
+    class Anxious(DecisionTreeClassifier):
+        def fit(self, features, label):
+            warnings.warn("few people", UserWarning, stacklevel=2)
+            return super().fit(features, label)
+
+    update = fitted(cq.FitPredictor(0.5, Anxious(max_depth=1)), exploring_log())
+    assert update.notes == ("while fitting: few people",)

@@ -315,6 +315,23 @@ def test_the_deterministic_strategy_settles_around_where_unlimited_data_stand_st
     assert max(utilities) < optimum(FIRST).utility - 0.015
 
 
+def test_a_fit_that_accepts_everybody_by_mistake_has_explored_and_the_next_is_nearly_optimal():
+    # the proposition's condition matters: this update is not non-exploring
+    world = cq.worlds.lending(initial_threshold=750.0)
+    steps = cq.consequential_learning(
+        world,
+        cut_at(750.0),
+        cq.FitPredictor(world.cost),
+        time_steps=2,
+        n_proposals=4096,
+        rng=np.random.default_rng(0),
+    )
+    mistaken, mended = (world.exact(step.learned) for step in steps)
+    assert mistaken.acceptance > 0.99
+    assert mistaken.utility < 0.0
+    assert mended.utility > world.optimal().utility - 0.002
+
+
 # Its corollary [K20: error-based]
 
 

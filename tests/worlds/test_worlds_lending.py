@@ -235,7 +235,6 @@ def test_shares_that_are_none_are_errors_that_say_what_is_needed(shares, message
         cq.worlds.lending(shares)
 
 
-@pytest.mark.xfail(strict=True, reason="no shares are taken for the default ones")
 def test_no_shares_at_all_are_an_error():
     with pytest.raises(ValueError, match="shares"):
         cq.worlds.lending({})

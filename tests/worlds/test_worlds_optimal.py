@@ -226,7 +226,7 @@ def test_using_the_sensitive_attribute_never_hurts(notion, max_gap):
         world.optimal(max_gap, fairness=NOTIONS[notion], uses_sensitive=use).utility
         for use in (False, True)
     )
-    assert with_it > without + 1e-3  # groups' labels differ at equal scores, so it helps
+    assert with_it > without + 1e-4  # groups' labels differ at equal scores, so it helps
 
 
 @pytest.mark.parametrize("uses_sensitive", [False, True])
@@ -259,7 +259,6 @@ def test_a_growing_penalty_leads_to_the_best_policy_without_a_gap(world, uses_se
     assert abs(found[-1].benefit_gap) < 1e-3
 
 
-@pytest.mark.xfail(strict=True, reason="the solver's tolerance grows with the penalty")
 @pytest.mark.parametrize("penalty", [1e6, 1e7])
 def test_a_huge_penalty_still_leaves_the_utility_of_the_best_policy_without_a_gap(penalty):
     world = scores(2)
@@ -336,12 +335,7 @@ def test_in_the_settings_a_dense_scan_finds_no_better_threshold(name, max_gap):
 @pytest.mark.parametrize(
     "scale",
     [
-        pytest.param(
-            0.1,
-            marks=pytest.mark.xfail(
-                strict=True, reason="the cut is so near the last score that a half is predicted"
-            ),
-        ),
+        0.1,
         1000.0,
     ],
 )
@@ -372,7 +366,6 @@ def test_a_bound_that_no_policy_keeps_is_an_error_that_names_it(uses_sensitive):
         world.optimal(0.01, fairness=notion, uses_sensitive=uses_sensitive)
 
 
-@pytest.mark.xfail(strict=True, reason="an infeasible bound gives accept-all, silently")
 @pytest.mark.parametrize("max_gap", [0.01, -0.1, float("nan")])
 def test_a_bound_that_no_threshold_keeps_is_an_error(max_gap):
     notion = cq.BenefitParity(positives_only)
@@ -380,7 +373,6 @@ def test_a_bound_that_no_threshold_keeps_is_an_error(max_gap):
         SETTINGS["first"][0].optimal(max_gap, fairness=notion, among="thresholds")
 
 
-@pytest.mark.xfail(strict=True, reason="beyond a price of 1000 the solver prefers an excess")
 def test_a_benefit_in_small_units_can_be_bounded_too():
     world = SETTINGS["first"][0]
     known = world.optimal(0.02).utility
@@ -388,7 +380,6 @@ def test_a_benefit_in_small_units_can_be_bounded_too():
     assert world.optimal(0.02e-4, fairness=pennies).utility == pytest.approx(known, abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="a group of which nobody is accepted lifts the bound")
 def test_the_bound_holds_between_the_groups_whose_predictive_value_is_defined():
     people = Population(
         points=np.array([[0.0], [1.0], [2.0]]),
@@ -402,7 +393,6 @@ def test_the_bound_holds_between_the_groups_whose_predictive_value_is_defined():
 
 @pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("among", ["all", "thresholds"])
-@pytest.mark.xfail(strict=True, reason="the penalty is not checked")
 def test_a_penalty_that_is_no_penalty_is_an_error_that_says_so(penalty, among):
     with pytest.raises(ValueError, match="penalty"):
         scores(2).optimal(penalty=penalty, among=among)

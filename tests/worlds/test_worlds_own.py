@@ -167,7 +167,6 @@ def test_a_group_that_was_not_known_is_an_error_that_names_it():
         Newcomers().collect(cq.AcceptAll(), 50, np.random.default_rng(0))
 
 
-@pytest.mark.xfail(strict=True, reason="label probabilities are not checked")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -129,7 +129,6 @@ def test_people_the_table_does_not_know_have_no_label_probability():
     assert np.isnan(found.label_probability(np.array([[99.0, 0.0]]), np.array(["f"])))
 
 
-@pytest.mark.xfail(strict=True, reason="rows are compared by their bytes")
 @pytest.mark.parametrize(
     "same", [np.array([[1, 0]]), np.array([[1.0, -0.0]])], ids=["whole numbers", "minus zero"]
 )
@@ -158,7 +157,6 @@ def test_the_initial_policy_is_learned_from_training_rows_alone():
     assert found.measure(cq.AcceptAll()).utility != other.measure(cq.AcceptAll()).utility
 
 
-@pytest.mark.xfail(strict=True, reason="logs name features x0, x1, ...")
 def test_logs_of_a_table_have_its_feature_names():
     log = world().collect(cq.AcceptAll(), 5, np.random.default_rng(0))
     assert log.feature_names == ("income", "debt")
@@ -170,7 +168,6 @@ def test_a_held_out_fraction_outside_0_to_1_is_an_error(fraction):
         world(held_out_fraction=fraction)
 
 
-@pytest.mark.xfail(strict=True, reason="a table whose every row is held out is noticed too late")
 @pytest.mark.parametrize(("rows", "fraction"), [(1, 0.2), (60, 0.999)])
 def test_a_table_without_training_rows_is_an_error_at_once(rows, fraction):
     with pytest.raises(ValueError, match=r"held_out_fraction|training"):
@@ -218,7 +215,6 @@ def test_missing_values_are_errors_that_say_where(backend, column, message):
         cq.worlds.from_frame(FRAMES[backend](with_missing(column)), **NAMES)
 
 
-@pytest.mark.xfail(strict=True, reason="the advice is that for a log of decisions")
 def test_a_missing_label_in_a_table_does_not_lead_to_advice_on_horizons():
     with pytest.raises(cq.DecisionLogError) as caught:
         cq.worlds.from_frame(pa.table(with_missing("repaid")), **NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +91,11 @@ class FitPredictor(PredictorFit):
             model = logistic_model(np.zeros(accepted.features.shape[1] + 1))
             if hasattr(last, "coef_"):  # start where the last fit ended
                 model.coef_, model.intercept_ = last.coef_.copy(), last.intercept_.copy()
-        model.fit(accepted.features, accepted.label.astype(np.int64))
-        return PredictionUpdate(ThresholdPolicy(model, self.threshold))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(accepted.features, accepted.label.astype(np.int64))
+        notes = tuple(dict.fromkeys(f"while fitting: {warning.message}" for warning in caught))
+        return PredictionUpdate(ThresholdPolicy(model, self.threshold), notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,4 +116,5 @@ def lending(
     >>> round(best.utility, 4), round(best.threshold)
     (0.1434, 595)
     """
-    return Lending(shares or {"white": 0.8, "black": 0.2}, cost, initial_threshold)
+    paper = {"white": 0.8, "black": 0.2}
+    return Lending(paper if shares is None else shares, cost, initial_threshold)

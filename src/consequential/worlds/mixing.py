@@ -39,7 +39,7 @@ class Mixing:
         everybody, nobody = np.ones_like(self.utility), np.zeros_like(self.utility)
         columns = [everybody, nobody, self.best_for(np.zeros_like(self.offsets))]
         tangents: list[tuple[int, float]] = []
-        tolerance = _TOLERANCE * max(1.0, self.penalty)
+        tolerance = _TOLERANCE * min(max(1.0, self.penalty), 100.0)
         for _ in range(_MOST_ROUNDS):
             gains = np.array([float((self.utility * column).sum()) for column in columns])
             spread = np.array([self.deviations(column) for column in columns])  # (columns, k)
@@ -79,13 +79,14 @@ class Mixing:
 
         n, k = spread.shape
         # variables: shares, squares, and an excess over max_gap that is too dear to stay
+        unit = max(float(np.ptp(spread)), 1e-12)
         worth = np.concatenate([gains, np.full(k, -self.penalty), [-1e3]])
         limits, bounds, slopes = [], [], []
         for one, other in self._pairs() if self.max_gap is not None else ():
             direction = np.zeros(k)
             direction[one], direction[other] = 1.0, -1.0
             for sign in (1.0, -1.0):
-                limits.append(np.concatenate([sign * spread @ direction, np.zeros(k), [-1.0]]))
+                limits.append(np.concatenate([sign * spread @ direction, np.zeros(k), [-unit]]))
                 bounds.append(self.max_gap)
                 slopes.append(sign * direction)
         for index, at in tangents:

@@ -77,12 +77,15 @@ def best_threshold(
             by_group = np.divide(by_group, accepted, out=nobody, where=accepted > 0)
         value = value - penalty * (deviations(by_group) ** 2).sum(axis=1)
         if max_gap is not None:
-            known = np.isfinite(by_group).all(axis=1)
-            widest = np.where(known, np.ptp(np.nan_to_num(by_group), axis=1), 0.0)
-            feasible &= widest <= max_gap + 1e-12
+            known = np.isfinite(by_group)
+            highest = np.where(known, by_group, -np.inf).max(axis=1)
+            lowest = np.where(known, by_group, np.inf).min(axis=1)
+            feasible &= highest - lowest <= max_gap + 1e-12
+    if not feasible.any():
+        raise ValueError(f"no threshold keeps every gap within {max_gap}")
     best = int(np.argmax(np.where(feasible, value, -np.inf)))
     scores = cells.points[:, 0]
-    beyond = [np.nextafter(scores[-1], np.inf)]
+    beyond = [scores[-1] + max(float(np.ptp(scores)), 1.0) / len(scores)]
     edges = np.concatenate([scores[:1], (scores[1:] + scores[:-1]) / 2, beyond])
     threshold = float(edges[best])
     policy = ThresholdPolicy(logistic_model([-threshold, 1.0]), 0.5)

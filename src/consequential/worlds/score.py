@@ -83,6 +83,10 @@ class ScoreWorld(World):
         (0.178, 0.1576)
         """
         notion = fairness_named(fairness)
+        if not (np.isfinite(penalty) and penalty >= 0):
+            raise ValueError(f"the penalty is finite and not negative, not {penalty!r}")
+        if max_gap is not None and not max_gap >= 0:
+            raise ValueError(f"max_gap is not negative: it bounds a gap, but is {max_gap!r}")
         if among == "thresholds":
             if uses_sensitive:
                 raise ValueError("single thresholds do not use the sensitive attribute")

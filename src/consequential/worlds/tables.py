@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.evaluation import Population
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import as_features
 from consequential.worlds.world import Parameters, People, World, labelled_population
 
@@ -46,7 +46,13 @@ class TableWorld(World):
         ones = np.ones(len(matrix))
         checked = DecisionLog.from_arrays(
             matrix, ones, ones, label, sensitive, feature_names=feature_names
-        ).settled()
+        )
+        if checked.n_pending:
+            n = checked.n_pending
+            rows = "1 row has" if n == 1 else f"{n} rows have"
+            raise DecisionLogError(
+                f"{rows} no label: a world is made of people whose outcome is known"
+            )
         self.cost = cost
         self.name = name
         self.parameters = parameters or Parameters()
@@ -57,6 +63,10 @@ class TableWorld(World):
         n_held_out = max(1, round(held_out_fraction * len(checked)))
         self.held_out_rows = order[:n_held_out]
         self.training_rows = order[n_held_out:]
+        if len(self.training_rows) == 0:
+            raise ValueError(
+                f"held_out_fraction={held_out_fraction} leaves no training row of {len(checked)}"
+            )
 
     @cached_property
     def groups(self) -> tuple[Hashable, ...]:
@@ -102,7 +112,7 @@ class TableWorld(World):
 
 
 def _row_keys(features: Floats, sensitive: NDArray[Any]) -> list[bytes]:
-    rows = np.ascontiguousarray(features)
+    rows = np.ascontiguousarray(features, dtype=np.float64) + 0.0  # equal zeros, equal bytes
     return [row.tobytes() + str(group).encode() for row, group in zip(rows, sensitive, strict=True)]
 
 

@@ -72,6 +72,7 @@ class World(ABC):
     cost: float
     name: str = ""
     parameters: Parameters = Parameters()
+    feature_names: tuple[str, ...] = ()
     n_held_out = 20_000
 
     @abstractmethod
@@ -92,9 +93,20 @@ class World(ABC):
         """Draw n people with their labels, for the world's eyes only."""
         features, sensitive = self.propose(n, rng)
         matrix = as_features(features)
-        probability = np.asarray(self.label_probability(matrix, np.asarray(sensitive)))
+        probability = self._checked_probability(matrix, sensitive)
         label = (rng.random(n) < probability).astype(np.float64)
         return People(matrix, group_codes(sensitive, self.groups), label)
+
+    def _checked_probability(self, features: Floats, sensitive: ArrayLike) -> Floats:
+        found = self.label_probability(features, np.asarray(sensitive))
+        probability = np.asarray(found, dtype=np.float64)
+        if probability.shape != (len(features),):
+            raise ValueError(
+                f"label_probability must give one number a person, not shape {probability.shape}"
+            )
+        if not ((probability >= 0) & (probability <= 1)).all():
+            raise ValueError("label_probability must give probabilities between 0 and 1")
+        return probability
 
     def decided(
         self, people: People, rule: DecisionRule, rng: np.random.Generator, time_step: int = 0
@@ -113,7 +125,7 @@ class World(ABC):
             group=people.group,
             time_step=np.full(n, time_step),
             groups=self.groups,
-            feature_names=tuple(f"x{k}" for k in range(people.features.shape[1])),
+            feature_names=self.feature_names or _numbered(people.features.shape[1]),
             policies={time_step: rule},
         )
 
@@ -132,7 +144,7 @@ class World(ABC):
         """People nobody learns from, for measuring."""
         features, sensitive = self.propose(self.n_held_out, np.random.default_rng(20_200_626))
         matrix = as_features(features)
-        probability = np.asarray(self.label_probability(matrix, np.asarray(sensitive)))
+        probability = self._checked_probability(matrix, sensitive)
         return labelled_population(
             matrix, group_codes(sensitive, self.groups), probability, self.groups
         )
@@ -157,6 +169,10 @@ class World(ABC):
         """Return the start: a policy that cuts where the initial model predicts the cost."""
         theta = self.initial_theta(rng or np.random.default_rng(0))
         return policy_from_model(theta, self.cost, link)
+
+
+def _numbered(n_features: int) -> tuple[str, ...]:
+    return tuple(f"x{k}" for k in range(n_features))
 
 
 def labelled_population(
