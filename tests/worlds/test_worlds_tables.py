@@ -43,7 +43,13 @@ def test_every_kind_of_frame_gives_the_same_world(backend):
     assert found.table.label.tolist() == columns()["repaid"]
     assert found.feature_names == ("income", "debt")
     assert found.groups == ("f", "m")
-    same = cq.worlds.TableWorld(matrix(), columns()["sex"], columns()["repaid"], cost=0.45)
+    same = cq.worlds.TableWorld(
+        matrix(),
+        columns()["sex"],
+        columns()["repaid"],
+        cost=0.45,
+        feature_names=["income", "debt"],
+    )
     assert np.array_equal(found.held_out_rows, same.held_out_rows)
     logs = [w.collect(cq.AcceptAll(), 50, np.random.default_rng(0)) for w in (found, same)]
     assert logs[0].fingerprint == logs[1].fingerprint

@@ -133,7 +133,10 @@ class DensityWorld(ScoreWorld):
         return self._population(middles, mass / mass.sum(axis=0) / self.n_groups)
 
     def population_for(self, rule: DecisionRule) -> Population:
-        """Return Gauss nodes on cells that are cut where the rule jumps."""
+        """Return Gauss nodes on 4096 cells that are cut where the rule jumps.
+
+        A band of scores that is treated differently and narrower than a cell may be overlooked.
+        """
         jumps = self._jumps(rule)
         if len(jumps) == 0:
             return self._regular_nodes
@@ -141,7 +144,7 @@ class DensityWorld(ScoreWorld):
 
     @cached_property
     def _edges(self) -> Floats:
-        return np.linspace(*self.bounds, 2049)
+        return np.linspace(*self.bounds, 4097)
 
     @cached_property
     def _regular_nodes(self) -> Population:
