@@ -107,3 +107,17 @@ def test_an_objective_is_a_value():
     assert one != cq.Objective(0.4, "equal_opportunity", 3)
     with pytest.raises(AttributeError):
         one.cost = 0.5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weighting": "clipped"}, "weighting is a Weighting such as"),
+        ({"weighting": cq.SelfNormalised}, "weighting is a Weighting such as"),
+        ({"rejection_utility": (0.1,)}, "rejection_utility is"),
+        ({"rejection_utility": (float("nan"), 0.0)}, "rejection_utility is"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        cq.Objective(0.5, **options)

@@ -163,3 +163,19 @@ def test_an_unknown_link_is_answered_with_the_known_ones():
     words = "unknown link 'probit'; choose one of logistic, semi_logistic, smooth_semi_logistic"
     with pytest.raises(ValueError, match=words):
         link_named("probit")
+
+
+def test_a_known_link_stays_itself_in_another_process():
+    import pickle
+
+    for link in LINKS.values():
+        assert pickle.loads(pickle.dumps(link)) is link
+
+
+def test_a_link_of_ones_own_is_copied_whole():
+    import copy
+
+    from consequential.policies import Link
+
+    own = Link("own", np.tanh, np.cosh, np.sinh)
+    assert copy.deepcopy(own) == own

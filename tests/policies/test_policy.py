@@ -237,3 +237,8 @@ def test_an_unknown_link_is_refused():
 def test_group_codes_are_positions_in_the_given_order(groups):
     order = [0, *range(len(groups)), 0]
     assert_array_equal(group_codes([groups[k] for k in order], groups), order)
+
+
+def test_features_are_a_vector_or_a_matrix():
+    with pytest.raises(cq.PolicyError, match="one row a person"):
+        cq.Policy([0.0, 1.0]).propensity([[[1.0]]])
