@@ -57,9 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--output", type=Path, default=Path("consequential-report.html"), help="page")
     demo.add_argument("--seeds", type=_at_least_one, default=3, help="runs of each strategy")
     demo.add_argument(
-        "--steps", type=_at_least_one, default=60, help="time steps in the first setting"
+        "--steps", type=_at_least_one, default=30, help="time steps in the first setting"
     )
-    demo.add_argument("--compas-steps", type=_at_least_one, default=20, help="time steps on COMPAS")
+    demo.add_argument("--compas-steps", type=_at_least_one, default=6, help="time steps on COMPAS")
     demo.set_defaults(run=_demo)
     return parser
 
