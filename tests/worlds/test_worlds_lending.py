@@ -235,6 +235,16 @@ def test_shares_that_are_none_are_errors_that_say_what_is_needed(shares, message
         cq.worlds.lending(shares)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"shares": {"white": float("nan"), "black": 0.5}}, {"cost": 1.5}, {"cost": -0.1}],
+    ids=str,
+)
+def test_numbers_that_make_no_sense_are_errors_at_once(arguments):
+    with pytest.raises(ValueError, match=r"shares|cost"):
+        cq.worlds.lending(**arguments)
+
+
 def test_no_shares_at_all_are_an_error():
     with pytest.raises(ValueError, match="shares"):
         cq.worlds.lending({})

@@ -366,11 +366,23 @@ def test_a_bound_that_no_policy_keeps_is_an_error_that_names_it(uses_sensitive):
         world.optimal(0.01, fairness=notion, uses_sensitive=uses_sensitive)
 
 
-@pytest.mark.parametrize("max_gap", [0.01, -0.1, float("nan")])
-def test_a_bound_that_no_threshold_keeps_is_an_error(max_gap):
+def test_a_bound_that_no_threshold_keeps_is_an_error_that_names_it():
     notion = cq.BenefitParity(positives_only)
-    with pytest.raises(ValueError, match="gap"):
-        SETTINGS["first"][0].optimal(max_gap, fairness=notion, among="thresholds")
+    with pytest.raises(ValueError, match=r"no threshold keeps every gap within 0\.01"):
+        SETTINGS["first"][0].optimal(0.01, fairness=notion, among="thresholds")
+
+
+@pytest.mark.parametrize("max_gap", [-0.1, float("nan")])
+@pytest.mark.parametrize("among", ["all", "thresholds"])
+def test_a_bound_that_is_no_bound_is_an_error_that_says_so(max_gap, among):
+    with pytest.raises(ValueError, match="max_gap"):
+        scores(2).optimal(max_gap, among=among)
+
+
+def test_a_solver_that_runs_out_of_rounds_says_so(monkeypatch):
+    monkeypatch.setattr("consequential.worlds.mixing._MOST_ROUNDS", 1)
+    with pytest.raises((RuntimeError, ValueError, UserWarning)):
+        scores(3).optimal(0.0, uses_sensitive=True)
 
 
 def test_a_benefit_in_small_units_can_be_bounded_too():

@@ -107,6 +107,17 @@ def test_a_log_has_one_row_a_person(n):
     assert set(log.sensitive) <= {"day worker", "shift worker"}
 
 
+def test_features_are_numbered_unless_the_world_names_them():
+    class Named(OddHours):
+        feature_names = ("hour",)
+
+    names = [
+        world.collect(cq.AcceptAll(), 5, np.random.default_rng(0)).feature_names
+        for world in (OddHours(), Named())
+    ]
+    assert names == [("x0",), ("hour",)]
+
+
 def test_lists_and_vectors_do_as_well_as_arrays():
     world = Plain()
     log = world.collect(cq.Policy([0.0, 1.0]), 200, np.random.default_rng(2))
@@ -184,3 +195,5 @@ def test_label_probabilities_that_are_none_are_an_error(wrong):
 
     with pytest.raises(ValueError, match="label_probability"):
         Wrong().collect(cq.AcceptAll(), 50, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="label_probability"):
+        Wrong().measure(cq.AcceptAll())

@@ -168,6 +168,12 @@ def test_logs_of_a_table_have_its_feature_names():
     assert log.feature_names == ("income", "debt")
 
 
+@pytest.mark.parametrize("cost", [-0.1, 1.5, float("nan")])
+def test_a_cost_outside_0_to_1_is_an_error(cost):
+    with pytest.raises(ValueError, match="cost"):
+        world(cost=cost)
+
+
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_a_held_out_fraction_outside_0_to_1_is_an_error(fraction):
     with pytest.raises(ValueError, match=r"held_out_fraction lies in \(0, 1\)"):

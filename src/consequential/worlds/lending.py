@@ -13,7 +13,7 @@ from consequential.evaluation import Population
 from consequential.policies import DecisionRule, Link, Policy, group_codes
 from consequential.worlds.score import ScoreWorld
 from consequential.worlds.tables import read_data
-from consequential.worlds.world import Parameters
+from consequential.worlds.world import Parameters, checked_cost
 
 Floats = NDArray[np.float64]
 
@@ -38,9 +38,9 @@ class Lending(ScoreWorld):
         unknown = sorted(set(shares) - set(_RACES))
         if unknown or not shares:
             raise ValueError(f"shares are of the groups {', '.join(_RACES)}, not {unknown}")
-        if min(shares.values()) <= 0 or abs(sum(shares.values()) - 1.0) > 1e-9:
+        if not (min(shares.values()) > 0 and abs(sum(shares.values()) - 1.0) <= 1e-9):
             raise ValueError(f"the groups' shares are positive and sum to one, not {dict(shares)}")
-        self.cost = cost
+        self.cost = checked_cost(cost)
         self.initial_threshold = float(initial_threshold)
         self._shares = np.array([shares[group] for group in sorted(shares)])
         self._names = tuple(sorted(shares))

@@ -49,14 +49,17 @@ class Mixing:
             reduced = float((self.utility * improved).sum()) - prices @ (
                 self.deviations(improved) - self.offsets
             )
-            found = reduced - value > tolerance
-            missed = self.penalty * float((at**2 - squares).sum()) > tolerance
-            if not (found or missed):
+            improvement = float(reduced - value)
+            underestimate = self.penalty * float((at**2 - squares).sum())
+            if max(improvement, underestimate) <= tolerance:
                 break
-            if found:
+            if improvement > tolerance:
                 columns.append(improved)
-            if missed:
+            if underestimate > tolerance:
                 tangents += list(enumerate(at.tolist()))
+        else:
+            if max(improvement, underestimate) > 1e-5 * max(1.0, self.penalty):
+                raise RuntimeError(f"no optimum found in {_MOST_ROUNDS} rounds")
         if excess > 1e-7:
             raise ValueError(f"no policy keeps every gap within {self.max_gap}")
         mixed = np.tensordot(shares, np.stack(columns[: len(shares)]), axes=1)

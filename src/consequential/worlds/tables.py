@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.evaluation import Population
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import as_features
-from consequential.worlds.world import Parameters, People, World, labelled_population
+from consequential.worlds.world import Parameters, People, World, checked_cost, labelled_population
 
 Floats = NDArray[np.float64]
 Table = dict[str, NDArray[Any]]
@@ -53,7 +53,7 @@ class TableWorld(World):
             raise DecisionLogError(
                 f"{rows} no label: a world is made of people whose outcome is known"
             )
-        self.cost = cost
+        self.cost = checked_cost(cost)
         self.name = name
         self.parameters = parameters or Parameters()
         self.feature_names = checked.feature_names

@@ -171,6 +171,13 @@ class World(ABC):
         return policy_from_model(theta, self.cost, link)
 
 
+def checked_cost(cost: float) -> float:
+    """Return a cost strictly between 0 and 1, or say that it is not."""
+    if not 0.0 < cost < 1.0:
+        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
+    return float(cost)
+
+
 def _numbered(n_features: int) -> tuple[str, ...]:
     return tuple(f"x{k}" for k in range(n_features))
 
