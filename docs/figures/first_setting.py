@@ -22,8 +22,8 @@ def main() -> None:
     ax = runs.plot("utility", strategies=[strategy.name for strategy in cq.paper_strategies()])
     best = world.optimal().utility
     ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
-    ax.set_title("")
-    ax.legend(fontsize=8, frameon=False, loc="center right")
+    ax.set_title("", loc="left")
+    ax.legend(fontsize=8, frameon=False, loc="lower right")
     mpl.rcParams["svg.hashsalt"] = "first setting"
     ax.figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
 
