@@ -7,10 +7,54 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
+    from consequential.learning import Aggregated as Aggregated
+    from consequential.learning import FitFairPredictor as FitFairPredictor
+    from consequential.learning import FitPredictor as FitPredictor
+    from consequential.learning import GradientStep as GradientStep
+    from consequential.learning import Iterative as Iterative
+    from consequential.learning import LastSteps as LastSteps
+    from consequential.learning import PreconditionedStep as PreconditionedStep
+    from consequential.learning import Step as Step
+    from consequential.learning import UpdatePolicy as UpdatePolicy
+    from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
+    from consequential.objective import BalanceHeuristic as BalanceHeuristic
+    from consequential.objective import BenefitParity as BenefitParity
+    from consequential.objective import Clipped as Clipped
+    from consequential.objective import DemographicParity as DemographicParity
+    from consequential.objective import EqualisedOdds as EqualisedOdds
+    from consequential.objective import EqualOpportunity as EqualOpportunity
+    from consequential.objective import Fairness as Fairness
+    from consequential.objective import InversePropensity as InversePropensity
+    from consequential.objective import Objective as Objective
+    from consequential.objective import PredictiveParity as PredictiveParity
+    from consequential.objective import SelfNormalised as SelfNormalised
+    from consequential.objective import Unweighted as Unweighted
+    from consequential.objective import effective_sample_size as effective_sample_size
+    from consequential.objective import fairness_named as fairness_named
+    from consequential.policies import AcceptAll as AcceptAll
+    from consequential.policies import DecisionRule as DecisionRule
+    from consequential.policies import EveryNth as EveryNth
+    from consequential.policies import Link as Link
+    from consequential.policies import Mixture as Mixture
+    from consequential.policies import Policy as Policy
+    from consequential.policies import PolicyError as PolicyError
+    from consequential.policies import RejectAll as RejectAll
+    from consequential.policies import ThresholdPolicy as ThresholdPolicy
+    from consequential.policies import load_policy as load_policy
+    from consequential.policies import logistic_model as logistic_model
+    from consequential.policies import policy_from_model as policy_from_model
+    from consequential.policies import save_policy as save_policy
+    from consequential.simulation import LearnToDecide as LearnToDecide
+    from consequential.simulation import LearnToPredict as LearnToPredict
+    from consequential.simulation import Runs as Runs
+    from consequential.simulation import RunsError as RunsError
+    from consequential.simulation import Strategy as Strategy
+    from consequential.simulation import paper_strategies as paper_strategies
+    from consequential.simulation import simulate as simulate
 
 # Public name -> where it lives. Nothing below is imported until it is asked for, so that
 # `import consequential` costs next to nothing.

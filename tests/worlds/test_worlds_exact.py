@@ -173,8 +173,6 @@ def truth(world: str, rule: str) -> Moments:
 RULES = list(cases("first"))
 SOME_RULES = [
     "logistic",
-    "semi-logistic",
-    "smooth semi-logistic",
     "semi-logistic with a floor",
     "tree",
     "by group",

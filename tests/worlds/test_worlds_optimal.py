@@ -170,7 +170,7 @@ def test_in_the_settings_a_bounded_gap_costs_what_duality_says(
 
 
 @pytest.mark.parametrize("penalty", [pytest.param(1.0, marks=pytest.mark.slow), 10.0])
-@pytest.mark.parametrize("uses_sensitive", [False, True])
+@pytest.mark.parametrize("uses_sensitive", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_in_the_settings_a_penalty_costs_what_duality_says(name, uses_sensitive, penalty):
     best = SETTINGS[name][0].optimal(penalty=penalty, uses_sensitive=uses_sensitive)
@@ -242,7 +242,7 @@ def test_equalised_odds_ask_for_more_than_equal_opportunity(uses_sensitive):
 @pytest.mark.parametrize(
     "world",
     [
-        scores(2),
+        pytest.param(scores(2), marks=pytest.mark.slow),
         scores(3),
         pytest.param(SETTINGS["first"][0], marks=pytest.mark.slow),
         pytest.param(SETTINGS["second"][0], marks=pytest.mark.slow),

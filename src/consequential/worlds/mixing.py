@@ -58,8 +58,11 @@ class Mixing:
             if underestimate > tolerance:
                 tangents += list(enumerate(at.tolist()))
         else:
-            if max(improvement, underestimate) > 1e-5 * max(1.0, self.penalty):
-                raise RuntimeError(f"no optimum found in {_MOST_ROUNDS} rounds")
+            if max(improvement, underestimate) > 1e-3:
+                raise RuntimeError(
+                    f"no optimum found in {_MOST_ROUNDS} rounds; for a penalty as large as "
+                    f"{self.penalty:g} ask for max_gap=0 instead"
+                )
         if excess > 1e-7:
             raise ValueError(f"no policy keeps every gap within {self.max_gap}")
         mixed = np.tensordot(shares, np.stack(columns[: len(shares)]), axes=1)

@@ -32,7 +32,7 @@ class ScoreWorld(World):
 
     @abstractmethod
     def population_for(self, rule: DecisionRule) -> Population:
-        """Return points that integrate this rule's propensity exactly (to rounding)."""
+        """Return points that integrate this rule's propensity closely (six digits and more)."""
 
     def exact(self, rule: DecisionRule, fairness: str | Fairness = "demographic_parity") -> Metrics:
         """Return the true metrics of a rule, by integration over the score.
