@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule, Surroundings
+from consequential.learning.steps import PreconditionedStep, StepRule, Surroundings
 from consequential.log import DecisionLog
 from consequential.objective import (
     Coefficients,
@@ -107,7 +107,7 @@ class UpdatePolicy:
         penalty = self.objective.penalty
         # a quarter of a window passed: what it says about theta's surroundings is still fresh
         refresh_every = max(1, stream.n_reference // (4 * stream.batch_size))
-        needs_reference = penalty > 0 or not isinstance(self.step, GradientStep)
+        needs_reference = penalty > 0 or self.step.looks_around
         rejected = 0
         residuals, around = np.zeros(0), stream.nowhere(theta)
         step = self.step.prepare(around, penalty, rate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ class Surroundings:
 
 class StepRule(ABC):
     """How far to go along a gradient."""
+
+    looks_around: ClassVar[bool] = True  # whether `prepare` reads its surroundings
 
     @abstractmethod
     def rate(self, time_step: int, effective_rows: float = float("inf")) -> float:
@@ -62,6 +65,7 @@ class GradientStep(StepRule):
     decay: float = 1.0
     decay_every: int = 1
     max_step: float = float("inf")
+    looks_around = False
 
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "decay", "decay_every", "max_step")
