@@ -17,6 +17,12 @@ from consequential.policies import Policy, ThresholdPolicy, logistic_model
 Floats = NDArray[np.float64]
 
 
+NOBODY_ACCEPTED = "nobody was accepted, so there is no label to fit; the predictor stays"
+LABELS_ALIKE = "all labels are alike, so there is nothing to tell apart; the predictor stays"
+NOT_REACHED = "the logistic fit stopped before its maximum"
+MAX_ITERATIONS = 50
+
+
 @dataclass(frozen=True, slots=True)
 class PredictionUpdate:
     """A newly fitted rule, or the old one with the reason why it stays."""
@@ -40,11 +46,9 @@ class PredictorFit(ABC):
         settled = log.settled()
         accepted = settled.take(settled.decision)
         if len(accepted) == 0:
-            note = "nobody was accepted, so there is no label to fit; the predictor stays"
-            return PredictionUpdate(policy, (note,))
+            return PredictionUpdate(policy, (NOBODY_ACCEPTED,))
         if accepted.label.min() == accepted.label.max():
-            note = "all labels are alike, so there is nothing to tell apart; the predictor stays"
-            return PredictionUpdate(policy, (note,))
+            return PredictionUpdate(policy, (LABELS_ALIKE,))
         return self.fitted(policy.predictor, accepted)
 
     @abstractmethod
@@ -64,8 +68,8 @@ class FitPredictor(PredictorFit):
     threshold
         Predictions at or above it are accepted: the cost.
     classifier
-        Any scikit-learn classifier. By default an unpenalised logistic regression that starts
-        from the last one.
+        Any scikit-learn classifier. By default an (all but) unpenalised logistic regression
+        by Newton's method, which starts from the last one.
 
     Examples
     --------
@@ -83,19 +87,31 @@ class FitPredictor(PredictorFit):
 
     def fitted(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
         """Fit the classifier."""
+        if self.classifier is None:
+            return self._logistic(last, accepted)
         from sklearn.base import clone
 
-        if self.classifier is not None:
-            model = clone(self.classifier)
-        else:
-            model = logistic_model(np.zeros(accepted.features.shape[1] + 1))
-            if hasattr(last, "coef_"):  # start where the last fit ended
-                model.coef_, model.intercept_ = last.coef_.copy(), last.intercept_.copy()
+        model = clone(self.classifier)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(accepted.features, accepted.label.astype(np.int64))
         notes = tuple(dict.fromkeys(f"while fitting: {warning.message}" for warning in caught))
         return PredictionUpdate(ThresholdPolicy(model, self.threshold), notes)
+
+    def _logistic(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
+        from consequential.learning.newton import RIDGE, fit_logistic
+
+        n, n_features = accepted.features.shape
+        phi = np.ones((n_features + 1, n))
+        phi[1:] = accepted.features.T
+        start = np.zeros(n_features + 1)
+        if hasattr(last, "coef_") and last.coef_.shape == (1, n_features):
+            start = np.concatenate([last.intercept_, last.coef_[0]])  # where the last fit ended
+        theta, reached = fit_logistic(
+            phi, np.array(accepted.label), np.ones(n), start, RIDGE, MAX_ITERATIONS
+        )
+        notes = () if reached else (NOT_REACHED,)
+        return PredictionUpdate(ThresholdPolicy(logistic_model(theta), self.threshold), notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
 
@@ -47,8 +48,9 @@ class Iterative(Sequence):
 class Aggregated(Sequence):
     """All data so far, each row with the propensity it was logged with [K20: aggregated].
 
-    Beyond `max_rows` a sample is kept, so memory stays flat; where every step brings equally many
-    rows, each decision ever taken is as likely as any other to be in it.
+    A reservoir: beyond `max_rows` it is a uniform sample, so memory stays flat, and each decision
+    ever taken is as likely as any other to be in it (where every step brings equally many). Its
+    rows are in random order.
 
     Examples
     --------
@@ -67,18 +69,35 @@ class Aggregated(Sequence):
     def extend(
         self, kept: DecisionLog | None, new: DecisionLog, rng: np.random.Generator
     ) -> DecisionLog:
-        """Return old and new rows together, thinned evenly where there are too many."""
-        if kept is None:
-            return new
-        if len(kept) + len(new) <= self.max_rows:
-            return DecisionLog.concatenate([kept, new])
-        # every step brings as many rows as `new`, so this many have been seen by now
-        seen = max(len(kept), int(kept.time_step.max() + 1) * len(new)) + len(new)
-        n_new = min(len(new), max(1, round(self.max_rows * len(new) / seen)))
-        n_old = min(len(kept), self.max_rows - n_new)
-        old_rows = np.sort(rng.permutation(len(kept))[:n_old])
-        new_rows = np.sort(rng.permutation(len(new))[:n_new])
-        return DecisionLog.concatenate([kept.take(old_rows), new.take(new_rows)])
+        """Return old and new rows together, in random order, a sample where there are too many."""
+        n_kept = 0 if kept is None else len(kept)
+        # beyond its room the reservoir no longer tells how many rows it has seen
+        seen = n_kept if n_kept < self.max_rows else int(new.time_step.min()) * len(new)
+        moves = reservoir_moves(rng.random(len(new)), max(seen, n_kept), self.max_rows)
+        both = new if kept is None else DecisionLog.concatenate([kept, new])
+        rows = np.arange(min(n_kept + len(new), self.max_rows))
+        for entry, end, slot in moves.tolist():
+            if end >= 0:
+                rows[end] = rows[slot]
+            rows[slot] = n_kept + entry
+        return both.take(rows)
+
+
+def reservoir_moves(
+    uniforms: NDArray[np.float64], n_seen: int, max_rows: int
+) -> NDArray[np.int64]:
+    """Say where entries go in a uniform sample without replacement, kept in random order.
+
+    A move is (entry, end, slot): the entry goes into the slot; where `end` is not -1 the
+    reservoir still grows, and what was in the slot goes to its end. Entries without a move are
+    not kept.
+    """
+    entry = np.arange(len(uniforms))
+    count = n_seen + entry
+    slot = (uniforms * (count + 1)).astype(np.int64)
+    end = np.where(count < max_rows, count, -1)
+    kept = (end >= 0) | (slot < max_rows)
+    return np.column_stack([entry, end, slot])[kept]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,45 @@ from consequential.objective.functionals import Benefit
 Floats = NDArray[np.float64]
 
 
+# weights of a row's people, of its positives and of its negatives
+Mix = tuple[float, float, float]
+_NONE: Mix = (0.0, 0.0, 0.0)
+_PEOPLE: Mix = (1.0, 0.0, 0.0)
+_POSITIVES: Mix = (0.0, 1.0, 0.0)
+_NEGATIVES: Mix = (0.0, 0.0, 1.0)
+_LABELLED: Mix = (0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a benefit weighs the rows of any tally.
+
+    `b_z = (sum_{i in z} values pi + constant) / total`, the total being the group's size or the
+    group's sum of `share_of`; with a denominator, `b_z = sum values pi / sum denominator pi`.
+    """
+
+    values: Mix
+    constant: Mix = _NONE
+    share_of: Mix | None = None
+    denominator: Mix | None = None
+
+
+def mean_shape(at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Shape:
+    """Return the mean of `f(d, y)`, given as pairs over y = 0, 1.
+
+    Parts that do not depend on y are counted on all people: they need no label.
+    """
+    change = (at_accept[0] - at_reject[0], at_accept[1] - at_reject[1])
+    return Shape(valued_mix(change), valued_mix(at_reject))
+
+
+def valued_mix(by_label: tuple[float, float]) -> Mix:
+    """Return the mix that counts people by a value which depends on their label."""
+    if np.isclose(by_label[0], by_label[1], rtol=1e-12, atol=1e-12):
+        return by_label[0], 0.0, 0.0
+    return 0.0, by_label[1], by_label[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """How many people each row stands for: in all, with label 1, and with label 0.
@@ -38,6 +77,22 @@ class Tally:
         totals: Floats = np.bincount(self.group, values, len(self.sizes)).astype(np.float64)
         return totals
 
+    def benefit(self, shape: Shape) -> Benefit:
+        """Return the benefit of a shape as functionals over the rows."""
+        totals = self.sizes if shape.share_of is None else self.by_group(self.mixed(shape.share_of))
+        defined = totals > 0
+        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
+        return Benefit(
+            self.mixed(shape.values) * scale[self.group],
+            self.by_group(self.mixed(shape.constant)) * scale,
+            defined,
+            None if shape.denominator is None else self.mixed(shape.denominator) * scale[self.group],
+        )
+
+    def mixed(self, mix: Mix) -> Floats:
+        """Each row's people, positives and negatives, weighted and added."""
+        return mix[0] * self.people + mix[1] * self.positives + mix[2] * self.negatives
+
     def share(self, values: Floats) -> Benefit:
         """Within each group, the share of `values` that the policy accepts."""
         totals = self.by_group(values)
@@ -46,21 +101,12 @@ class Tally:
         return Benefit(values * scale[self.group], np.zeros(len(totals)), defined)
 
     def mean(self, at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Benefit:
-        """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1.
-
-        Parts that do not depend on y are counted on all people: they need no label.
-        """
-        change = (at_accept[0] - at_reject[0], at_accept[1] - at_reject[1])
-        defined = self.sizes > 0
-        scale = np.divide(1.0, self.sizes, out=np.zeros(len(self.sizes)), where=defined)
-        constant = self.by_group(self.valued(at_reject)) * scale
-        return Benefit(self.valued(change) * scale[self.group], constant, defined)
+        """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1."""
+        return self.benefit(mean_shape(at_reject, at_accept))
 
     def valued(self, by_label: tuple[float, float]) -> Floats:
         """Each row's people times a value that depends on their label."""
-        if np.isclose(by_label[0], by_label[1], rtol=1e-12, atol=1e-12):
-            return by_label[0] * self.people
-        return by_label[0] * self.negatives + by_label[1] * self.positives
+        return self.mixed(valued_mix(by_label))
 
 
 class Fairness(ABC):
@@ -88,8 +134,20 @@ class Fairness(ABC):
         """Return the notion's benefits as functionals over the rows of a tally."""
 
 
+class ShapedFairness(Fairness):
+    """A notion given by shapes, which compiled code can read as numbers."""
+
+    @abstractmethod
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shape of each benefit."""
+
+    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+        """Return the shapes over the rows of a tally."""
+        return tuple(tally.benefit(shape) for shape in self.shapes())
+
+
 @dataclass(frozen=True, slots=True)
-class DemographicParity(Fairness):
+class DemographicParity(ShapedFairness):
     """Every group is accepted at the same rate: `f(d, y) = d`. Needs no labels.
 
     Examples
@@ -101,13 +159,13 @@ class DemographicParity(Fairness):
 
     name = "demographic_parity"
 
-    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Return the acceptance rates."""
-        return (tally.mean((0.0, 0.0), (1.0, 1.0)),)
+        return (Shape(_PEOPLE),)
 
 
 @dataclass(frozen=True, slots=True)
-class EqualOpportunity(Fairness):
+class EqualOpportunity(ShapedFairness):
     """Among people with label 1, every group is accepted at the same rate.
 
     Examples
@@ -119,13 +177,13 @@ class EqualOpportunity(Fairness):
 
     name = "equal_opportunity"
 
-    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Return the true positive rates."""
-        return (tally.share(tally.positives),)
+        return (Shape(_POSITIVES, share_of=_POSITIVES),)
 
 
 @dataclass(frozen=True, slots=True)
-class EqualisedOdds(Fairness):
+class EqualisedOdds(ShapedFairness):
     """Among people with label 1, and among those with label 0, groups are accepted alike.
 
     Examples
@@ -137,13 +195,13 @@ class EqualisedOdds(Fairness):
 
     name = "equalised_odds"
 
-    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Return the true and the false positive rates."""
-        return tally.share(tally.positives), tally.share(tally.negatives)
+        return tuple(Shape(labelled, share_of=labelled) for labelled in (_POSITIVES, _NEGATIVES))
 
 
 @dataclass(frozen=True, slots=True)
-class PredictiveParity(Fairness):
+class PredictiveParity(ShapedFairness):
     """Among accepted people, every group has the same share of label 1.
 
     A ratio of two functionals that both depend on the policy; undefined for a group of which
@@ -158,19 +216,14 @@ class PredictiveParity(Fairness):
 
     name = "predictive_parity"
 
-    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Return the positive predictive values."""
-        labelled = tally.positives + tally.negatives
-        totals = tally.by_group(labelled)
-        defined = totals > 0
         # a ratio does not care for scale; this one keeps numerator and denominator of order one
-        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)[tally.group]
-        constant = np.zeros(len(totals))
-        return (Benefit(tally.positives * scale, constant, defined, labelled * scale),)
+        return (Shape(_POSITIVES, share_of=_LABELLED, denominator=_LABELLED),)
 
 
 @dataclass(frozen=True, slots=True)
-class BenefitParity(Fairness):
+class BenefitParity(ShapedFairness):
     """Every group has the same mean of a benefit `f(d, y)` of your own.
 
     Examples
@@ -187,13 +240,13 @@ class BenefitParity(Fairness):
     f: Callable[[int, int], float]
     name = "benefit_parity"
 
-    def benefits(self, tally: Tally) -> tuple[Benefit, ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """Return the mean benefits."""
         at_reject = (float(self.f(0, 0)), float(self.f(0, 1)))
         at_accept = (float(self.f(1, 0)), float(self.f(1, 1)))
         if not np.isfinite([*at_reject, *at_accept]).all():
             raise ValueError(f"the benefit f(d, y) must be finite: {at_reject} and {at_accept}")
-        return (tally.mean(at_reject, at_accept),)
+        return (mean_shape(at_reject, at_accept),)
 
 
 NOTIONS: dict[str, type[Fairness]] = {
@@ -232,11 +285,19 @@ def benefit_gap(benefits: Floats) -> float:
     >>> round(benefit_gap(np.array([[0.2, 0.5, 0.1]])), 6)
     0.4
     """
-    gaps = []
-    for row in np.atleast_2d(benefits):
-        known = row[np.isfinite(row)]
-        if len(row) == 2 and len(known) == 2:
-            gaps.append(float(known[0] - known[1]))
-        elif len(known) >= 2:
-            gaps.append(float(known.max() - known.min()))
-    return max(gaps, key=abs, default=0.0)
+    return float(benefit_gaps(np.atleast_2d(benefits)[None])[0])
+
+
+def benefit_gaps(benefits: Floats) -> Floats:
+    """`benefit_gap` of many policies at once, from an array over policies, benefits and groups."""
+    known = np.isfinite(benefits)
+    if benefits.shape[2] == 2:
+        gaps = benefits[:, :, 0] - benefits[:, :, 1]
+    else:
+        high = np.where(known, benefits, -np.inf).max(axis=2, initial=-np.inf)
+        gaps = high - np.where(known, benefits, np.inf).min(axis=2, initial=np.inf)
+    gaps = np.where(known.sum(axis=2) >= 2, gaps, 0.0)
+    if gaps.shape[1] == 0:
+        return np.zeros(len(gaps))
+    widest = np.abs(gaps).argmax(axis=1)
+    return np.asarray(np.take_along_axis(gaps, widest[:, None], axis=1)[:, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,14 @@ from consequential.objective.weights import InversePropensity, Weighting
 from consequential.policies import Policy
 
 Floats = NDArray[np.float64]
+
+
+class Draws(Protocol):
+    """Where uniform numbers come from: a NumPy generator, or a stream of our own."""
+
+    def random(self, size: Any, /) -> Any:
+        """Return uniform numbers in [0, 1)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +210,7 @@ def decided(
     decisions: Literal["expected", "sampled"],
     policy: Policy,
     eta: Floats,
-    rng: np.random.Generator | None,
+    rng: Draws | None,
 ) -> tuple[Floats, Floats]:
     """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions."""
     propensity = policy.probability(eta)

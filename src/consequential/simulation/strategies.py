@@ -109,7 +109,10 @@ class LearnToDecide(Strategy):
         step = self.step
         if step is None and self.normalisation == "paper":
             step = GradientStep(p.learning_rate, p.decay, p.decay_every)
-        return UpdatePolicy(objective, p.n_iterations, p.batch_size, step or PreconditionedStep())
+        # people come in random order, and a reservoir keeps them so
+        return UpdatePolicy(
+            objective, p.n_iterations, p.batch_size, step or PreconditionedStep(), shuffle=False
+        )
 
 
 @dataclass(frozen=True, slots=True)

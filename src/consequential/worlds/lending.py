@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from consequential.policies import DecisionRule, Link, Policy, group_codes
 from consequential.worlds.score import ScoreWorld
 from consequential.worlds.tables import read_data
 from consequential.worlds.world import Parameters, checked_cost
+
+if TYPE_CHECKING:
+    from consequential.worlds.crowd import Crowd
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +79,19 @@ class Lending(ScoreWorld):
         """Return the 198 scores the data have: the distribution is discrete."""
         mass = np.diff(self._cdf, axis=0, prepend=0.0) * self._shares
         return Population(self.scores[:, None], mass, self._repaid, self.groups)
+
+    def crowd(self) -> Crowd:
+        """Return the scores of each group, as many people as there are."""
+        from consequential.worlds.crowd import crowd_of
+
+        population = self.cells(len(self.scores))
+        n_groups = len(self.groups)
+        return crowd_of(
+            population.mass.T.ravel(),
+            np.tile(self.scores, n_groups)[:, None],
+            np.repeat(np.arange(n_groups), len(self.scores)),
+            population.label_probability.T.ravel(),
+        )
 
     def population_for(self, rule: DecisionRule) -> Population:
         """Return the same scores: they integrate every rule."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from scipy.special import expit, ndtr, ndtri
 
 from consequential.worlds.score import DensityWorld
 from consequential.worlds.world import Parameters
+
+if TYPE_CHECKING:
+    from consequential.worlds.crowd import Crowd
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +53,26 @@ class SyntheticWorld(DensityWorld):
         """Draw n people."""
         group = rng.integers(self.n_groups, size=n)
         return self.scores.sample(group, rng)[:, None], group
+
+    def crowd(self) -> Crowd:
+        """Return 2^13 cells a group: constant density within one, label probabilities linear.
+
+        Both errors are of second order in a cell's width: label probabilities are off by less
+        than 2e-5, densities relative to themselves by less than 1e-6 within four deviations.
+        """
+        from consequential.worlds.crowd import crowd_of
+
+        population = self.cells(2**13)
+        edges = np.linspace(*self.bounds, 2**13 + 1)
+        probability = self.score_probability(edges)
+        return crowd_of(
+            population.mass.T.ravel(),
+            np.tile(edges[:-1], self.n_groups)[:, None],
+            np.repeat(np.arange(self.n_groups), 2**13),
+            np.tile(probability[:-1], self.n_groups),
+            width=edges[1] - edges[0],
+            label_change=np.tile(np.diff(probability), self.n_groups),
+        )
 
     def initial_theta(self, rng: np.random.Generator) -> Floats:
         """Return the paper's imperfect initial model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from importlib.resources import as_file, files
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,9 @@ from consequential.evaluation import Population
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import as_features
 from consequential.worlds.world import Parameters, People, World, checked_cost, labelled_population
+
+if TYPE_CHECKING:
+    from consequential.worlds.crowd import Crowd
 
 Floats = NDArray[np.float64]
 Table = dict[str, NDArray[Any]]
@@ -80,6 +83,15 @@ class TableWorld(World):
         """Draw n training rows with replacement."""
         rows = self._draw(n, rng)
         return People(self.table.features[rows], self.table.group[rows], self.table.label[rows])
+
+    def crowd(self) -> Crowd:
+        """Return the training rows, all equally likely."""
+        from consequential.worlds.crowd import crowd_of
+
+        rows, table = self.training_rows, self.table
+        return crowd_of(
+            np.ones(len(rows)), table.features[rows], table.group[rows], table.label[rows]
+        )
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
         """Draw n people of the training rows, without their labels."""

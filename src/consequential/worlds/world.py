@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from consequential.policies import (
     group_codes,
     policy_from_model,
 )
+
+if TYPE_CHECKING:
+    from consequential.worlds.crowd import Crowd
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +91,20 @@ class World(ABC):
         """The sensitive groups, sorted."""
         _, sensitive = self.propose(self.n_held_out, np.random.default_rng(0))
         return tuple(np.unique(np.asarray(sensitive)).tolist())
+
+    def crowd(self) -> Crowd | None:
+        """Return the population as a table to draw from quickly, where the world has one."""
+        return None
+
+    @cached_property
+    def drawn_from(self) -> Crowd | None:
+        """The crowd, unless a subclass of the class that made it changed how people come."""
+        for ancestor in type(self).__mro__:
+            if "crowd" in vars(ancestor):
+                return self.crowd()
+            if vars(ancestor).keys() & _HOW_PEOPLE_COME:
+                return None
+        return None
 
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n people with their labels, for the world's eyes only."""
@@ -169,6 +186,9 @@ class World(ABC):
         """Return the start: a policy that cuts where the initial model predicts the cost."""
         theta = self.initial_theta(rng or np.random.default_rng(0))
         return policy_from_model(theta, self.cost, link)
+
+
+_HOW_PEOPLE_COME = {"propose", "label_probability", "people", "decided", "collect"}
 
 
 def checked_cost(cost: float) -> float:

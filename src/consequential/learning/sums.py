@@ -1,0 +1,188 @@
+"""Compiled sums over rows: everything an objective and a step look at.
+
+What they compute is what `objective` says in NumPy; tests hold the two together. Inputs are
+stored one row an input (`phi[k, i]`), so that every loop runs along people, and sums are taken
+over short stretches that stay in the cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.policies.compiled import (
+    Bend,
+    compiled,
+    linear_scores,
+    propensities,
+)
+
+Floats = NDArray[np.float64]
+
+_NOBODY = 1e-300  # as in objective.functionals
+
+
+class Rows(NamedTuple):
+    """Functionals of a log's rows, in the order they are read in.
+
+    Coefficients are those of the whole log of `total` rows, of which these may be a part.
+    """
+
+    phi: Floats  # (inputs, n)
+    utility: Floats  # (n,)
+    values: Floats  # (benefits, n)
+    denominators: Floats  # (benefits, n), or (0, n) where no benefit is a ratio
+    is_ratio: NDArray[np.bool_]  # (benefits,)
+    group: NDArray[np.int16]  # (n,)
+    constant: Floats  # (benefits, groups)
+    defined: NDArray[np.bool_]  # (benefits, groups)
+    utility_constant: float
+    total: float
+
+
+class Buffers(NamedTuple):
+    """Room for one stretch of rows."""
+
+    eta: Floats
+    propensity: Floats
+    derivative: Floats
+    steepness: Floats
+    weighted: Floats
+    uniforms: Floats
+
+
+@compiled
+def buffers(length: int) -> Buffers:
+    """Return room for stretches of up to `length` rows."""
+    return Buffers(
+        np.empty(length),
+        np.empty(length),
+        np.empty(length),
+        np.empty(length),
+        np.empty(length),
+        np.empty(length),
+    )
+
+
+# Loops run over slices that begin at 0: an index that might be negative would not vectorise.
+
+
+@compiled
+def add_by_group(values: Floats, taken: Floats, group: NDArray[np.int16], sums: Floats) -> None:
+    """Add `sum_i values_i taken_i`, group by group."""
+    for z in range(sums.size):
+        total = 0.0
+        for i in range(taken.size):
+            total += values[i] * taken[i] if group[i] == z else 0.0
+        sums[z] += total
+
+
+@compiled
+def add_slopes_by_group(
+    weighted: Floats, phi: Floats, start: int, group: NDArray[np.int16], sums: Floats
+) -> None:
+    """Add `sum_i weighted_i phi_i`, group by group."""
+    for k in range(sums.shape[1]):
+        column = phi[k, start : start + weighted.size]
+        for z in range(sums.shape[0]):
+            total = 0.0
+            for i in range(weighted.size):
+                total += weighted[i] * column[i] if group[i] == z else 0.0
+            sums[z, k] += total
+
+
+@compiled
+def add_products(weighted: Floats, phi: Floats, start: int, sums: Floats) -> None:
+    """Add `sum_i weighted_i phi_i`."""
+    for k in range(sums.size):
+        column = phi[k, start : start + weighted.size]
+        total = 0.0
+        for i in range(weighted.size):
+            total += weighted[i] * column[i]
+        sums[k] += total
+
+
+@compiled
+def add_squares(weights: Floats, phi: Floats, start: int, room: Floats, sums: Floats) -> None:
+    """Add the lower triangle of `sum_i weights_i phi_i phi_i'`."""
+    for j in range(sums.shape[0]):
+        column = phi[j, start : start + weights.size]
+        for i in range(weights.size):
+            room[i] = weights[i] * column[i]
+        for k in range(j + 1):
+            other = phi[k, start : start + weights.size]
+            total = 0.0
+            for i in range(weights.size):
+                total += room[i] * other[i]
+            sums[j, k] += total
+
+
+@compiled
+def add_benefit_sums(
+    rows: Rows, taken: Floats, start: int, numerators: Floats, denominators: Floats
+) -> None:
+    """Add a stretch of rows to the sums of all benefits."""
+    stop = start + taken.size
+    group = rows.group[start:stop]
+    for b in range(numerators.shape[0]):
+        add_by_group(rows.values[b, start:stop], taken, group, numerators[b])
+        if rows.is_ratio[b]:
+            add_by_group(rows.denominators[b, start:stop], taken, group, denominators[b])
+
+
+@compiled
+def set_benefits(
+    rows: Rows, scale: float, numerators: Floats, denominators: Floats, benefits: Floats
+) -> None:
+    """Turn sums over some rows, in place, into functionals and benefits; NaN where undefined."""
+    for b in range(benefits.shape[0]):
+        for z in range(benefits.shape[1]):
+            numerators[b, z] = rows.constant[b, z] + scale * numerators[b, z]
+            denominators[b, z] = scale * denominators[b, z] if rows.is_ratio[b] else 1.0
+            usable = rows.defined[b, z] and denominators[b, z] > _NOBODY
+            benefits[b, z] = numerators[b, z] / denominators[b, z] if usable else np.nan
+
+
+@compiled
+def set_deviations(benefits: Floats, deviations: Floats) -> None:
+    """Each group's benefit less the groups' mean; 0 where it is undefined."""
+    for b in range(benefits.shape[0]):
+        mean, known = 0.0, 0
+        for z in range(benefits.shape[1]):
+            if not np.isnan(benefits[b, z]):
+                mean += benefits[b, z]
+                known += 1
+        mean /= max(known, 1)
+        for z in range(benefits.shape[1]):
+            defined = not np.isnan(benefits[b, z])
+            deviations[b, z] = benefits[b, z] - mean if defined else 0.0
+
+
+@compiled
+def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: float) -> float:
+    """Return the objective estimated on the first n rows."""
+    shape = rows.constant.shape
+    numerators, denominators = np.zeros(shape), np.zeros(shape)
+    benefits, spread = np.empty(shape), np.empty(shape)
+    room = buffers(min(n, 1024))
+    utility = 0.0
+    for start in range(0, n, 1024):
+        length = min(1024, n - start)
+        eta, propensity = room.eta[:length], room.propensity[:length]
+        linear_scores(theta, rows.phi, start, eta)
+        propensities(link, eta, propensity)
+        coefficient = rows.utility[start : start + length]
+        for i in range(length):
+            utility += coefficient[i] * propensity[i]
+        if penalty > 0.0:
+            add_benefit_sums(rows, propensity, start, numerators, denominators)
+    value = rows.utility_constant + utility * (rows.total / n)
+    if penalty > 0.0:
+        set_benefits(rows, rows.total / n, numerators, denominators, benefits)
+        set_deviations(benefits, spread)
+        for b in range(shape[0]):
+            for z in range(shape[1]):
+                value -= penalty * spread[b, z] * spread[b, z]
+    return value

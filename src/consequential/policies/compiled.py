@@ -1,0 +1,162 @@
+"""Links and random numbers as compiled loops, and how code is compiled here.
+
+Numba keeps a loop vectorised only while it is simple arithmetic over few arrays, so the
+exponential is written out, and a link is two numbers instead of a branch:
+
+    eta < 0:   pi = bend sigma(eta)
+    eta >= 0:  pi = sigma(eta), or 1 where the link is flat
+
+`logistic` is (1, 0), `semi_logistic` (1, 1), `smooth_semi_logistic` (2, 1), and a threshold
+(0, 1). Parity with `links` is tested to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from consequential.policies.links import LINKS
+from consequential.policies.policy import Policy
+
+Floats = NDArray[np.float64]
+
+# Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
+compiled = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
+)
+# The exponential's range reduction subtracts on purpose: nothing in it may be reordered.
+_in_order = numba.njit(error_model="numpy", fastmath={"contract"})
+
+
+class Bend(NamedTuple):
+    """A link and its floor as numbers."""
+
+    bend: float
+    flat: float
+    floor: float
+
+
+THRESHOLD = Bend(0.0, 1.0, 0.0)
+_BENDS = {"logistic": (1.0, 0.0), "semi_logistic": (1.0, 1.0), "smooth_semi_logistic": (2.0, 1.0)}
+
+
+def bend_of(policy: Policy) -> Bend | None:
+    """Return a policy's link as numbers; None for a link of the user's own."""
+    if LINKS.get(policy.link.name) is not policy.link:
+        return None
+    return Bend(*_BENDS[policy.link.name], policy.floor)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _bits(context: Any, value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def from_bits(context: Any, value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+_LOG2_E = 1.0 / math.log(2.0)
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_ROUNDING = 1.5 * 2.0**52  # adding it rounds to an integer, which lands in the lowest bits
+_C3, _C4, _C5, _C6, _C7 = (1.0 / math.factorial(k) for k in range(3, 8))
+_C8, _C9, _C10, _C11, _C12 = (1.0 / math.factorial(k) for k in range(8, 13))
+
+
+@_in_order
+def exponential(x: float) -> float:
+    """Return `exp(x)` for x up to 0, to a bit or two; below -708 it stays at `exp(-708)`."""
+    x = x if not (x < -708.0) else -708.0
+    shifted = x * _LOG2_E + _ROUNDING
+    k = shifted - _ROUNDING
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = ((1.0 + r) + (0.5 + _C3 * r) * r2) + ((_C4 + _C5 * r) + (_C6 + _C7 * r) * r2) * r4
+    high = ((_C8 + _C9 * r) + (_C10 + _C11 * r) * r2) + _C12 * r4
+    return (low + high * (r4 * r4)) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000)
+
+
+@compiled
+def linear_scores(theta: Floats, phi: Floats, start: int, eta: Floats) -> None:
+    """Fill `eta` with `phi . theta` for the rows from `start` on; phi has one row an input."""
+    # a slice begins at 0: an index that might be negative would not vectorise
+    column = phi[0, start : start + eta.size]
+    for i in range(eta.size):
+        eta[i] = theta[0] * column[i]
+    for k in range(1, theta.size):
+        column = phi[k, start : start + eta.size]
+        for i in range(eta.size):
+            eta[i] += theta[k] * column[i]
+
+
+@compiled
+def propensities(link: Bend, eta: Floats, propensity: Floats) -> None:
+    """Fill in `floor + (1 - floor) g(eta)`."""
+    bend, flat, floor = link
+    for i in range(eta.size):
+        e = exponential(-abs(eta[i]))
+        q = 1.0 / (1.0 + e)
+        base = q + flat * (1.0 - q) if eta[i] >= 0.0 else bend * e * q
+        propensity[i] = floor + (1.0 - floor) * base
+
+
+@compiled
+def derivatives(link: Bend, eta: Floats, derivative: Floats) -> None:
+    """Fill in the propensity's derivative in eta."""
+    bend, flat, floor = link
+    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    for i in range(eta.size):
+        e = exponential(-abs(eta[i]))
+        q = 1.0 / (1.0 + e)
+        derivative[i] = (above if eta[i] >= 0.0 else below) * (e * q * q)
+
+
+@compiled
+def propensities_and_derivatives(
+    link: Bend, eta: Floats, propensity: Floats, derivative: Floats, steepness: Floats
+) -> None:
+    """Fill in propensity, its derivative, and the logistic function's derivative."""
+    bend, flat, floor = link
+    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    for i in range(eta.size):
+        e = exponential(-abs(eta[i]))
+        q = 1.0 / (1.0 + e)
+        base = q + flat * (1.0 - q) if eta[i] >= 0.0 else bend * e * q
+        propensity[i] = floor + (1.0 - floor) * base
+        steepness[i] = e * q * q
+        derivative[i] = (above if eta[i] >= 0.0 else below) * steepness[i]
+
+
+@compiled
+def drawn_decisions(
+    link: Bend, eta: Floats, uniforms: Floats, decision: Floats, score: Floats
+) -> None:
+    """Fill in decisions d drawn with the propensities, and `d g'/g`."""
+    bend, flat, floor = link
+    for i in range(eta.size):
+        e = exponential(-abs(eta[i]))
+        q = 1.0 / (1.0 + e)
+        up = eta[i] >= 0.0
+        base = q + flat * (1.0 - q) if up else bend * e * q
+        propensity = floor + (1.0 - floor) * base
+        # without a floor the ratio is sigma(-eta), exact where g itself underflows
+        plain = (e * q * (1.0 - flat)) if up else q
+        slope = ((1.0 - flat) if up else bend) * (1.0 - floor) * e * q * q
+        ratio = slope / propensity if floor > 0.0 else plain
+        decision[i] = 1.0 if uniforms[i] < propensity else 0.0
+        score[i] = decision[i] * ratio

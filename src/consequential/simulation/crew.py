@@ -1,0 +1,216 @@
+"""Crews: the runs of one strategy that go through compiled code side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning import (
+    Aggregated,
+    FitPredictor,
+    GradientStep,
+    Iterative,
+    PreconditionedStep,
+    Sequence,
+    UpdatePolicy,
+    sequence_named,
+)
+from consequential.learning import ascent, prediction
+from consequential.learning import compiled as learning_compiled
+from consequential.objective import (
+    Clipped,
+    InversePropensity,
+    SelfNormalised,
+    Shape,
+    ShapedFairness,
+    Unweighted,
+    Weighting,
+)
+from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
+from consequential.policies.compiled import bend_of
+from consequential.simulation.functionals import Notion, Weighing
+from consequential.simulation.step import (
+    LABELS_ALIKE,
+    NOBODY_ACCEPTED,
+    Happened,
+    Learning,
+)
+from consequential.worlds import World
+
+Floats = NDArray[np.float64]
+Learner = UpdatePolicy | FitPredictor
+
+_WEIGHTINGS = (InversePropensity, Clipped, SelfNormalised, Unweighted)
+_MOST_GROUPS = 62  # groups without a row are reported as bits of one integer
+
+
+def can_be_compiled(start: Any, learner: Any, sequence: Sequence, world: World) -> bool:
+    """Whether a run is made of parts that the compiled step knows."""
+    usual = type(world).decided is World.decided and type(world).collect is World.collect
+    if not usual or type(sequence) not in (Iterative, Aggregated):
+        return False
+    if type(learner) is FitPredictor:
+        return (
+            learner.classifier is None
+            and type(start) is ThresholdPolicy
+            and start.threshold == learner.threshold
+            and hasattr(start.predictor, "coef_")
+        )
+    return (
+        type(learner) is UpdatePolicy
+        and type(start) is Policy
+        and learner.engine == "compiled"
+        and not learner.shuffle
+        and learning_compiled.knows(start, learner.step)
+        and type(learner.objective.weighting) in _WEIGHTINGS
+        and isinstance(learner.objective.fairness, ShapedFairness | None)
+        and learner.objective.rejection_utility == (0.0, 0.0)
+        and len(world.groups) <= _MOST_GROUPS
+    )
+
+
+def notion_of(fairness: ShapedFairness | None) -> Notion:
+    """Return a fairness notion as numbers."""
+    shapes: tuple[Shape, ...] = () if fairness is None else fairness.shapes()
+    none = (0.0, 0.0, 0.0)
+
+    def mixes(chosen: list[tuple[float, float, float]]) -> Floats:
+        return np.array(chosen, dtype=np.float64).reshape(len(shapes), 3)
+
+    label_free = all(
+        shape.denominator is None and not any(shape.values[1:]) and not any(shape.constant[1:])
+        and not any((shape.share_of or none)[1:])
+        for shape in shapes
+    )  # fmt: skip
+    return Notion(
+        values=mixes([shape.values for shape in shapes]),
+        constant=mixes([shape.constant for shape in shapes]),
+        share_of=mixes([shape.share_of or none for shape in shapes]),
+        denominator=mixes([shape.denominator or none for shape in shapes]),
+        by_size=np.array([shape.share_of is None for shape in shapes], dtype=np.bool_),
+        is_ratio=np.array([shape.denominator is not None for shape in shapes], dtype=np.bool_),
+        label_free=label_free,
+    )
+
+
+def weighing_of(weighting: Weighting, *, accepted_only: bool) -> Weighing:
+    """Return a weighting and normalisation as numbers."""
+    return Weighing(
+        largest=float(weighting.maximum) if isinstance(weighting, Clipped) else float("inf"),
+        weighted=not isinstance(weighting, Unweighted),
+        self_normalised=isinstance(weighting, SelfNormalised),
+        accepted_only=accepted_only,
+    )
+
+
+@dataclass(slots=True)
+class Crew:
+    """Runs of one strategy, a row a run: all penalties of the first seed, then of the next."""
+
+    name: str
+    learner: Learner
+    sequence: Sequence
+    starts: list[DecisionRule]  # one a seed
+    penalties: tuple[float, ...]
+    time_steps: int
+    thetas: Floats = field(init=False)
+    path: Floats = field(init=False)  # (runs, time steps + 1, inputs)
+    happened: list[Happened] = field(init=False)  # one a time step
+
+    def __post_init__(self) -> None:
+        first = np.array([_theta_of(start) for start in self.starts])
+        self.thetas = np.repeat(first, len(self.penalties), axis=0)
+        self.path = np.empty((len(self.thetas), self.time_steps + 1, self.thetas.shape[1]))
+        self.path[:, 0] = self.thetas
+        self.happened = []
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs there are."""
+        return len(self.thetas)
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether all data so far are learned from."""
+        return isinstance(self.sequence, Aggregated)
+
+    @property
+    def raw_inputs(self) -> bool:
+        """Whether inputs are (1, x), whatever the seed."""
+        return all(
+            not isinstance(start, Policy) or (start.feature_map is None and not start.groups)
+            for start in self.starts
+        )
+
+    def learning(self, world_cost: float) -> Learning:
+        """Return what the runs have in common, as numbers."""
+        learner, start = self.learner, self.starts[0]
+        assert isinstance(learner, UpdatePolicy) and isinstance(start, Policy)
+        objective, step = learner.objective, learner.step
+        link = bend_of(start)
+        assert link is not None
+        return Learning(
+            world_cost=world_cost,
+            cost=objective.cost,
+            link=link,
+            notion=notion_of(objective.fairness),  # type: ignore[arg-type]
+            weighing=weighing_of(
+                objective.weighting, accepted_only=objective.normalisation == "paper"
+            ),
+            ascent=learning_compiled.numbers_of(
+                step, objective, learner.n_iterations, learner.batch_size, learner.n_reference
+            ),
+            enough_rows=step.enough_rows if isinstance(step, PreconditionedStep) else 0.0,
+            n_checked=ascent.CHECKED,
+        )
+
+    def base_rate(self, time_step: int) -> float:
+        """Return the step's rate where data are plenty."""
+        step = self.learner.step  # type: ignore[union-attr]
+        assert isinstance(step, GradientStep | PreconditionedStep)
+        return step.rate(time_step)
+
+    def rule(self, run: int, time_step: int) -> DecisionRule:
+        """Return the rule a run had at a time step."""
+        start, theta = self.starts[run // len(self.penalties)], self.path[run, time_step]
+        if isinstance(start, Policy):
+            return start.at(theta)
+        assert isinstance(start, ThresholdPolicy)
+        return ThresholdPolicy(logistic_model(theta), start.threshold)
+
+    def notes(self, run: int, groups: tuple[Any, ...]) -> tuple[str, ...]:
+        """Say what went wrong in a run, as the learners themselves would."""
+        found = []
+        for time_step, happened in enumerate(self.happened):
+            code = int(happened.rejected[run])
+            notes: tuple[str, ...]
+            if isinstance(self.learner, FitPredictor):
+                said = {
+                    NOBODY_ACCEPTED: prediction.NOBODY_ACCEPTED,
+                    LABELS_ALIKE: prediction.LABELS_ALIKE,
+                    1: prediction.NOT_REACHED,
+                }
+                notes = (said[code],) if code else ()
+            elif code == NOBODY_ACCEPTED:
+                notes = (ascent.NOBODY_ACCEPTED,)
+            else:
+                absent = sorted(
+                    str(g) for z, g in enumerate(groups) if int(happened.absent[run]) >> z & 1
+                )
+                notes = (ascent.absent_note(absent),) if absent else ()
+                notes += ascent.update_notes(
+                    code, self.learner.n_iterations, happened.before[run], happened.after[run]
+                )
+            found += [f"step {time_step}: {note}" for note in notes]
+        return tuple(found)
+
+
+def _theta_of(start: DecisionRule) -> Floats:
+    if isinstance(start, Policy):
+        return start.theta
+    assert isinstance(start, ThresholdPolicy)
+    model: Any = start.predictor
+    return np.concatenate([model.intercept_, model.coef_[0]])

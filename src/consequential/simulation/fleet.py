@@ -1,0 +1,288 @@
+"""Fleets: crews that go through time together, on the same people, in several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning import Aggregated, FitPredictor, Sequence, UpdatePolicy
+from consequential.learning.kernel import mean_squares
+from consequential.learning.sequences import reservoir_moves
+from consequential.policies import Policy
+from consequential.simulation.crew import Crew, notion_of
+from consequential.simulation.functionals import fill_label_free
+from consequential.simulation.proposals import LEARNING, fill_decisions, fill_people
+from consequential.simulation.step import (
+    Happened,
+    Passed,
+    Shared,
+    advance_deciding,
+    advance_predicting,
+    keep_all,
+    read_circle,
+)
+from consequential.worlds import World
+
+Floats = NDArray[np.float64]
+
+_BLOCKS_A_THREAD = 4
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """People as policies see them: the same (1, x) for most, or a crew's own feature map."""
+
+    policies: list[Policy] | None  # one a seed; None for (1, x)
+    phi: Floats  # (seeds, inputs, n)
+    kept: dict[Sequence, Floats] = field(default_factory=dict)  # (seeds, inputs, room)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a sequence keeps of the people so far, and the random numbers of its updates."""
+
+    sequence: Sequence
+    group: NDArray[np.int16]  # (seeds, room)
+    label: Floats
+    n_kept: NDArray[np.int64]
+    sizes: Floats
+    moves: NDArray[np.int64]
+    n_moves: NDArray[np.int64]
+    starts: Floats
+    keys: NDArray[np.uint64]
+
+    @property
+    def grows(self) -> bool:
+        return isinstance(self.sequence, Aggregated)
+
+    @property
+    def room(self) -> int:
+        return self.group.shape[1]
+
+
+class _Passing:
+    """The people that updates pass over, for crews whose runs all pass the same."""
+
+    def __init__(self, crew: Crew, inputs: _Inputs, memory: _Memory) -> None:
+        learner = crew.learner
+        assert isinstance(learner, UpdatePolicy)
+        self.learner, self.inputs, self.memory = learner, inputs, memory
+        self.notion = notion_of(learner.objective.fairness)  # type: ignore[arg-type]
+        self.accepted_only = learner.objective.normalisation == "paper"  # each run its own, then
+        self.passed = self._room(0)
+
+    def _room(self, n: int) -> Passed:
+        n_seeds, n_inputs, _ = self.inputs.phi.shape
+        n_benefits = len(self.notion.values)
+        return Passed(
+            np.empty((n_seeds, n_inputs, n)),
+            np.empty((n_seeds, n), dtype=np.int16),
+            np.empty((n_seeds, n)),
+            np.empty((n_seeds, n_benefits, n if self.notion.label_free else 0)),
+            np.empty((n_seeds, n_inputs, n_inputs)),
+        )
+
+    def make_room(self, n_kept: int) -> None:
+        """Have room for what is passed of so many people."""
+        n_passed = 0 if self.accepted_only else self.learner.sizes(n_kept)[0]
+        if n_passed != self.passed.label.shape[1]:
+            self.passed = self._room(n_passed)
+
+    def fill(self, s: int) -> None:
+        """Read a seed's people in a circle, from its random start on."""
+        if self.accepted_only:
+            return
+        memory, passed, n = self.memory, self.passed, self.memory.n_kept[s]
+        start = int(memory.starts[s] * n)
+        phi = self.inputs.kept[memory.sequence] if memory.grows else self.inputs.phi
+        for k in range(phi.shape[1]):
+            read_circle(phi[s, k, :n], start, passed.phi[s, k])
+        read_circle(memory.group[s, :n], start, passed.group[s])
+        read_circle(memory.label[s, :n], start, passed.label[s])
+        passed.scale[s] = mean_squares(passed.phi[s])
+        if self.notion.label_free:
+            fill_label_free(self.notion, memory.sizes[s], passed.group[s], passed.values[s])
+
+
+class Fleet:
+    """All runs of some seeds: crews that share people."""
+
+    def __init__(
+        self, world: World, seeds: list[int], crews: list[Crew], n_proposals: int, n_threads: int
+    ) -> None:
+        self.world, self.seeds, self.crews = world, seeds, crews
+        self.n_proposals, self.n_threads = n_proposals, n_threads
+        n_seeds, n = len(seeds), n_proposals
+        self._group = np.empty((n_seeds, n), dtype=np.int16)
+        self._label, self._uniforms = np.empty((n_seeds, n)), np.empty((n_seeds, n))
+        raw = _Inputs(None, np.ones((n_seeds, self._n_features() + 1, n)))
+        self._inputs = [raw if crew.raw_inputs else self._own_inputs(crew) for crew in crews]
+        self._raw = raw
+        # each seed's updates draw from the stream that a run by itself would have
+        self._streams = [
+            np.random.SeedSequence([seed, LEARNING]) for seed in seeds
+        ]
+        self._memories = {crew.sequence: self._memory(crew.sequence) for crew in crews}
+        self._kept_weights: list[Floats] = []
+        self._passing: list[_Passing | None] = []
+        same: dict[Any, _Passing] = {}
+        for crew, inputs in zip(crews, self._inputs, strict=True):
+            memory = self._memories[crew.sequence]
+            room = memory.room if memory.grows else 0
+            self._kept_weights.append(np.zeros((crew.n_runs, room)))
+            if memory.grows and memory.sequence not in inputs.kept:
+                inputs.kept[memory.sequence] = np.ones((n_seeds, inputs.phi.shape[1], room))
+            if isinstance(crew.learner, FitPredictor):
+                self._passing.append(None)
+                continue
+            learner, objective = crew.learner, crew.learner.objective
+            sizes = (learner.n_iterations, learner.batch_size, learner.n_reference)
+            alike = (id(inputs), crew.sequence, sizes, objective.normalisation, objective.fairness)
+            self._passing.append(same.setdefault(alike, _Passing(crew, inputs, memory)))
+        self._distinct = list(same.values())
+
+    def _n_features(self) -> int:
+        crowd = self.world.drawn_from
+        if crowd is not None:
+            return crowd.n_features
+        return self.world.people(1, np.random.default_rng(0)).features.shape[1]
+
+    def _own_inputs(self, crew: Crew) -> _Inputs:
+        policies = [start for start in crew.starts if isinstance(start, Policy)]
+        n_inputs = crew.thetas.shape[1]
+        return _Inputs(policies, np.ones((len(self.seeds), n_inputs, self.n_proposals)))
+
+    def _memory(self, sequence: Sequence) -> _Memory:
+        n_seeds, n = len(self.seeds), self.n_proposals
+        room = sequence.max_rows if isinstance(sequence, Aggregated) else n
+        return _Memory(
+            sequence,
+            np.zeros((n_seeds, room), dtype=np.int16),
+            np.zeros((n_seeds, room)),
+            np.zeros(n_seeds, dtype=np.int64),
+            np.zeros((n_seeds, len(self.world.groups))),
+            np.zeros((n_seeds, n, 3), dtype=np.int64),
+            np.zeros(n_seeds, dtype=np.int64),
+            np.zeros(n_seeds),
+            np.zeros(n_seeds, dtype=np.uint64),
+        )
+
+    def sail(self, time_steps: int) -> Iterator[int]:
+        """Go through time; yield after each step how many runs have taken it."""
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            for time_step in range(time_steps):
+                for passing in self._distinct:
+                    n = self.n_proposals
+                    grown = min(n * (time_step + 1), passing.memory.room)
+                    passing.make_room(grown if passing.memory.grows else n)
+                list(pool.map(lambda s: self._gather(s, time_step), range(len(self.seeds))))  # noqa: B023
+                tasks = [
+                    task
+                    for index in range(len(self.crews))
+                    for task in self._tasks(index, time_step)
+                ]
+                list(pool.map(lambda task: task(), tasks))
+                for crew in self.crews:
+                    crew.path[:, time_step + 1] = crew.thetas
+                yield sum(crew.n_runs for crew in self.crews)
+
+    def _gather(self, s: int, time_step: int) -> None:
+        """Draw a seed's people of this step and put them where each sequence keeps them."""
+        seed, raw = self.seeds[s], self._raw.phi[s]
+        fill_people(self.world, seed, time_step, raw[1:], self._group[s], self._label[s])
+        fill_decisions(seed, time_step, self._uniforms[s])
+        for inputs in self._inputs:
+            if inputs.policies is not None:
+                policy = inputs.policies[s]
+                groups = np.array(self.world.groups, dtype=object)
+                sensitive = groups[self._group[s]] if policy.uses_sensitive else None
+                inputs.phi[s] = policy.inputs(raw[1:].T, sensitive).T
+        _, learn = self._streams[s].spawn(2)
+        for memory in self._memories.values():
+            self._remember(memory, s, np.random.default_rng(learn), time_step)
+        for passing in self._distinct:
+            passing.fill(s)
+
+    def _remember(self, memory: _Memory, s: int, rng: np.random.Generator, time_step: int) -> None:
+        n = self.n_proposals
+        if memory.grows:
+            moves = reservoir_moves(rng.random(n), n * time_step, memory.room)
+            memory.moves[s, : len(moves)], memory.n_moves[s] = moves, len(moves)
+            memory.n_kept[s] = min(n * (time_step + 1), memory.room)
+            keep_all(moves, len(moves), self._group[s], memory.group[s])
+            keep_all(moves, len(moves), self._label[s], memory.label[s])
+            for inputs in {id(each): each for each in self._inputs}.values():
+                if memory.sequence in inputs.kept:
+                    for k in range(inputs.phi.shape[1]):
+                        keep_all(
+                            moves, len(moves), inputs.phi[s, k], inputs.kept[memory.sequence][s, k]
+                        )
+        else:
+            memory.n_kept[s] = n
+            memory.group[s], memory.label[s] = self._group[s], self._label[s]
+        kept = memory.group[s, : memory.n_kept[s]]
+        memory.sizes[s] = np.bincount(kept, minlength=memory.sizes.shape[1])
+        memory.starts[s] = rng.random()
+        memory.keys[s] = rng.integers(2**63)
+
+    def _tasks(self, index: int, time_step: int) -> list[Callable[[], None]]:
+        """Return blocks of a crew's runs to advance, for any thread to take."""
+        crew, inputs = self.crews[index], self._inputs[index]
+        memory = self._memories[crew.sequence]
+        shared = Shared(
+            inputs.phi,
+            self._group,
+            self._label,
+            self._uniforms,
+            inputs.kept[crew.sequence] if memory.grows else inputs.phi,
+            memory.group,
+            memory.label,
+            memory.n_kept,
+            memory.sizes,
+            memory.moves,
+            memory.n_moves,
+            memory.starts,
+            memory.keys,
+        )
+        happened = Happened(
+            np.zeros(crew.n_runs),
+            np.zeros(crew.n_runs),
+            np.zeros(crew.n_runs, dtype=np.int64),
+            np.zeros(crew.n_runs),
+            np.zeros(crew.n_runs),
+            np.zeros(crew.n_runs, dtype=np.int64),
+        )
+        crew.happened.append(happened)
+        seed_of = np.repeat(np.arange(len(self.seeds)), len(crew.penalties))
+        kept_weights = self._kept_weights[index]
+        block = ceil(crew.n_runs / (self.n_threads * _BLOCKS_A_THREAD))
+        if isinstance(crew.learner, FitPredictor):
+            threshold = crew.learner.threshold
+            shift = log(threshold / (1.0 - threshold))
+
+            def advance(first: int) -> None:
+                advance_predicting(
+                    first, min(first + block, crew.n_runs), seed_of, shared, memory.grows,
+                    self.world.cost, shift, crew.thetas, kept_weights, happened,
+                )  # fmt: skip
+        else:
+            passing = self._passing[index]
+            assert passing is not None
+            passed = passing.passed
+            learning, rate = crew.learning(self.world.cost), crew.base_rate(time_step)
+            penalties = np.tile(crew.penalties, len(self.seeds))
+
+            def advance(first: int) -> None:
+                advance_deciding(
+                    first, min(first + block, crew.n_runs), seed_of, shared, passed, memory.grows,
+                    learning, rate, penalties, crew.thetas, kept_weights, happened,
+                )  # fmt: skip
+
+        return [partial(advance, first) for first in range(0, crew.n_runs, block)]

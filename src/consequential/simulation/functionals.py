@@ -1,0 +1,169 @@
+"""Functionals of a simulated run's log, compiled: what `Objective.coefficients` is to a log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning.sums import Rows
+from consequential.policies.compiled import compiled
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int16]
+
+
+class People(NamedTuple):
+    """A seed's people in the order they are learned from."""
+
+    phi: Floats  # (inputs, n)
+    group: Codes
+    label: Floats
+
+
+class Notion(NamedTuple):
+    """A fairness notion's shapes as numbers: weights of people, positives and negatives."""
+
+    values: Floats  # (benefits, 3)
+    constant: Floats
+    share_of: Floats
+    denominator: Floats
+    by_size: NDArray[np.bool_]  # (benefits,): divide by the group's size, not by a share
+    is_ratio: NDArray[np.bool_]
+    label_free: bool
+
+
+class Weighing(NamedTuple):
+    """How decisions become weights, and which rows an estimate is about."""
+
+    largest: float  # weights are clipped here; infinity for plain ones
+    weighted: bool  # False: every accepted person counts one
+    self_normalised: bool
+    accepted_only: bool  # the paper's normalisation
+
+
+@compiled
+def group_totals(
+    weights: Floats, label: Floats, group: Codes, positives: Floats, negatives: Floats,
+    accepted: Floats,
+) -> None:  # fmt: skip
+    """Fill in each group's weight with label 1 and with label 0, and its accepted rows."""
+    for z in range(positives.size):
+        ones, all_, count = 0.0, 0.0, 0.0
+        for i in range(weights.size):
+            weight = weights[i] if group[i] == z else 0.0
+            ones += weight * label[i]
+            all_ += weight
+            count += 1.0 if weight > 0.0 else 0.0
+        positives[z], negatives[z], accepted[z] = ones, all_ - ones, count
+
+
+@compiled
+def _mix(shape: Floats, people: float, positives: float, negatives: float) -> float:
+    return shape[0] * people + shape[1] * positives + shape[2] * negatives
+
+
+@compiled
+def _set_column(
+    shape: Floats, scale: Floats, norm: Floats, accepted_only: bool, weights: Floats,
+    people: People, out: Floats,
+) -> None:  # fmt: skip
+    """Fill in a functional's coefficient of each row, from its factors by group."""
+    n_groups = scale.size
+    for_all, for_zeros, for_ones = np.empty(n_groups), np.empty(n_groups), np.empty(n_groups)
+    for z in range(n_groups):
+        for_all[z] = shape[0] * scale[z] * (norm[z] if accepted_only else 1.0)
+        for_zeros[z] = shape[2] * scale[z] * norm[z]
+        for_ones[z] = shape[1] * scale[z] * norm[z] - for_zeros[z]
+    for i in range(out.size):
+        z = np.uint16(people.group[i])
+        labelled = for_zeros[z] + people.label[i] * for_ones[z]
+        if accepted_only:
+            out[i] = weights[i] * (for_all[z] + labelled)
+        else:
+            out[i] = for_all[z] + weights[i] * labelled
+
+
+class Log(NamedTuple):
+    """All rows of a run's log: what normalisers are taken from."""
+
+    weights: Floats
+    group: Codes
+    label: Floats
+    sizes: Floats  # people a group
+
+
+@compiled
+def functionals(
+    log: Log, people: People, weights: Floats, notion: Notion, weighing: Weighing, cost: float,
+    total: float, values: Floats,
+) -> Rows:  # fmt: skip
+    """Return the functionals of the people learned from, normalised by the whole log.
+
+    `values` has the benefits' coefficients already where they need no label.
+    """
+    n, n_benefits, n_groups = weights.size, notion.values.shape[0], log.sizes.size
+    norm, scale = np.ones(n_groups), np.zeros(n_groups)
+    positives, negatives, accepted = np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups)
+    everybody = 1.0
+    shared = notion.label_free and not weighing.accepted_only
+    if weighing.self_normalised or not shared:
+        group_totals(log.weights, log.label, log.group, positives, negatives, accepted)
+    if weighing.self_normalised:
+        in_all = 0.0
+        for z in range(n_groups):
+            own = positives[z] + negatives[z]
+            in_all += own
+            norm[z] = log.sizes[z] / own if own > 0.0 else 0.0
+            positives[z] *= norm[z]
+            negatives[z] *= norm[z]
+        everybody = log.weights.size / in_all if in_all > 0.0 else 1.0
+    utility = np.empty(n)
+    factor = everybody / total
+    for i in range(n):
+        utility[i] = factor * weights[i] * (people.label[i] - cost)
+    constant = np.zeros((n_benefits, n_groups))
+    defined = np.zeros((n_benefits, n_groups), np.bool_)
+    any_ratio = notion.is_ratio.any()
+    denominators = np.ones((n_benefits if any_ratio else 0, n))
+    if not shared:
+        values = np.empty((n_benefits, n))
+    for b in range(n_benefits):
+        for z in range(n_groups):
+            labelled = positives[z] + negatives[z]
+            counted = labelled if weighing.accepted_only else log.sizes[z]
+            in_total = accepted[z] if weighing.accepted_only else log.sizes[z]
+            if not notion.by_size[b]:
+                in_total = _mix(notion.share_of[b], counted, positives[z], negatives[z])
+            defined[b, z] = in_total > 0.0
+            scale[z] = 1.0 / in_total if in_total > 0.0 else 0.0
+            constant[b, z] = (
+                _mix(notion.constant[b], counted, positives[z], negatives[z]) * scale[z]
+            )
+        if not shared:
+            _set_column(
+                notion.values[b], scale, norm, weighing.accepted_only, weights, people, values[b]
+            )
+        if notion.is_ratio[b]:
+            _set_column(
+                notion.denominator[b], scale, norm, weighing.accepted_only, weights, people,
+                denominators[b],
+            )  # fmt: skip
+    return Rows(
+        people.phi, utility, values, denominators, notion.is_ratio, people.group, constant,
+        defined, 0.0, total,
+    )  # fmt: skip
+
+
+@compiled
+def fill_label_free(notion: Notion, sizes: Floats, group: Codes, values: Floats) -> None:
+    """Fill in the benefits' coefficients of a notion that needs no label, (benefits, n)."""
+    for b in range(values.shape[0]):
+        share = 1.0 if notion.by_size[b] else notion.share_of[b, 0]
+        scale = np.empty(sizes.size)
+        for z in range(sizes.size):
+            in_total = share * sizes[z]
+            scale[z] = notion.values[b, 0] / in_total if in_total > 0.0 else 0.0
+        for i in range(group.size):
+            values[b, i] = scale[group[i]]

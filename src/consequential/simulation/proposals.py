@@ -1,0 +1,77 @@
+"""Proposals: a seed's people and the random numbers that decide on them, drawn once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log import DecisionLog
+from consequential.policies import DecisionRule
+from consequential.policies.uniforms import UniformStream, fill_uniforms, stream_key
+from consequential.worlds import People, World
+
+Floats = NDArray[np.float64]
+
+# purposes of a seed's random streams
+PEOPLE, DECISIONS, LEARNING, START = range(4)
+
+# so many numbers of a seed's people are remembered; later ones are drawn again for each run
+_REMEMBERED = 2**24
+
+
+def fill_people(
+    world: World,
+    seed: int,
+    time_step: int,
+    features: Floats,
+    group: NDArray[np.int16],
+    label: Floats,
+) -> None:
+    """Fill in the people a seed has at a time step, one row of `features` a feature."""
+    crowd = world.drawn_from
+    if crowd is not None:
+        from consequential.worlds.crowd import draw_people
+
+        draw_people(crowd, np.uint64(stream_key(seed, PEOPLE, time_step)), features, group, label)
+        return
+    people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
+    features[:], group[:], label[:] = people.features.T, people.group, people.label
+
+
+def fill_decisions(seed: int, time_step: int, uniforms: Floats) -> None:
+    """Fill in the random numbers that decide on them."""
+    fill_uniforms(np.uint64(stream_key(seed, DECISIONS, time_step)), 0, uniforms)
+
+
+class SharedProposals:
+    """A seed's people, drawn once and shown to every strategy."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.seed = seed
+        self._people: dict[tuple[int, int], People] = {}
+        self._numbers = 0
+
+    def collect(
+        self, rule: DecisionRule, n: int, rng: np.random.Generator, *, time_step: int
+    ) -> DecisionLog:
+        """Decide on this step's people; randomness comes from the seed, not from `rng`."""
+        people = self._people.get((time_step, n))
+        if people is None:
+            people = self._drawn(n, time_step)
+            self._numbers += people.features.size
+            if self._numbers < _REMEMBERED:
+                self._people[time_step, n] = people
+        decisions: np.random.Generator = np.random.default_rng([self.seed, DECISIONS, time_step])
+        if type(rule).decide is DecisionRule.decide:  # one uniform number a person
+            decisions = UniformStream(stream_key(self.seed, DECISIONS, time_step))  # type: ignore[assignment]
+        return self.world.decided(people, rule, decisions, time_step)
+
+    def _drawn(self, n: int, time_step: int) -> People:
+        crowd = self.world.drawn_from
+        if crowd is None:
+            return self.world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
+        features = np.empty((crowd.n_features, n))
+        group, label = np.empty(n, dtype=np.int16), np.empty(n)
+        fill_people(self.world, self.seed, time_step, features, group, label)
+        return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)

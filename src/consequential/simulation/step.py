@@ -1,0 +1,258 @@
+"""One time step of many runs, compiled: decide, log, weigh, and learn.
+
+People, their order and the decisions' random numbers belong to a seed and are shared by its runs.
+A run owns its theta and, where it learns from all data so far, one weight a person kept: a
+weight of 0 is a rejection, and all else follows from the shared people.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning.kernel import Ascent, ascend, mean_squares, prepared
+from consequential.learning.newton import RIDGE, fit_logistic
+from consequential.learning.prediction import MAX_ITERATIONS
+from consequential.learning.sums import objective_value
+from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
+from consequential.simulation.functionals import Log, Notion, People, Weighing, functionals
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int16]
+
+_STRETCH = 1024
+
+
+class Learning(NamedTuple):
+    """What the runs of a strategy have in common."""
+
+    world_cost: float
+    cost: float  # the objective's
+    link: Bend
+    notion: Notion
+    weighing: Weighing
+    ascent: Ascent  # at rate 1 and penalty 0, with the sizes asked for
+    enough_rows: float  # a smaller effective sample size shortens steps; 0 for never
+    n_checked: int
+
+
+class Happened(NamedTuple):
+    """What a run's time step brought; a number a run."""
+
+    gain: Floats  # realised utility a person
+    effective: Floats  # effective sample size of the step's decisions
+    rejected: NDArray[np.int64]  # ascent steps that were not finite; -1, -2: no update, see below
+    before: Floats  # the estimated objective before the update and after it
+    after: Floats
+    absent: NDArray[np.int64]  # groups without a row to measure a benefit on, as bits
+
+
+NOBODY_ACCEPTED, LABELS_ALIKE = -1, -2
+
+
+@compiled
+def decide(
+    phi: Floats, label: Floats, uniforms: Floats, theta: Floats, link: Bend, cost: float,
+    weights: Floats,
+) -> tuple[float, float]:  # fmt: skip
+    """Fill in `d / p` for each person; return the realised utility and effective sample size."""
+    n = weights.size
+    room, chances = np.empty(_STRETCH), np.empty(_STRETCH)
+    gain, total, squares = 0.0, 0.0, 0.0
+    for start in range(0, n, _STRETCH):
+        length = min(_STRETCH, n - start)
+        eta, chance = room[:length], chances[:length]
+        linear_scores(theta, phi, start, eta)
+        propensities(link, eta, chance)
+        here, drawn = weights[start : start + length], uniforms[start : start + length]
+        outcome = label[start : start + length]
+        for i in range(length):
+            accepted = 1.0 if drawn[i] < chance[i] else 0.0
+            weight = 1.0 / chance[i] if drawn[i] < chance[i] else 0.0
+            here[i] = weight
+            gain += accepted * (outcome[i] - cost)
+            total += weight
+            squares += weight * weight
+    return gain / n, total * total / squares if squares > 0.0 else 0.0
+
+
+@compiled
+def reweigh(weighing: Weighing, weights: Floats) -> None:
+    """Clip inverse propensities, or turn them into decisions."""
+    if not weighing.weighted:
+        for i in range(weights.size):
+            weights[i] = 1.0 if weights[i] > 0.0 else 0.0
+    elif weighing.largest < np.inf:
+        for i in range(weights.size):
+            weights[i] = min(weights[i], weighing.largest)
+
+
+@compiled
+def read_circle(values: Floats, start: int, out: Floats) -> None:
+    """Copy a stretch of values, read in a circle."""
+    first = min(out.size, values.size - start)
+    out[:first] = values[start : start + first]
+    if first < out.size:
+        out[first:] = values[: out.size - first]
+
+
+class Shared(NamedTuple):
+    """What the runs of each seed share; the first axis is the seed."""
+
+    phi: Floats  # this step's people: (seeds, inputs, n)
+    group: Codes
+    label: Floats
+    uniforms: Floats  # decide on them
+    kept_phi: Floats  # all people learned from: (seeds, inputs, room)
+    kept_group: Codes
+    kept_label: Floats
+    n_kept: NDArray[np.int64]
+    sizes: Floats  # of their groups: (seeds, groups)
+    moves: NDArray[np.int64]  # (seeds, n, 3), see `keep_all`
+    n_moves: NDArray[np.int64]
+    starts: Floats  # where in the circle of people to begin, in [0, 1)
+    keys: NDArray[np.uint64]  # of the random numbers for sampled decisions
+
+
+class Passed(NamedTuple):
+    """The people each seed's updates pass over, in order, where all runs pass the same."""
+
+    phi: Floats  # (seeds, inputs, n_passed)
+    group: Codes
+    label: Floats
+    values: Floats  # (seeds, benefits, n_passed), where benefits need no label
+    scale: Floats  # (seeds, inputs, inputs): mean(phi phi')
+
+
+@compiled
+def _accepted_people(
+    phi: Floats, group: Codes, label: Floats, weights: Floats, n_accepted: int, start: int, n: int
+) -> tuple[People, Floats]:
+    """Return n of the accepted people, read in a circle from the given one on."""
+    chosen = np.empty((phi.shape[0], n))
+    groups, labels, own = np.empty(n, np.int16), np.empty(n), np.empty(n)
+    position = 0
+    for i in range(weights.size):
+        if weights[i] > 0.0:
+            at = position - start if position >= start else position - start + n_accepted
+            position += 1
+            if at < n:
+                groups[at], labels[at], own[at] = group[i], label[i], weights[i]
+                for k in range(phi.shape[0]):
+                    chosen[k, at] = phi[k, i]
+    return People(chosen, groups, labels), own
+
+
+@compiled
+def keep_all(moves: NDArray[np.int64], n_moves: int, fresh: Floats, kept: Floats) -> None:
+    """Put a step's entries into a reservoir, where `reservoir_moves` says."""
+    for k in range(n_moves):
+        entry, end, slot = moves[k]
+        if end >= 0:
+            kept[end] = kept[slot]
+        kept[slot] = fresh[entry]
+
+
+@compiled
+def advance_deciding(
+    first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, passed: Passed,
+    aggregated: bool, learning: Learning, base_rate: float, penalties: Floats, thetas: Floats,
+    kept_weights: Floats, happened: Happened,
+) -> None:  # fmt: skip
+    """Let runs decide on this step's people and update their policies."""
+    weighing = learning.weighing
+    for run in range(first, last):
+        seed = seed_of[run]
+        weights = np.empty(shared.label.shape[1])
+        happened.gain[run], happened.effective[run] = decide(
+            shared.phi[seed], shared.label[seed], shared.uniforms[seed], thetas[run],
+            learning.link, learning.world_cost, weights,
+        )  # fmt: skip
+        reweigh(weighing, weights)
+        if aggregated:
+            keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
+            weights = kept_weights[run, : shared.n_kept[seed]]
+        n = weights.size
+        log = Log(
+            weights, shared.kept_group[seed, :n], shared.kept_label[seed, :n], shared.sizes[seed]
+        )
+        total, squares, n_accepted = 0.0, 0.0, 0
+        for i in range(n):
+            total += weights[i]
+            squares += weights[i] * weights[i]
+            n_accepted += weights[i] > 0.0
+        happened.before[run] = happened.after[run] = 0.0
+        happened.absent[run] = 0
+        happened.rejected[run] = NOBODY_ACCEPTED
+        if n_accepted == 0:
+            continue
+        rate = base_rate
+        if learning.enough_rows > 0.0:
+            rate *= min(1.0, np.sqrt(total * total / squares / learning.enough_rows))
+        n_rows = n_accepted if weighing.accepted_only else n
+        n_passed, ascent = prepared(learning.ascent, n_rows, penalties[run], rate)
+        start = int(shared.starts[seed] * n_rows)
+        if weighing.accepted_only:
+            people, own = _accepted_people(
+                shared.kept_phi[seed], log.group, log.label, weights, n_accepted, start, n_passed
+            )
+            values, scale = passed.values[seed], mean_squares(people.phi)
+        else:
+            people = People(passed.phi[seed], passed.group[seed], passed.label[seed])
+            own = np.empty(n_passed)
+            read_circle(weights, start, own)
+            values, scale = passed.values[seed], passed.scale[seed]
+        rows = functionals(
+            log, people, own, learning.notion, weighing, learning.cost, float(n_rows), values
+        )
+        for z in range(shared.sizes.shape[1]):
+            if not rows.defined[:, z].all():
+                happened.absent[run] |= 1 << z
+        theta, rejected = ascend(
+            rows, learning.link, ascent, thetas[run], scale, shared.keys[seed]
+        )
+        n_checked = min(n_passed, learning.n_checked)
+        happened.before[run] = objective_value(
+            rows, learning.link, thetas[run], n_checked, ascent.penalty
+        )
+        happened.after[run] = objective_value(rows, learning.link, theta, n_checked, ascent.penalty)
+        happened.rejected[run] = rejected
+        thetas[run] = theta
+
+
+@compiled
+def advance_predicting(
+    first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, aggregated: bool,
+    cost: float, shift: float, thetas: Floats, kept_weights: Floats, happened: Happened,
+) -> None:  # fmt: skip
+    """Let runs threshold their models on this step's people and fit them again.
+
+    `shift` is the score at which a model predicts its threshold.
+    """
+    rule = Bend(0.0, 1.0, 0.0)
+    for run in range(first, last):
+        seed = seed_of[run]
+        weights = np.empty(shared.label.shape[1])
+        cut = thetas[run].copy()
+        cut[0] -= shift
+        happened.gain[run], happened.effective[run] = decide(
+            shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, cost, weights
+        )
+        if aggregated:
+            keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
+            weights = kept_weights[run, : shared.n_kept[seed]]
+        n = weights.size
+        label = shared.kept_label[seed, :n]
+        accepted, positives = 0.0, 0.0
+        for i in range(n):
+            accepted += weights[i]
+            positives += weights[i] * label[i]
+        happened.rejected[run] = NOBODY_ACCEPTED if accepted == 0.0 else LABELS_ALIKE
+        if 0.0 < positives < accepted:
+            theta, reached = fit_logistic(
+                shared.kept_phi[seed], label, weights, thetas[run], RIDGE, MAX_ITERATIONS
+            )
+            thetas[run] = theta
+            happened.rejected[run] = 0 if reached else 1

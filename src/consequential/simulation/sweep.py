@@ -1,0 +1,104 @@
+"""Sweeps: many seeds in compiled code, some at a time so that memory stays flat."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning import Aggregated, sequence_named
+from consequential.policies import DecisionRule
+from consequential.simulation.crew import Crew, can_be_compiled
+from consequential.simulation.fleet import Fleet
+from consequential.simulation.loop import Plan
+from consequential.simulation.runs import Run
+from consequential.simulation.strategies import Strategy
+from consequential.simulation.truth import Truth
+
+Floats = NDArray[np.float64]
+
+_RUNS_A_THREAD = 16  # enough for threads to share evenly and seldom wait
+_ROOM = 2**30  # bytes that the weights of aggregated runs may take
+
+
+def compiled_strategies(plan: Plan, seed: int) -> tuple[Strategy, ...]:
+    """Return the strategies that compiled code knows; the others run in Python."""
+    return tuple(
+        strategy
+        for strategy in plan.strategies
+        if can_be_compiled(
+            plan.start(strategy, seed),
+            plan.learner(strategy, plan.penalties[0]),
+            sequence_named(strategy.sequence),
+            plan.world,
+        )
+    )
+
+
+def sweep(
+    plan: Plan, seeds: list[int], n_jobs: int | None
+) -> Iterator[tuple[float, list[Run]]]:
+    """Yield how many steps were taken and which runs are done, as it goes."""
+    n_cores = os.cpu_count() or 1
+    n_threads = n_cores if n_jobs in (None, -1) else int(n_jobs or 1)
+    truth = Truth(plan.world, plan.fairness)
+    at_once = _seeds_at_once(plan, n_threads)
+    for first in range(0, len(seeds), at_once):
+        some = seeds[first : first + at_once]
+        crews = [_crew(plan, strategy, some) for strategy in plan.strategies]
+        fleet = Fleet(plan.world, some, crews, plan.n_proposals, n_threads)
+        for n_steps in fleet.sail(plan.time_steps):
+            yield n_steps, []
+        for crew in crews:
+            yield 0, [_run(crew, run, some, plan, truth) for run in range(crew.n_runs)]
+
+
+def _seeds_at_once(plan: Plan, n_threads: int) -> int:
+    runs_a_seed = len(plan.penalties) * len(plan.strategies)
+    wanted = n_threads * ceil(_RUNS_A_THREAD / runs_a_seed)
+    rooms = [
+        sequence.max_rows
+        for sequence in (sequence_named(strategy.sequence) for strategy in plan.strategies)
+        if isinstance(sequence, Aggregated)
+    ]
+    bytes_a_seed = 8 * len(plan.penalties) * sum(rooms)
+    return max(1, min(wanted, _ROOM // bytes_a_seed if bytes_a_seed else wanted))
+
+
+def _crew(plan: Plan, strategy: Strategy, seeds: list[int]) -> Crew:
+    starts: list[DecisionRule] = [plan.start(strategy, seed) for seed in seeds]
+    return Crew(
+        strategy.name,
+        plan.learner(strategy, plan.penalties[0]),  # type: ignore[arg-type]  # checked before
+        sequence_named(strategy.sequence),
+        starts,
+        plan.penalties,
+        plan.time_steps,
+    )
+
+
+def _run(crew: Crew, run: int, seeds: list[int], plan: Plan, truth: Truth) -> Run:
+    """Put together what a run has been through."""
+    metrics = truth.along(crew, run)
+    gained = np.array([happened.gain[run] for happened in crew.happened])
+    effective = np.cumsum(gained) / np.arange(1, len(gained) + 1)
+    behind = np.array([happened.effective[run] for happened in crew.happened])
+    by_name = {
+        "utility": metrics.utility,
+        "effective_utility": np.append(effective, effective[-1]),
+        "benefit_gap": metrics.benefit_gap,
+        "acceptance": metrics.acceptance,
+        "effective_sample_size": np.insert(behind, 0, np.nan),
+    }
+    by_name |= {f"benefit {group}": values for group, values in metrics.benefits.items()}
+    return Run(
+        crew.name,
+        crew.penalties[run % len(crew.penalties)],
+        seeds[run // len(crew.penalties)],
+        by_name,
+        crew.rule(run, plan.time_steps),
+        crew.notes(run, plan.world.groups),
+    )
