@@ -27,6 +27,7 @@ from consequential.policies.compiled import (
     derivatives,
     drawn_decisions,
     linear_scores,
+    pasted,
     propensities,
     propensities_and_derivatives,
 )
@@ -61,16 +62,30 @@ class Around(NamedTuple):
     factor: Floats  # the step's matrix as its lower Cholesky factor
     acceptance: Floats  # (1,)
     acceptance_slope: Floats
+    numerators: Floats  # room for sums: (benefits, groups)
+    denominators: Floats
+    benefits: Floats
 
 
 @compiled
+def nowhere(n_inputs: int, n_benefits: int, n_groups: int) -> Around:
+    """Return room for surroundings."""
+    shape = (n_benefits, n_groups)
+    return Around(
+        np.zeros(n_inputs), np.zeros(shape), np.zeros((n_benefits, n_groups, n_inputs)),
+        np.zeros((n_inputs, n_inputs)), np.zeros(1), np.zeros(n_inputs), np.zeros(shape),
+        np.zeros(shape), np.zeros(shape),
+    )  # fmt: skip
+
+
+@pasted
 def _first_stretch(start: int, length: int, n: int) -> tuple[int, int]:
     """Return where a window of the circle begins and how long it is before it wraps."""
     begin = start % n
     return begin, min(length, n - begin)
 
 
-@compiled
+@pasted
 def _add_gradient(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, start: int, length: int,
     key: np.uint64, drawn: int, room: Buffers, gradient: Floats,
@@ -89,7 +104,7 @@ def _add_gradient(
     add_products(slope, rows.phi, start, gradient)
 
 
-@compiled
+@pasted
 def _add_taken(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, start: int, length: int,
     key: np.uint64, drawn: int, room: Buffers, numerators: Floats, denominators: Floats,
@@ -105,15 +120,16 @@ def _add_taken(
     add_benefit_sums(rows, taken, start, numerators, denominators)
 
 
-@compiled
+@pasted
 def _set_residuals(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, position: int,
-    key: np.uint64, drawn: int, room: Buffers, residuals: Floats,
+    key: np.uint64, drawn: int, room: Buffers, around: Around,
 ) -> None:
     """Set the residuals r of the penalty, `lambda/2 sum r^2`, from the far window."""
     n, length = rows.phi.shape[1], ascent.n_reference
-    numerators, denominators = np.zeros(residuals.shape), np.zeros(residuals.shape)
-    benefits = np.empty(residuals.shape)
+    numerators, denominators = around.numerators, around.denominators
+    numerators[:] = 0.0
+    denominators[:] = 0.0
     start, first = _first_stretch(position - 2 * length, length, n)
     _add_taken(rows, link, ascent, theta, start, first, key, drawn, room, numerators, denominators)
     if first < length:
@@ -121,12 +137,14 @@ def _set_residuals(
             rows, link, ascent, theta, 0, length - first, key, drawn + first, room,
             numerators, denominators,
         )  # fmt: skip
-    set_benefits(rows, rows.total / length, numerators, denominators, benefits)
-    set_deviations(benefits, residuals)
-    residuals *= _ROOT_TWO
+    set_benefits(rows, rows.total / length, numerators, denominators, around.benefits)
+    set_deviations(around.benefits, around.residuals)
+    for b in range(numerators.shape[0]):
+        for z in range(numerators.shape[1]):
+            around.residuals[b, z] *= _ROOT_TWO
 
 
-@compiled
+@pasted
 def _add_near(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, start: int, length: int, room: Buffers,
     numerators: Floats, denominators: Floats, around: Around, curvature: Floats,
@@ -138,17 +156,18 @@ def _add_near(
     propensities_and_derivatives(link, eta, propensity, derivative, steepness)
     if ascent.penalty > 0.0:
         add_benefit_sums(rows, propensity, start, numerators, denominators)
-    total = 0.0
+    total, accepted = 0.0, 0.0
     if ascent.preconditioned:
         add_squares(steepness, rows.phi, start, room.weighted[:length], curvature)
         add_products(derivative, rows.phi, start, around.acceptance_slope)
         for i in range(length):
-            around.acceptance[0] += propensity[i]
+            accepted += propensity[i]
             total += steepness[i]
+    around.acceptance[0] += accepted
     return total
 
 
-@compiled
+@pasted
 def _add_benefit_slopes(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, start: int, length: int,
     key: np.uint64, drawn: int, room: Buffers, benefits: Floats, slopes: Floats,
@@ -176,7 +195,7 @@ def _add_benefit_slopes(
         add_slopes_by_group(weighted, rows.phi, start, group, slopes[b])
 
 
-@compiled
+@pasted
 def _centre_slopes(
     slopes: Floats, benefits: Floats, denominators: Floats, scale: float
 ) -> None:
@@ -226,7 +245,7 @@ def solve(factor: Floats, right: Floats, out: Floats) -> None:
         out[j] = total / factor[j, j]
 
 
-@compiled
+@pasted
 def _look_around(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, position: int, scale: Floats,
     key: np.uint64, drawn: int, room: Buffers, around: Around,
@@ -234,8 +253,10 @@ def _look_around(
     """Set what the near window says about the neighbourhood of theta."""
     n, length, m = rows.phi.shape[1], ascent.n_reference, theta.size
     shape = rows.constant.shape
-    numerators, denominators, benefits = np.zeros(shape), np.zeros(shape), np.empty(shape)
-    curvature = around.factor
+    numerators, denominators = around.numerators, around.denominators
+    benefits, curvature = around.benefits, around.factor
+    numerators[:] = 0.0
+    denominators[:] = 0.0
     curvature[:] = 0.0
     around.acceptance[0] = 0.0
     around.acceptance_slope[:] = 0.0
@@ -283,13 +304,14 @@ def _look_around(
     factorise(curvature)
 
 
-@compiled
+@pasted
 def _shorten(change: Floats, length: float, longest: float) -> None:
     if length > longest:
-        change *= longest / length
+        for k in range(change.size):
+            change[k] *= longest / length
 
 
-@compiled
+@pasted
 def _step(ascent: Ascent, gradient: Floats, theta: Floats, scale: Floats, around: Around,
           change: Floats) -> None:  # fmt: skip
     """Turn a gradient into a change of theta."""
@@ -301,7 +323,8 @@ def _step(ascent: Ascent, gradient: Floats, theta: Floats, scale: Floats, around
         _shorten(change, longest, ascent.max_step)
         return
     solve(around.factor, gradient, change)
-    change *= ascent.rate
+    for k in range(theta.size):
+        change[k] *= ascent.rate
     square, drift, accepted = 0.0, 0.0, around.acceptance[0]
     for j in range(theta.size):
         for k in range(theta.size):
@@ -350,10 +373,7 @@ def ascend(
     m, n = rows.phi.shape
     shape = rows.constant.shape
     room = buffers(max(ascent.batch_size, ascent.n_reference))
-    around = Around(
-        np.zeros(m), np.zeros(shape), np.zeros((shape[0], shape[1], m)), np.zeros((m, m)),
-        np.zeros(1), np.zeros(m),
-    )  # fmt: skip
+    around = nowhere(m, shape[0], shape[1])
     theta, gradient, change = start_theta.copy(), np.empty(m), np.empty(m)
     drawn, rejected = 0, 0
     refresh_every = max(1, ascent.n_reference // ascent.batch_size)
@@ -362,9 +382,7 @@ def ascend(
         refresh = ascent.penalty > 0.0 or ascent.preconditioned
         if refresh and j % refresh_every == 0:
             if ascent.penalty > 0.0:
-                _set_residuals(
-                    rows, link, ascent, theta, position, key, drawn, room, around.residuals
-                )
+                _set_residuals(rows, link, ascent, theta, position, key, drawn, room, around)
                 drawn += ascent.n_reference
             _look_around(rows, link, ascent, theta, position, scale, key, drawn, room, around)
             if ascent.penalty > 0.0:
@@ -378,7 +396,8 @@ def ascend(
                 gradient,
             )  # fmt: skip
         drawn += ascent.batch_size
-        gradient *= rows.total / ascent.batch_size
+        for k in range(m):
+            gradient[k] *= rows.total / ascent.batch_size
         if ascent.penalty > 0.0:
             for b in range(shape[0]):
                 for z in range(shape[1]):
@@ -388,8 +407,12 @@ def ascend(
                     for k in range(m):
                         gradient[k] -= ascent.penalty * residual * around.slopes[b, z, k]
         _step(ascent, gradient, theta, scale, around, change)
-        if np.isfinite(change).all():
-            theta += change
+        finite = True
+        for k in range(m):
+            finite = finite and np.isfinite(change[k])
+        if finite:
+            for k in range(m):
+                theta[k] += change[k]
         else:
             rejected += 1
     return theta, rejected

@@ -16,6 +16,7 @@ from consequential.policies.compiled import (
     Bend,
     compiled,
     linear_scores,
+    pasted,
     propensities,
 )
 
@@ -119,7 +120,7 @@ def add_squares(weights: Floats, phi: Floats, start: int, room: Floats, sums: Fl
             sums[j, k] += total
 
 
-@compiled
+@pasted
 def add_benefit_sums(
     rows: Rows, taken: Floats, start: int, numerators: Floats, denominators: Floats
 ) -> None:
@@ -132,7 +133,7 @@ def add_benefit_sums(
             add_by_group(rows.denominators[b, start:stop], taken, group, denominators[b])
 
 
-@compiled
+@pasted
 def set_benefits(
     rows: Rows, scale: float, numerators: Floats, denominators: Floats, benefits: Floats
 ) -> None:
@@ -145,7 +146,7 @@ def set_benefits(
             benefits[b, z] = numerators[b, z] / denominators[b, z] if usable else np.nan
 
 
-@compiled
+@pasted
 def set_deviations(benefits: Floats, deviations: Floats) -> None:
     """Each group's benefit less the groups' mean; 0 where it is undefined."""
     for b in range(benefits.shape[0]):

@@ -31,6 +31,11 @@ Floats = NDArray[np.float64]
 compiled = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
 )
+# Functions of many arrays are pasted into their callers: passing the arrays on would cost more
+# than what they do.
+pasted = numba.njit(
+    inline="always", nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
+)
 # The exponential's range reduction subtracts on purpose: nothing in it may be reordered.
 _in_order = numba.njit(error_model="numpy", fastmath={"contract"})
 

@@ -17,7 +17,7 @@ from consequential.learning.kernel import mean_squares
 from consequential.learning.sequences import reservoir_moves
 from consequential.policies import Policy
 from consequential.simulation.crew import Crew, notion_of
-from consequential.simulation.functionals import fill_label_free
+from consequential.simulation.functionals import count_groups, fill_label_free
 from consequential.simulation.proposals import LEARNING, fill_decisions, fill_people
 from consequential.simulation.step import (
     Happened,
@@ -161,11 +161,12 @@ class Fleet:
 
     def _memory(self, sequence: Sequence) -> _Memory:
         n_seeds, n = len(self.seeds), self.n_proposals
+        grows = isinstance(sequence, Aggregated)
         room = sequence.max_rows if isinstance(sequence, Aggregated) else n
         return _Memory(
             sequence,
-            np.zeros((n_seeds, room), dtype=np.int16),
-            np.zeros((n_seeds, room)),
+            np.zeros((n_seeds, room), dtype=np.int16) if grows else self._group,
+            np.zeros((n_seeds, room)) if grows else self._label,
             np.zeros(n_seeds, dtype=np.int64),
             np.zeros((n_seeds, len(self.world.groups))),
             np.zeros((n_seeds, n, 3), dtype=np.int64),
@@ -226,9 +227,7 @@ class Fleet:
                         )
         else:
             memory.n_kept[s] = n
-            memory.group[s], memory.label[s] = self._group[s], self._label[s]
-        kept = memory.group[s, : memory.n_kept[s]]
-        memory.sizes[s] = np.bincount(kept, minlength=memory.sizes.shape[1])
+        count_groups(memory.group[s, : memory.n_kept[s]], memory.sizes[s])
         memory.starts[s] = rng.random()
         memory.keys[s] = rng.integers(2**63)
 

@@ -44,6 +44,16 @@ class Weighing(NamedTuple):
 
 
 @compiled
+def count_groups(group: Codes, sizes: Floats) -> None:
+    """Fill in how many people each group has."""
+    for z in range(sizes.size):
+        count = 0
+        for i in range(group.size):
+            count += group[i] == z
+        sizes[z] = count
+
+
+@compiled
 def group_totals(
     weights: Floats, label: Floats, group: Codes, positives: Floats, negatives: Floats,
     accepted: Floats,

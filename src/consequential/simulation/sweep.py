@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -52,8 +54,10 @@ def sweep(
         fleet = Fleet(plan.world, some, crews, plan.n_proposals, n_threads)
         for n_steps in fleet.sail(plan.time_steps):
             yield n_steps, []
-        for crew in crews:
-            yield 0, [_run(crew, run, some, plan, truth) for run in range(crew.n_runs)]
+        with ThreadPoolExecutor(n_threads) as pool:
+            for crew in crews:
+                put_together = partial(_run, crew, some, plan, truth)
+                yield 0, list(pool.map(put_together, range(crew.n_runs)))
 
 
 def _seeds_at_once(plan: Plan, n_threads: int) -> int:
@@ -80,7 +84,7 @@ def _crew(plan: Plan, strategy: Strategy, seeds: list[int]) -> Crew:
     )
 
 
-def _run(crew: Crew, run: int, seeds: list[int], plan: Plan, truth: Truth) -> Run:
+def _run(crew: Crew, seeds: list[int], plan: Plan, truth: Truth, run: int) -> Run:
     """Put together what a run has been through."""
     metrics = truth.along(crew, run)
     gained = np.array([happened.gain[run] for happened in crew.happened])
