@@ -17,14 +17,18 @@ def needed(library: str) -> Any:
         return importlib.import_module(library)
     except ImportError as missing:
         raise ImportError(
-            f"differentiable policies need {library}: pip install consequential[jax]"
+            f"this needs {library}: pip install consequential[jax]"
         ) from missing
 
 
 @cache
-def compiled(function: Callable[..., Any], *static: str) -> Any:
-    """Return a compiled function, one for each function and its static arguments."""
-    return needed("jax").jit(function, static_argnames=static)
+def compiled(function: Callable[..., Any], *static: str, donate: str | None = None) -> Any:
+    """Return a compiled function, one for each function and its static arguments.
+
+    It may write its result into the argument it is to `donate`.
+    """
+    given = () if donate is None else (donate,)
+    return needed("jax").jit(function, static_argnames=static, donate_argnames=given)
 
 
 def round_length(n: int) -> int:

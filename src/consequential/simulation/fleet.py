@@ -18,7 +18,7 @@ from consequential.learning.sequences import reservoir_moves
 from consequential.policies import Policy
 from consequential.simulation.crew import Crew, notion_of
 from consequential.simulation.functionals import count_groups, fill_label_free
-from consequential.simulation.proposals import LEARNING, fill_decisions, fill_people
+from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
 from consequential.simulation.step import (
     Happened,
     Passed,
@@ -125,10 +125,6 @@ class Fleet:
         raw = _Inputs(None, np.ones((n_seeds, self._n_features() + 1, n)))
         self._inputs = [raw if crew.raw_inputs else self._own_inputs(crew) for crew in crews]
         self._raw = raw
-        # each seed's updates draw from the stream that a run by itself would have
-        self._streams = [
-            np.random.SeedSequence([seed, LEARNING]) for seed in seeds
-        ]
         self._memories = {crew.sequence: self._memory(crew.sequence) for crew in crews}
         self._kept_weights: list[Floats] = []
         self._passing: list[_Passing | None] = []
@@ -205,15 +201,15 @@ class Fleet:
                 groups = np.array(self.world.groups, dtype=object)
                 sensitive = groups[self._group[s]] if policy.uses_sensitive else None
                 inputs.phi[s] = policy.inputs(raw[1:].T, sensitive).T
-        _, learn = self._streams[s].spawn(2)
         for memory in self._memories.values():
-            self._remember(memory, s, np.random.default_rng(learn), time_step)
+            self._remember(memory, s, learning_rng(seed, time_step), time_step)
         for passing in self._distinct:
             passing.fill(s)
 
     def _remember(self, memory: _Memory, s: int, rng: np.random.Generator, time_step: int) -> None:
         n = self.n_proposals
         if memory.grows:
+            # exactly what `Aggregated.extend` does, and after it `UpdatePolicy`
             moves = reservoir_moves(rng.random(n), n * time_step, memory.room)
             memory.moves[s, : len(moves)], memory.n_moves[s] = moves, len(moves)
             memory.n_kept[s] = min(n * (time_step + 1), memory.room)

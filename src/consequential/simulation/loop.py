@@ -30,7 +30,7 @@ class Plan:
     time_steps: int
     n_proposals: int
     fairness: Fairness
-    engine: Literal["compiled", "numpy"]
+    engine: Literal["compiled", "numpy", "jax"]
 
     def start(self, strategy: Strategy, seed: int) -> DecisionRule:
         """Return the first rule a strategy deploys."""

@@ -43,6 +43,15 @@ def fill_decisions(seed: int, time_step: int, uniforms: Floats) -> None:
     fill_uniforms(np.uint64(stream_key(seed, DECISIONS, time_step)), 0, uniforms)
 
 
+def learning_rng(seed: int, time_step: int) -> np.random.Generator:
+    """Return what `consequential_learning` gives a learner at a time step.
+
+    It spawns two generators a step from the run's own; this is the second.
+    """
+    child = np.random.SeedSequence([seed, LEARNING], spawn_key=(2 * time_step + 1,))
+    return np.random.Generator(np.random.PCG64(child))
+
+
 class SharedProposals:
     """A seed's people, drawn once and shown to every strategy."""
 

@@ -26,7 +26,7 @@ def simulate(
     time_steps: int | None = None,
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
-    engine: Literal["compiled", "numpy"] = "compiled",
+    engine: Literal["compiled", "numpy", "jax"] = "compiled",
     n_jobs: int | None = None,
     progress: bool = True,
 ) -> Runs:
@@ -52,7 +52,8 @@ def simulate(
     engine
         `"compiled"` takes many runs through compiled code side by side; a link, a weighting, a
         fairness notion, a sequence or a learner of your own is run in Python all the same.
-        `"numpy"` runs everything in Python: slow, and what defines the results.
+        `"numpy"` runs everything in Python: slow, and what defines the results. `"jax"` sends
+        what it can to a GPU (`pip install consequential[jax]`), with the same results.
     n_jobs
         Threads of compiled code, or processes where runs go through Python; -1 for one a core.
         By default as many threads as cores, and one process.
@@ -84,8 +85,8 @@ def simulate(
         fairness_named(fairness),
         engine,
     )
-    if engine not in ("compiled", "numpy"):
-        raise ValueError(f"engine is 'compiled' or 'numpy', not {engine!r}")
+    if engine not in ("compiled", "numpy", "jax"):
+        raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")
     if plan.time_steps < 1 or plan.n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
     total = len(numbers) * len(chosen) * len(plan.penalties)
@@ -123,7 +124,7 @@ def _all_runs(
 ) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     compiled: tuple[Strategy, ...] = ()
-    if plan.engine == "compiled":
+    if plan.engine != "numpy":
         from consequential.simulation.sweep import compiled_strategies, sweep
 
         compiled = compiled_strategies(plan, seeds[0])

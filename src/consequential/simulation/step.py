@@ -156,6 +156,28 @@ def keep_all(moves: NDArray[np.int64], n_moves: int, fresh: Floats, kept: Floats
 
 
 @compiled
+def follow_moves(
+    moves: NDArray[np.int64], room: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return which slots of a reservoir change, and what of: an old slot, or room + a new entry."""
+    source = np.full(room, -1, np.int32)  # -1: as it was
+    slots = np.empty(2 * moves.shape[0], np.int32)
+    n = 0
+    for k in range(moves.shape[0]):
+        entry, end, slot = moves[k]
+        if end >= 0:
+            if source[end] < 0:
+                slots[n] = end
+                n += 1
+            source[end] = source[slot] if source[slot] >= 0 else slot
+        if source[slot] < 0:
+            slots[n] = slot
+            n += 1
+        source[slot] = room + entry
+    return slots[:n], source[slots[:n]]
+
+
+@compiled
 def advance_deciding(
     first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, passed: Passed,
     aggregated: bool, learning: Learning, base_rate: float, penalties: Floats, thetas: Floats,

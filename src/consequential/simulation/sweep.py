@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,14 @@ from consequential.simulation.runs import Run
 from consequential.simulation.strategies import Strategy
 from consequential.simulation.truth import Truth
 
+if TYPE_CHECKING:
+    from consequential.simulation.device import DeviceFleet
+
 Floats = NDArray[np.float64]
 
 _RUNS_A_THREAD = 16  # enough for threads to share evenly and seldom wait
 _ROOM = 2**30  # bytes that the weights of aggregated runs may take
+_COPIES, _DEVICE_ROOMS = 8, 32  # a device's program holds several arrays of that size
 
 
 def compiled_strategies(plan: Plan, seed: int) -> tuple[Strategy, ...]:
@@ -50,14 +55,29 @@ def sweep(
     at_once = _seeds_at_once(plan, n_threads)
     for first in range(0, len(seeds), at_once):
         some = seeds[first : first + at_once]
-        crews = [_crew(plan, strategy, some) for strategy in plan.strategies]
-        fleet = Fleet(plan.world, some, crews, plan.n_proposals, n_threads)
-        for n_steps in fleet.sail(plan.time_steps):
-            yield n_steps, []
+        crews = [crew_of(plan, strategy, some) for strategy in plan.strategies]
+        for fleet in _fleets(plan, some, crews, n_threads):
+            for n_steps in fleet.sail(plan.time_steps):
+                yield n_steps, []
         with ThreadPoolExecutor(n_threads) as pool:
             for crew in crews:
                 put_together = partial(_run, crew, some, plan, truth)
                 yield 0, list(pool.map(put_together, range(crew.n_runs)))
+
+
+def _fleets(
+    plan: Plan, seeds: list[int], crews: list[Crew], n_threads: int
+) -> Iterator[Fleet | DeviceFleet]:
+    """Yield the fleets that take all crews through time."""
+    here = crews
+    if plan.engine == "jax":
+        from consequential.simulation.device import DeviceFleet, device_crews
+
+        for alike in device_crews(crews, plan.world):
+            here = [crew for crew in here if all(crew is not other for other in alike)]
+            yield DeviceFleet(plan.world, seeds, alike, plan.n_proposals)
+    if here:
+        yield Fleet(plan.world, seeds, here, plan.n_proposals, n_threads)
 
 
 def _seeds_at_once(plan: Plan, n_threads: int) -> int:
@@ -68,11 +88,15 @@ def _seeds_at_once(plan: Plan, n_threads: int) -> int:
         for sequence in (sequence_named(strategy.sequence) for strategy in plan.strategies)
         if isinstance(sequence, Aggregated)
     ]
+    if plan.engine == "jax":  # one program for all seeds, as far as there is room
+        wanted, rooms = 2**31, [max([*rooms, plan.n_proposals]) * _COPIES]
     bytes_a_seed = 8 * len(plan.penalties) * sum(rooms)
-    return max(1, min(wanted, _ROOM // bytes_a_seed if bytes_a_seed else wanted))
+    room = _ROOM * (_DEVICE_ROOMS if plan.engine == "jax" else 1)
+    return max(1, min(wanted, room // bytes_a_seed if bytes_a_seed else wanted))
 
 
-def _crew(plan: Plan, strategy: Strategy, seeds: list[int]) -> Crew:
+def crew_of(plan: Plan, strategy: Strategy, seeds: list[int]) -> Crew:
+    """Return the runs of a strategy for some seeds."""
     starts: list[DecisionRule] = [plan.start(strategy, seed) for seed in seeds]
     return Crew(
         strategy.name,

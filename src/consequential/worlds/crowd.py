@@ -27,11 +27,11 @@ class Crowd(NamedTuple):
     @property
     def n_features(self) -> int:
         """How many features people have."""
-        return self.cells.shape[1] - _FEATURES
+        return self.cells.shape[1] - FEATURES
 
 
 # with probability `keep` a draw stays in its cell, else it goes to cell `alias`
-_KEEP, _ALIAS, _GROUP, _LABEL, _CHANGE, _FEATURES = range(6)
+_KEEP, _ALIAS, GROUP, _LABEL, _CHANGE, FEATURES = range(6)
 
 
 def crowd_of(
@@ -44,10 +44,10 @@ def crowd_of(
     label_change: float | Floats = 0.0,
 ) -> Crowd:
     """Return the crowd of cells with these masses; one row of features a cell."""
-    cells = np.empty((len(mass), _FEATURES + features.shape[1]))
+    cells = np.empty((len(mass), FEATURES + features.shape[1]))
     cells[:, _KEEP], cells[:, _ALIAS] = _aliases(mass / mass.sum() * len(mass))
-    cells[:, _GROUP], cells[:, _LABEL], cells[:, _CHANGE] = group, label, label_change
-    cells[:, _FEATURES:] = features
+    cells[:, GROUP], cells[:, _LABEL], cells[:, _CHANGE] = group, label, label_change
+    cells[:, FEATURES:] = features
     return Crowd(cells, float(width))
 
 
@@ -94,8 +94,8 @@ def draw_people(
         drawn = np.uint32(scaled)
         stays = scaled - drawn < cells[drawn, _KEEP]
         cell = drawn if stays else np.uint32(cells[drawn, _ALIAS])
-        group[i] = np.int16(cells[cell, _GROUP])
+        group[i] = np.int16(cells[cell, GROUP])
         label[i] = np.float64(chances[i] < cells[cell, _LABEL] + places[i] * cells[cell, _CHANGE])
-        features[0, i] = cells[cell, _FEATURES] + places[i] * width
+        features[0, i] = cells[cell, FEATURES] + places[i] * width
         for k in range(1, features.shape[0]):
-            features[k, i] = cells[cell, _FEATURES + k]
+            features[k, i] = cells[cell, FEATURES + k]
