@@ -17,11 +17,11 @@ def simulated(strategies=None, **options) -> cq.Runs:
 # --- progress
 
 
-def test_a_bar_counts_the_runs_on_standard_error(capsys):
+def test_a_bar_counts_the_steps_of_all_runs_on_standard_error(capsys):
     simulated(penalties=[0.0, 1.0], progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "6/6" in err
+    assert "18.0/18.0" in err
     assert "run" in err
 
 

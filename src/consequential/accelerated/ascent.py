@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
 from consequential.accelerated.functionals import (
+    NOBODY,
     Link,
     Rows,
-    NOBODY,
     Settings,
     linked,
     scores,
@@ -56,7 +56,7 @@ def ascend(
     jax = needed("jax")
     jnp, m = jax.numpy, theta.shape[-1]
     size, reach = settings.batch_size, settings.n_reference
-    every = max(1, reach // size)
+    every = max(1, reach // (4 * size))
     n_refreshes = -(-settings.n_iterations // every)
     # without a penalty a run draws no decisions for its windows
     windows_draw = jnp.where(penalty > 0.0, 2 * reach, 0)[..., None]
@@ -124,7 +124,7 @@ def ascend(
         around = look(theta, r)
         if every > _WRITTEN_OUT:
             return jax.lax.fori_loop(
-                0, every, lambda i, state: iterate(r * every + i, *state, around), state
+                0, every, lambda i, state: iterate(r * every + i, state[0], state[1], around), state
             )
         for i in range(every):  # written out: a loop of its own would cost more than its body
             theta, rejected = iterate(r * every + i, theta, rejected, around)
@@ -153,7 +153,9 @@ def _benefits(rows: Rows, settings: Settings, taken: Array, n: int) -> Any:
             under = jnp.ones_like(over)
             if is_ratio:
                 assert rows.denominators is not None
-                under = jnp.where(here, rows.denominators[:, :, b] * taken, 0.0).sum(axis=-1) * scale
+                under = (
+                    jnp.where(here, rows.denominators[:, :, b] * taken, 0.0).sum(axis=-1) * scale
+                )
                 known = known & (under > NOBODY)
                 under = jnp.where(known, under, 1.0)
             values.append((rows.constant[:, :, b, z] + scale * over) / under)

@@ -16,9 +16,7 @@ def needed(library: str) -> Any:
     try:
         return importlib.import_module(library)
     except ImportError as missing:
-        raise ImportError(
-            f"this needs {library}: pip install consequential[jax]"
-        ) from missing
+        raise ImportError(f"this needs {library}: pip install consequential[jax]") from missing
 
 
 @cache

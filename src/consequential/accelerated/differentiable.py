@@ -83,7 +83,7 @@ class UpdateDifferentiable:
     batch_size: int
     _: KW_ONLY
     optimiser: Any = None
-    n_reference: int = 512
+    n_reference: int = 2048
     shuffle: bool = True
 
     def __post_init__(self) -> None:

@@ -147,5 +147,3 @@ def objective_value(
         spread = deviations(benefits_of(first, settings, propensity, scale)[0])
         value = value - penalty * (spread * spread).sum(axis=(-2, -1))
     return value
-
-

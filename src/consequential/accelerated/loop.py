@@ -75,7 +75,7 @@ def ascend(
     jax = needed("jax")
     jnp, (batch_size, n_reference) = jax.numpy, sizes
     flat, pytree = needed("jax.flatten_util").ravel_pytree(theta)
-    refresh_every = max(1, n_reference // batch_size)
+    refresh_every = max(1, n_reference // (4 * batch_size))
     n_residuals = circle.constants.size
 
     def propensity(flat: Any, rows: _Rows) -> Any:

@@ -134,7 +134,8 @@ def _functionals(
         wide = jnp.broadcast_to(values, (*at.shape[:2], values.shape[-1]))
         return jnp.take_along_axis(wide, at, axis=-1)
 
-    own_weight = jnp.take_along_axis(weights, jnp.broadcast_to(at, (*weights.shape[:2], at.shape[-1])), axis=-1)
+    each = jnp.broadcast_to(at, (*weights.shape[:2], at.shape[-1]))
+    own_weight = jnp.take_along_axis(weights, each, axis=-1)
     phi = jnp.stack([passed(log.phi[:, None, k]) for k in range(log.phi.shape[1])], axis=2)
     group, outcome = passed(log.group[:, None]), passed(label)
     total = n_rows.astype("float64")

@@ -39,8 +39,8 @@ class UpdatePolicy:
     Each of M iterations takes the utility's gradient from a minibatch of B rows. The penalty
     is a product, residual times residual's slope; taking both from the same rows would bias it,
     so they come from two further windows of `n_reference` rows, which precede the minibatch in
-    one random order of the log and are refreshed as it passes their length. Between refreshes
-    the residuals follow theta to first order.
+    one random order of the log and are refreshed as it passes a quarter of their length. Between
+    refreshes the residuals follow theta to first order.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class UpdatePolicy:
     n_iterations: int
     batch_size: int
     step: StepRule = field(default_factory=PreconditionedStep)
-    n_reference: int = 512
+    n_reference: int = 2048
     shuffle: bool = True
     engine: Literal["compiled", "numpy"] = "compiled"
 
@@ -143,7 +143,7 @@ class UpdatePolicy:
         )
 
     def sizes(self, n_rows: int) -> tuple[int, int, int]:
-        """Return how many of so many rows are passed over, and the minibatch's and windows' size."""
+        """Return how many of the rows are passed over, and the sizes of minibatch and windows."""
         n_passed = min(n_rows, self.n_iterations * self.batch_size + 2 * self.n_reference)
         batch_size = min(self.batch_size, n_passed)
         beside_a_batch = min(n_passed // 3, (n_passed - batch_size) // 2)

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning import kernel
-from consequential.learning.kernel import Ascent
 from consequential.learning.reference import Circle
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.learning.sums import Rows
+from consequential.learning.windows import Ascent
 from consequential.objective import Benefit, Objective
 from consequential.policies import Policy
-from consequential.policies.compiled import bend_of
+from consequential.policies.compiled import bend_of, compiling_reported
 
 Floats = NDArray[np.float64]
 
@@ -35,9 +35,12 @@ def ascend(
     ascent = numbers_of(
         step_rule, objective, n_iterations, circle.batch_size, circle.n_reference
     )._replace(rate=rate)
-    theta, rejected = kernel.ascend(
-        rows_of(circle), bend_of(policy), ascent, policy.theta, circle.scale, np.uint64(key)
-    )
+    link = bend_of(policy)
+    assert link is not None
+    with compiling_reported("the ascent"):
+        theta, rejected = kernel.ascend(
+            rows_of(circle), link, ascent, policy.theta, circle.scale, np.uint64(key)
+        )
     return theta, int(rejected)
 
 

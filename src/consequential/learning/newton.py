@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.learning.kernel import factorise, solve
+from consequential.learning.matrices import factorise, solve
 from consequential.learning.sums import add_products, add_squares
 from consequential.policies.compiled import compiled, exponential, linear_scores
 

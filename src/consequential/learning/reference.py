@@ -30,8 +30,11 @@ class Circle:
 
     @property
     def refresh_every(self) -> int:
-        """After how many minibatches a window's rows have all been passed."""
-        return max(1, self.n_reference // self.batch_size)
+        """After how many minibatches a quarter of a window has been passed.
+
+        Less often, large penalties overshoot; with shorter windows, their noise is theta's.
+        """
+        return max(1, self.n_reference // (4 * self.batch_size))
 
     def rows(self, start: int, length: int) -> slice | NDArray[np.intp]:
         """Positions of a stretch of the circle."""

@@ -83,9 +83,7 @@ class Aggregated(Sequence):
         return both.take(rows)
 
 
-def reservoir_moves(
-    uniforms: NDArray[np.float64], n_seen: int, max_rows: int
-) -> NDArray[np.int64]:
+def reservoir_moves(uniforms: NDArray[np.float64], n_seen: int, max_rows: int) -> NDArray[np.int64]:
     """Say where entries go in a uniform sample without replacement, kept in random order.
 
     A move is (entry, end, slot): the entry goes into the slot; where `end` is not -1 the

@@ -68,16 +68,21 @@ def buffers(length: int) -> Buffers:
 
 
 # Loops run over slices that begin at 0: an index that might be negative would not vectorise.
+# They take two columns or two groups at a time: loading them is what a sum costs.
 
 
 @compiled
 def add_by_group(values: Floats, taken: Floats, group: NDArray[np.int16], sums: Floats) -> None:
     """Add `sum_i values_i taken_i`, group by group."""
-    for z in range(sums.size):
-        total = 0.0
+    for z in range(0, sums.size, 2):
+        one, other = 0.0, 0.0
         for i in range(taken.size):
-            total += values[i] * taken[i] if group[i] == z else 0.0
-        sums[z] += total
+            product = values[i] * taken[i]
+            one += product if group[i] == z else 0.0
+            other += product if group[i] == z + 1 else 0.0
+        sums[z] += one
+        if z + 1 < sums.size:
+            sums[z + 1] += other
 
 
 @compiled
@@ -87,22 +92,35 @@ def add_slopes_by_group(
     """Add `sum_i weighted_i phi_i`, group by group."""
     for k in range(sums.shape[1]):
         column = phi[k, start : start + weighted.size]
-        for z in range(sums.shape[0]):
-            total = 0.0
+        for z in range(0, sums.shape[0], 2):
+            one, other = 0.0, 0.0
             for i in range(weighted.size):
-                total += weighted[i] * column[i] if group[i] == z else 0.0
-            sums[z, k] += total
+                product = weighted[i] * column[i]
+                one += product if group[i] == z else 0.0
+                other += product if group[i] == z + 1 else 0.0
+            sums[z, k] += one
+            if z + 1 < sums.shape[0]:
+                sums[z + 1, k] += other
 
 
 @compiled
 def add_products(weighted: Floats, phi: Floats, start: int, sums: Floats) -> None:
     """Add `sum_i weighted_i phi_i`."""
-    for k in range(sums.size):
-        column = phi[k, start : start + weighted.size]
-        total = 0.0
+    stop = start + weighted.size
+    for k in range(0, sums.size - 1, 2):
+        column, next_column = phi[k, start:stop], phi[k + 1, start:stop]
+        one, other = 0.0, 0.0
         for i in range(weighted.size):
-            total += weighted[i] * column[i]
-        sums[k] += total
+            one += weighted[i] * column[i]
+            other += weighted[i] * next_column[i]
+        sums[k] += one
+        sums[k + 1] += other
+    if sums.size % 2:
+        column = phi[sums.size - 1, start:stop]
+        one = 0.0
+        for i in range(weighted.size):
+            one += weighted[i] * column[i]
+        sums[sums.size - 1] += one
 
 
 @compiled
@@ -112,12 +130,7 @@ def add_squares(weights: Floats, phi: Floats, start: int, room: Floats, sums: Fl
         column = phi[j, start : start + weights.size]
         for i in range(weights.size):
             room[i] = weights[i] * column[i]
-        for k in range(j + 1):
-            other = phi[k, start : start + weights.size]
-            total = 0.0
-            for i in range(weights.size):
-                total += room[i] * other[i]
-            sums[j, k] += total
+        add_products(room, phi, start, sums[j, : j + 1])
 
 
 @pasted

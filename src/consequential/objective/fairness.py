@@ -82,12 +82,12 @@ class Tally:
         totals = self.sizes if shape.share_of is None else self.by_group(self.mixed(shape.share_of))
         defined = totals > 0
         scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
-        return Benefit(
-            self.mixed(shape.values) * scale[self.group],
-            self.by_group(self.mixed(shape.constant)) * scale,
-            defined,
-            None if shape.denominator is None else self.mixed(shape.denominator) * scale[self.group],
-        )
+        denominator = None
+        if shape.denominator is not None:
+            denominator = self.mixed(shape.denominator) * scale[self.group]
+        values = self.mixed(shape.values) * scale[self.group]
+        constant = self.by_group(self.mixed(shape.constant)) * scale
+        return Benefit(values, constant, defined, denominator)
 
     def mixed(self, mix: Mix) -> Floats:
         """Each row's people, positives and negatives, weighted and added."""

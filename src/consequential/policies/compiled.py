@@ -12,8 +12,15 @@ exponential is written out, and a link is two numbers instead of a branch:
 
 from __future__ import annotations
 
+import hashlib
 import math
-from typing import Any, NamedTuple
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -27,17 +34,76 @@ from consequential.policies.policy import Policy
 
 Floats = NDArray[np.float64]
 
+
+@cache
+def _kernels_digest() -> str:
+    """Return a digest of all modules with compiled code in them."""
+    package = Path(__file__).parent.parent
+    texts = (path.read_text() for path in sorted(package.rglob("*.py")))
+    kernels = "".join(text for text in texts if "@compiled" in text or "@pasted" in text)
+    return hashlib.sha256(kernels.encode()).hexdigest()
+
+
+def _kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function; what is kept on disk holds as long as no kernel has changed.
+
+    Numba looks only at the function's own file, and would go on using old code of the functions
+    it calls.
+    """
+    dispatcher = numba.njit(cache=True, **options)(function)
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if file is not None and hasattr(file, "_source_stamp"):
+        file._source_stamp = _kernels_digest()
+    return dispatcher
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 # Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
-compiled = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
-)
-# Functions of many arrays are pasted into their callers: passing the arrays on would cost more
-# than what they do.
-pasted = numba.njit(
-    inline="always", nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
-)
+_VECTORISED: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "arcp"},
+}
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function on its first call."""
+    return cast(_Function, _kept_on_disk(function, **_VECTORISED))
+
+
+def pasted(function: _Function) -> _Function:
+    """Paste a function into its callers.
+
+    For functions of many arrays: passing the arrays on would cost more than what they do.
+    """
+    return cast(_Function, numba.njit(inline="always", **_VECTORISED)(function))
+
+
 # The exponential's range reduction subtracts on purpose: nothing in it may be reordered.
 _in_order = numba.njit(error_model="numpy", fastmath={"contract"})
+
+_reported: set[str] = set()
+
+
+@contextmanager
+def compiling_reported(what: str) -> Iterator[None]:
+    """Say so on standard error where the first call takes long because code is being compiled.
+
+    Compiled code is kept on disk beside the package (or in Numba's cache directory), so this
+    happens once after an installation.
+    """
+    if what in _reported:
+        yield
+        return
+    _reported.add(what)
+    message = f"compiling {what} for this machine, once; this takes a minute ...\n"
+    timer = threading.Timer(2.0, lambda: sys.stderr.write(message))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Bend(NamedTuple):
@@ -59,7 +125,7 @@ def bend_of(policy: Policy) -> Bend | None:
     return Bend(*_BENDS[policy.link.name], policy.floor)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits(context: Any, value: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
@@ -67,8 +133,10 @@ def _bits(context: Any, value: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def from_bits(context: Any, value: Any) -> Any:
+    """Return the number that these 64 bits are."""
+
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
 
@@ -93,20 +161,31 @@ def exponential(x: float) -> float:
     r4 = r2 * r2
     low = ((1.0 + r) + (0.5 + _C3 * r) * r2) + ((_C4 + _C5 * r) + (_C6 + _C7 * r) * r2) * r4
     high = ((_C8 + _C9 * r) + (_C10 + _C11 * r) * r2) + _C12 * r4
-    return (low + high * (r4 * r4)) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000)
+    return (low + high * (r4 * r4)) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000)  # type: ignore[call-arg]
 
 
 @compiled
 def linear_scores(theta: Floats, phi: Floats, start: int, eta: Floats) -> None:
     """Fill `eta` with `phi . theta` for the rows from `start` on; phi has one row an input."""
     # a slice begins at 0: an index that might be negative would not vectorise
-    column = phi[0, start : start + eta.size]
-    for i in range(eta.size):
-        eta[i] = theta[0] * column[i]
-    for k in range(1, theta.size):
-        column = phi[k, start : start + eta.size]
+    stop = start + eta.size
+    if theta.size == 1:
+        column = phi[0, start:stop]
         for i in range(eta.size):
-            eta[i] += theta[k] * column[i]
+            eta[i] = theta[0] * column[i]
+        return
+    # two inputs at a time: loading and storing is what this costs
+    column, next_column = phi[0, start:stop], phi[1, start:stop]
+    for i in range(eta.size):
+        eta[i] = theta[0] * column[i] + theta[1] * next_column[i]
+    for k in range(2, theta.size - 1, 2):
+        column, next_column = phi[k, start:stop], phi[k + 1, start:stop]
+        for i in range(eta.size):
+            eta[i] += theta[k] * column[i] + theta[k + 1] * next_column[i]
+    if theta.size % 2:
+        column = phi[theta.size - 1, start:stop]
+        for i in range(eta.size):
+            eta[i] += theta[theta.size - 1] * column[i]
 
 
 @compiled

@@ -38,7 +38,8 @@ def fill_uniforms(key: np.uint64, start: int, out: Floats) -> None:
         bits = (state ^ (state >> _30)) * _MIX_1
         bits = (bits ^ (bits >> _27)) * _MIX_2
         bits = bits ^ (bits >> _31)
-        out[i] = from_bits(np.int64((bits >> _12) | _EXPONENT)) - 1.0
+        bits = (bits >> _12) | _EXPONENT
+        out[i] = from_bits(np.int64(bits)) - 1.0  # type: ignore[call-arg]
 
 
 @compiled

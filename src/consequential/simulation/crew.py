@@ -16,9 +16,9 @@ from consequential.learning import (
     PreconditionedStep,
     Sequence,
     UpdatePolicy,
-    sequence_named,
+    ascent,
+    prediction,
 )
-from consequential.learning import ascent, prediction
 from consequential.learning import compiled as learning_compiled
 from consequential.objective import (
     Clipped,
@@ -47,29 +47,32 @@ _WEIGHTINGS = (InversePropensity, Clipped, SelfNormalised, Unweighted)
 _MOST_GROUPS = 62  # groups without a row are reported as bits of one integer
 
 
-def can_be_compiled(start: Any, learner: Any, sequence: Sequence, world: World) -> bool:
-    """Whether a run is made of parts that the compiled step knows."""
-    usual = type(world).decided is World.decided and type(world).collect is World.collect
-    if not usual or type(sequence) not in (Iterative, Aggregated):
+def learns_compiled(learner: Any, sequence: Sequence, world: World) -> bool:
+    """Whether learner, sequence and world are made of parts that the compiled step knows."""
+    if not (world.decides_as_usual and type(sequence) in (Iterative, Aggregated)):
         return False
     if type(learner) is FitPredictor:
-        return (
-            learner.classifier is None
-            and type(start) is ThresholdPolicy
-            and start.threshold == learner.threshold
-            and hasattr(start.predictor, "coef_")
-        )
+        return learner.classifier is None and 0.0 < learner.threshold < 1.0
     return (
         type(learner) is UpdatePolicy
-        and type(start) is Policy
         and learner.engine == "compiled"
         and not learner.shuffle
-        and learning_compiled.knows(start, learner.step)
         and type(learner.objective.weighting) in _WEIGHTINGS
         and isinstance(learner.objective.fairness, ShapedFairness | None)
         and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
+
+
+def starts_compiled(start: Any, learner: Learner) -> bool:
+    """Whether the compiled step knows the first rule."""
+    if isinstance(learner, FitPredictor):
+        return (
+            type(start) is ThresholdPolicy
+            and start.threshold == learner.threshold
+            and hasattr(start.predictor, "coef_")
+        )
+    return type(start) is Policy and learning_compiled.knows(start, learner.step)
 
 
 def notion_of(fairness: ShapedFairness | None) -> Notion:
@@ -148,7 +151,8 @@ class Crew:
     def learning(self, world_cost: float) -> Learning:
         """Return what the runs have in common, as numbers."""
         learner, start = self.learner, self.starts[0]
-        assert isinstance(learner, UpdatePolicy) and isinstance(start, Policy)
+        assert isinstance(learner, UpdatePolicy)
+        assert isinstance(start, Policy)
         objective, step = learner.objective, learner.step
         link = bend_of(start)
         assert link is not None

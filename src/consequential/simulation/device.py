@@ -53,17 +53,13 @@ def _same_inputs(crew: Crew, cells: Floats) -> bool:
     if any(policy.groups for policy in policies):
         return False
     some = cells[:4, FEATURES:]
-    return all(
-        np.array_equal(policy.inputs(some), policies[0].inputs(some)) for policy in policies
-    )
+    return all(np.array_equal(policy.inputs(some), policies[0].inputs(some)) for policy in policies)
 
 
 class DeviceFleet:
     """Crews whose runs all advance in one program: they may differ in their links."""
 
-    def __init__(
-        self, world: World, seeds: list[int], crews: list[Crew], n_proposals: int
-    ) -> None:
+    def __init__(self, world: World, seeds: list[int], crews: list[Crew], n_proposals: int) -> None:
         self.world, self.seeds, self.crews = world, seeds, crews
         self.n_proposals = n_proposals
         learner, sequence = crews[0].learner, crews[0].sequence
@@ -104,7 +100,9 @@ class DeviceFleet:
             crew.path[:] = self._of_crew(at, whole).reshape(crew.path.shape)
             crew.thetas = crew.path[:, -1].copy()
             crew.happened = [
-                Happened(*(np.array(self._of_crew(at, v)).reshape(-1) for v in (*gains, *learned[:4])))
+                Happened(
+                    *(np.array(self._of_crew(at, v)).reshape(-1) for v in (*gains, *learned[:4]))
+                )
                 for gains, learned in zip(gained, found, strict=True)
             ]
             fewest = np.min([self._of_crew(at, each.n_accepted) for each in found], axis=0)
@@ -227,5 +225,6 @@ class DeviceFleet:
 
     def _crowd(self) -> DeviceCrowd:
         crowd, start = self.world.drawn_from, self.crews[0].starts[0]
-        assert crowd is not None and isinstance(start, Policy)
+        assert crowd is not None
+        assert isinstance(start, Policy)
         return DeviceCrowd(crowd.cells, start.inputs(crowd.cells[:, FEATURES:]), crowd.width)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning import Aggregated, FitPredictor, Sequence, UpdatePolicy
-from consequential.learning.kernel import mean_squares
+from consequential.learning.matrices import mean_squares
 from consequential.learning.sequences import reservoir_moves
 from consequential.policies import Policy
+from consequential.policies.compiled import compiling_reported
 from consequential.simulation.crew import Crew, notion_of
 from consequential.simulation.functionals import count_groups, fill_label_free
 from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
@@ -64,7 +65,7 @@ class _Memory:
 
     @property
     def room(self) -> int:
-        return self.group.shape[1]
+        return int(self.group.shape[1])
 
 
 class _Passing:
@@ -134,7 +135,7 @@ class Fleet:
             room = memory.room if memory.grows else 0
             self._kept_weights.append(np.zeros((crew.n_runs, room)))
             if memory.grows and memory.sequence not in inputs.kept:
-                inputs.kept[memory.sequence] = np.ones((n_seeds, inputs.phi.shape[1], room))
+                inputs.kept[memory.sequence] = np.zeros((n_seeds, inputs.phi.shape[1], room))
             if isinstance(crew.learner, FitPredictor):
                 self._passing.append(None)
                 continue
@@ -148,7 +149,7 @@ class Fleet:
         crowd = self.world.drawn_from
         if crowd is not None:
             return crowd.n_features
-        return self.world.people(1, np.random.default_rng(0)).features.shape[1]
+        return int(self.world.people(1, np.random.default_rng(0)).features.shape[1])
 
     def _own_inputs(self, crew: Crew) -> _Inputs:
         policies = [start for start in crew.starts if isinstance(start, Policy)]
@@ -158,7 +159,9 @@ class Fleet:
     def _memory(self, sequence: Sequence) -> _Memory:
         n_seeds, n = len(self.seeds), self.n_proposals
         grows = isinstance(sequence, Aggregated)
-        room = sequence.max_rows if isinstance(sequence, Aggregated) else n
+        room = n
+        if isinstance(sequence, Aggregated):
+            room = min(sequence.max_rows, n * self.crews[0].time_steps)
         return _Memory(
             sequence,
             np.zeros((n_seeds, room), dtype=np.int16) if grows else self._group,
@@ -179,18 +182,20 @@ class Fleet:
                     n = self.n_proposals
                     grown = min(n * (time_step + 1), passing.memory.room)
                     passing.make_room(grown if passing.memory.grows else n)
-                list(pool.map(lambda s: self._gather(s, time_step), range(len(self.seeds))))  # noqa: B023
-                tasks = [
-                    task
-                    for index in range(len(self.crews))
-                    for task in self._tasks(index, time_step)
-                ]
-                list(pool.map(lambda task: task(), tasks))
+                with compiling_reported("simulations"):
+                    gather = partial(self._gather, time_step)
+                    list(pool.map(gather, range(len(self.seeds))))
+                    tasks = [
+                        task
+                        for index in range(len(self.crews))
+                        for task in self._tasks(index, time_step)
+                    ]
+                    list(pool.map(lambda task: task(), tasks))
                 for crew in self.crews:
                     crew.path[:, time_step + 1] = crew.thetas
                 yield sum(crew.n_runs for crew in self.crews)
 
-    def _gather(self, s: int, time_step: int) -> None:
+    def _gather(self, time_step: int, s: int) -> None:
         """Draw a seed's people of this step and put them where each sequence keeps them."""
         seed, raw = self.seeds[s], self._raw.phi[s]
         fill_people(self.world, seed, time_step, raw[1:], self._group[s], self._label[s])

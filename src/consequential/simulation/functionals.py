@@ -71,7 +71,8 @@ def group_totals(
 
 @compiled
 def _mix(shape: Floats, people: float, positives: float, negatives: float) -> float:
-    return shape[0] * people + shape[1] * positives + shape[2] * negatives
+    mixed: float = shape[0] * people + shape[1] * positives + shape[2] * negatives
+    return mixed
 
 
 @compiled
@@ -87,12 +88,12 @@ def _set_column(
         for_zeros[z] = shape[2] * scale[z] * norm[z]
         for_ones[z] = shape[1] * scale[z] * norm[z] - for_zeros[z]
     for i in range(out.size):
-        z = np.uint16(people.group[i])
-        labelled = for_zeros[z] + people.label[i] * for_ones[z]
+        group = np.uint16(people.group[i])
+        labelled = for_zeros[group] + people.label[i] * for_ones[group]
         if accepted_only:
-            out[i] = weights[i] * (for_all[z] + labelled)
+            out[i] = weights[i] * (for_all[group] + labelled)
         else:
-            out[i] = for_all[z] + weights[i] * labelled
+            out[i] = for_all[group] + weights[i] * labelled
 
 
 class Log(NamedTuple):

@@ -73,7 +73,7 @@ class SharedProposals:
                 self._people[time_step, n] = people
         decisions: np.random.Generator = np.random.default_rng([self.seed, DECISIONS, time_step])
         if type(rule).decide is DecisionRule.decide:  # one uniform number a person
-            decisions = UniformStream(stream_key(self.seed, DECISIONS, time_step))  # type: ignore[assignment]
+            decisions = UniformStream(int(stream_key(self.seed, DECISIONS, time_step)))  # type: ignore[assignment]
         return self.world.decided(people, rule, decisions, time_step)
 
     def _drawn(self, n: int, time_step: int) -> People:

@@ -7,15 +7,17 @@ weight of 0 is a rejection, and all else follows from the shared people.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.learning.kernel import Ascent, ascend, mean_squares, prepared
+from consequential.learning.kernel import ascend, prepared
+from consequential.learning.matrices import mean_squares
 from consequential.learning.newton import RIDGE, fit_logistic
 from consequential.learning.prediction import MAX_ITERATIONS
 from consequential.learning.sums import objective_value
+from consequential.learning.windows import Ascent
 from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
 from consequential.simulation.functionals import Log, Notion, People, Weighing, functionals
 
@@ -90,7 +92,7 @@ def reweigh(weighing: Weighing, weights: Floats) -> None:
 
 
 @compiled
-def read_circle(values: Floats, start: int, out: Floats) -> None:
+def read_circle(values: NDArray[Any], start: int, out: NDArray[Any]) -> None:
     """Copy a stretch of values, read in a circle."""
     first = min(out.size, values.size - start)
     out[:first] = values[start : start + first]
@@ -146,7 +148,9 @@ def _accepted_people(
 
 
 @compiled
-def keep_all(moves: NDArray[np.int64], n_moves: int, fresh: Floats, kept: Floats) -> None:
+def keep_all(
+    moves: NDArray[np.int64], n_moves: int, fresh: NDArray[Any], kept: NDArray[Any]
+) -> None:
     """Put a step's entries into a reservoir, where `reservoir_moves` says."""
     for k in range(n_moves):
         entry, end, slot = moves[k]
@@ -232,9 +236,7 @@ def advance_deciding(
         for z in range(shared.sizes.shape[1]):
             if not rows.defined[:, z].all():
                 happened.absent[run] |= 1 << z
-        theta, rejected = ascend(
-            rows, learning.link, ascent, thetas[run], scale, shared.keys[seed]
-        )
+        theta, rejected = ascend(rows, learning.link, ascent, thetas[run], scale, shared.keys[seed])
         n_checked = min(n_passed, learning.n_checked)
         happened.before[run] = objective_value(
             rows, learning.link, thetas[run], n_checked, ascent.penalty

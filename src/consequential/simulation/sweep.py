@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning import Aggregated, sequence_named
 from consequential.policies import DecisionRule
-from consequential.simulation.crew import Crew, can_be_compiled
+from consequential.simulation.crew import Crew, learns_compiled, starts_compiled
 from consequential.simulation.fleet import Fleet
 from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run
@@ -33,21 +33,17 @@ _COPIES, _DEVICE_ROOMS = 8, 32  # a device's program holds several arrays of tha
 
 def compiled_strategies(plan: Plan, seed: int) -> tuple[Strategy, ...]:
     """Return the strategies that compiled code knows; the others run in Python."""
-    return tuple(
-        strategy
-        for strategy in plan.strategies
-        if can_be_compiled(
-            plan.start(strategy, seed),
-            plan.learner(strategy, plan.penalties[0]),
-            sequence_named(strategy.sequence),
-            plan.world,
-        )
-    )
+
+    def known(strategy: Strategy) -> bool:
+        learner: Any = plan.learner(strategy, plan.penalties[0])
+        return learns_compiled(
+            learner, sequence_named(strategy.sequence), plan.world
+        ) and starts_compiled(plan.start(strategy, seed), learner)
+
+    return tuple(strategy for strategy in plan.strategies if known(strategy))
 
 
-def sweep(
-    plan: Plan, seeds: list[int], n_jobs: int | None
-) -> Iterator[tuple[float, list[Run]]]:
+def sweep(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     n_cores = os.cpu_count() or 1
     n_threads = n_cores if n_jobs in (None, -1) else int(n_jobs or 1)

@@ -127,9 +127,11 @@ class Truth:
 
 def _population(world: World) -> tuple[Population | None, Cells]:
     """Return the points that the world itself measures on, where it does so in the usual way."""
-    kind = type(world)
-    if kind.measure is World.measure:
+    if type(world).measure is World.measure:
         return world.held_out, _NO_CELLS
+    if not isinstance(world, ScoreWorld):
+        return None, _NO_CELLS
+    kind = type(world)
     if kind.measure is not ScoreWorld.measure or kind.exact is not ScoreWorld.exact:
         return None, _NO_CELLS
     if isinstance(world, DensityWorld) and kind.population_for is DensityWorld.population_for:

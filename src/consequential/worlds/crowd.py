@@ -27,7 +27,7 @@ class Crowd(NamedTuple):
     @property
     def n_features(self) -> int:
         """How many features people have."""
-        return self.cells.shape[1] - FEATURES
+        return int(self.cells.shape[1]) - FEATURES
 
 
 # with probability `keep` a draw stays in its cell, else it goes to cell `alias`

@@ -99,12 +99,22 @@ class World(ABC):
     @cached_property
     def drawn_from(self) -> Crowd | None:
         """The crowd, unless a subclass of the class that made it changed how people come."""
+        if vars(self).keys() & _HOW_PEOPLE_COME:
+            return None
         for ancestor in type(self).__mro__:
             if "crowd" in vars(ancestor):
                 return self.crowd()
             if vars(ancestor).keys() & _HOW_PEOPLE_COME:
                 return None
         return None
+
+    @property
+    def decides_as_usual(self) -> bool:
+        """Whether decisions are taken and logged as in any world."""
+        return all(
+            getattr(getattr(self, name), "__func__", None) is getattr(World, name)
+            for name in ("decided", "collect")
+        )
 
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n people with their labels, for the world's eyes only."""

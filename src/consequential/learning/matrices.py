@@ -1,0 +1,51 @@
+"""Small symmetric matrices in compiled code, where calling a library would take longer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.policies.compiled import compiled
+
+Floats = NDArray[np.float64]
+
+
+@compiled
+def factorise(matrix: Floats) -> None:
+    """Replace the lower triangle of a symmetric matrix by its Cholesky factor."""
+    for j in range(matrix.shape[0]):
+        for k in range(j + 1):
+            total = matrix[j, k]
+            for i in range(k):
+                total -= matrix[j, i] * matrix[k, i]
+            matrix[j, k] = np.sqrt(total) if j == k else total / matrix[k, k]
+
+
+@compiled
+def solve(factor: Floats, right: Floats, out: Floats) -> None:
+    """Solve for `out`, given the matrix as its Cholesky factor."""
+    m = right.size
+    for j in range(m):
+        total = right[j]
+        for k in range(j):
+            total -= factor[j, k] * out[k]
+        out[j] = total / factor[j, j]
+    for j in range(m - 1, -1, -1):
+        total = out[j]
+        for k in range(j + 1, m):
+            total -= factor[k, j] * out[k]
+        out[j] = total / factor[j, j]
+
+
+@compiled
+def mean_squares(phi: Floats) -> Floats:
+    """Return `mean(phi phi')`."""
+    m, n = phi.shape
+    scale = np.zeros((m, m))
+    for j in range(m):
+        for k in range(j + 1):
+            total = 0.0
+            for i in range(n):
+                total += phi[j, i] * phi[k, i]
+            scale[j, k] = scale[k, j] = total / n
+    return scale

@@ -1,0 +1,112 @@
+"""Memory stays flat: what an aggregated run keeps is its reservoir, however long it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from tiny_worlds import tiny
+
+import consequential as cq
+
+ROOM, N = 4000, 4000
+KEPT = 8 * ROOM * 6  # bytes of a full reservoir: inputs, group, label, weights and some room
+STRATEGIES = {
+    "deciding": cq.LearnToDecide("logistic", cq.Aggregated(ROOM)),
+    "deciding as in the paper": cq.LearnToDecide("logistic", cq.Aggregated(ROOM), "paper"),
+    "predicting": cq.LearnToPredict(cq.Aggregated(ROOM)),
+}
+
+
+def world():
+    return tiny(cq.worlds.second_setting())
+
+
+def peak(work) -> int:
+    """The most bytes that were held at once while working, above those before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def simulated(strategies, time_steps, n_seeds=1):
+    cq.simulate(
+        world(),
+        strategies,
+        seeds=n_seeds,
+        time_steps=time_steps,
+        n_proposals=N,
+        n_jobs=1,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_longer_compiled_run_takes_no_more_memory(kind):
+    strategy = STRATEGIES[kind]
+    simulated(strategy, 2)  # whatever is kept for good is there before measuring
+    short, long = (peak(lambda t=t: simulated(strategy, t)) for t in (3, 30))
+    # all rows would be 27 reservoirs more; metrics and thetas are a few hundred bytes a step
+    assert long < short + KEPT
+
+
+def test_a_longer_run_through_python_takes_no_more_memory():
+    here = world()
+    policy = here.initial_policy()
+    learner = cq.UpdatePolicy(cq.Objective(here.cost), 2, 32, engine="numpy")
+
+    def run(time_steps):
+        for _ in cq.consequential_learning(
+            here,
+            policy,
+            learner,
+            sequence=cq.Aggregated(ROOM),
+            time_steps=time_steps,
+            n_proposals=N,
+            rng=np.random.default_rng(0),
+        ):
+            pass
+
+    run(2)
+    short, long = (peak(lambda t=t: run(t)) for t in (3, 30))
+    assert long < short + KEPT
+
+
+def test_more_seeds_than_there_is_room_for_go_after_one_another(monkeypatch):
+    monkeypatch.setattr("consequential.simulation.sweep._ROOM", 8 * ROOM)
+    strategy = STRATEGIES["deciding"]
+    simulated(strategy, 2)
+    few, many = (peak(lambda n=n: simulated(strategy, 3, n)) for n in (2, 20))
+    assert many < few + 2 * KEPT
+
+
+_TWO_RUNS = """
+import resource
+import consequential as cq
+
+def largest(time_steps):
+    cq.simulate(
+        cq.worlds.second_setting(), cq.LearnToDecide("logistic", cq.Aggregated(20_000)),
+        seeds=1, time_steps=time_steps, n_proposals=20_000, n_jobs=1, progress=False,
+    )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+print(largest(4), largest(100))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+def test_a_process_does_not_grow_while_a_run_goes_on():
+    # compiled code allocates where tracemalloc does not look
+    done = subprocess.run(
+        [sys.executable, "-c", _TWO_RUNS], capture_output=True, text=True, check=True
+    )
+    short, long = map(int, done.stdout.split())
+    # all rows of 96 more steps would be 96 * 20 000 * 34 bytes: 64 000 kilobytes
+    assert long - short < 16_000
