@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test slow format data clean
+.PHONY: help demo test slow bench format data clean
 
 help:
 	@echo "make demo    install, run the main job, write consequential-report.html"
 	@echo "make test    install, then lint, types, layers and tests"
 	@echo "make slow    the long statistical and paper-scale checks"
+	@echo "make bench   compare the engines, print and store the ratios"
 	@echo "make format  format the code"
 	@echo "make data    check the shipped data against their sources"
 	@echo "make clean   remove the environment and caches"
@@ -28,10 +29,14 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow -n auto
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/run.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

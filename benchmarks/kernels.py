@@ -16,7 +16,7 @@ from consequential.learning.sums import Rows, buffers
 from consequential.learning.windows import Ascent, add_gradient
 from consequential.policies.compiled import Bend, compiled, derivatives, exponential
 
-_N, _BATCH, _TIMES = 2**15, 2048, 40
+_N, _BATCH, _TIMES = 2**15, 512, 40
 LOGISTIC = Bend(1.0, 0.0, 0.0)
 
 

@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
+    from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
+    from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -113,6 +115,7 @@ _HOME = {
         ],
         "learning",
     ),
+    **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [
             "LearnToDecide",

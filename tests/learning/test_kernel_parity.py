@@ -110,7 +110,7 @@ def test_both_engines_ascend_a_penalised_objective_alike(link, weighting, notion
         objective = cq.Objective(
             0.4, notion, 5.0, weighting=weighting, normalisation=normalisation, decisions=decisions
         )
-        update = cq.UpdatePolicy(objective, 14, 48, step, n_reference=90)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=90)
         assert_same_update(update, policy, LOG, (normalisation, decisions, step))
 
 
@@ -122,7 +122,7 @@ def test_both_engines_ascend_utility_alike(link, weighting):
         objective = cq.Objective(
             0.4, fairness, weighting=weighting, normalisation=normalisation, decisions=decisions
         )
-        update = cq.UpdatePolicy(objective, 14, 48, step, n_reference=90)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=90)
         assert_same_update(update, policy, LOG, (fairness, normalisation, decisions, step))
 
 
@@ -138,7 +138,7 @@ def test_both_engines_agree_for_groups_features_and_floors(n_groups, n_features,
             0.5 * theta, link, floor=floor, groups=range(n_groups) if by_group else ()
         )
         objective = cq.Objective(0.4, notion, 2.0, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 8, 40, step, n_reference=70)
+        update = cq.UpdatePolicy(objective, 5, 40, step, n_reference=70)
         assert_same_update(update, policy, log, (link, notion, decisions, step))
 
 
@@ -167,12 +167,12 @@ def test_both_engines_read_the_same_circle_whatever_its_sizes(shuffle, sizes):
 # --- logs out of the ordinary
 
 
-@pytest.mark.parametrize("n", [4, 9, 20, 47])
+@pytest.mark.parametrize("n", [4, 20, 47])
 def test_both_engines_agree_on_logs_with_fewer_rows_than_a_batch(n):
     log = exploring_log(n, n_groups=2, seed=n)
     for notion, (normalisation, decisions, step) in product(NOTIONS, FLAVOURS):
         objective = cq.Objective(0.4, notion, 2.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 12, 64, step, n_reference=512)
+        update = cq.UpdatePolicy(objective, 6, 64, step, n_reference=512)
         about = (notion, normalisation, decisions, step)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, about, moves=False)
 
@@ -188,7 +188,7 @@ def test_both_engines_leave_an_absent_group_out_and_say_so(notion, weighting):
         objective = cq.Objective(
             0.4, notion, 2.0, weighting=weighting, normalisation=normalisation, decisions=decisions
         )
-        update = cq.UpdatePolicy(objective, 12, 48, step, n_reference=70)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
         assert any("benefit of 2, 3" in note for note in learned.notes)
 
@@ -207,7 +207,7 @@ def test_both_engines_agree_where_a_group_is_never_accepted(notion):
     )
     for normalisation, decisions, step in FLAVOURS:
         objective = cq.Objective(0.4, notion, 2.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 12, 48, step, n_reference=70)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
 
 
@@ -253,7 +253,7 @@ def test_both_engines_agree_on_amounts_and_costs_by_row(notion):
             decisions=decisions,
             rejection_utility=(0.1, -0.2),
         )
-        update = cq.UpdatePolicy(objective, 12, 48, step, n_reference=70)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
 
 
@@ -261,7 +261,7 @@ def test_both_engines_agree_on_scores_of_hundreds():
     log = exploring_log(300)
     for link, decisions, step in product(LINKS, ("expected", "sampled"), STEPS):
         objective = cq.Objective(0.4, "demographic_parity", 2.0, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 12, 48, step, n_reference=70)
+        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         policy = cq.Policy([-50.0, 900.0, 300.0], link)
         assert_same_update(update, policy, log, (link, decisions, step), moves=False)
 

@@ -94,7 +94,7 @@ def test_the_demo_runs_from_a_shell(demo):
     assert done.returncode == 0
     assert [file.name for file in folder.iterdir()] == ["consequential-report.html"]
     assert str(folder / "consequential-report.html") in done.stdout
-    assert "6/6" in done.stderr
+    assert "6.00/6.00" in done.stderr
 
 
 def test_the_demo_warns_of_nothing(demo):

@@ -97,24 +97,42 @@ def assert_same_runs(runs, others):
 
 
 def known_to_compiled_code(world, strategies, fairness="demographic_parity"):
-    plan = Plan(
-        world, tuple(strategies), (0.0,), 4, 300, cq.fairness_named(fairness), "compiled"
-    )
+    plan = Plan(world, tuple(strategies), (0.0,), 4, 300, cq.fairness_named(fairness), "compiled")
     return [strategy.name for strategy in compiled_strategies(plan, 0)]
 
 
 # --- compiled code against NumPy
 
 
-@pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("notion", NOTIONS, ids=named)
-def test_compiled_runs_are_the_runs_of_numpy(name, notion):
+@pytest.mark.parametrize("name", ["second", "compas", "lending", "districts", "table"])
+def test_compiled_runs_are_the_runs_of_numpy(name):
     world = WORLDS[name]()
-    # without a penalty the notion is only measured
-    penalties = (0.0, 3.0) if notion == "demographic_parity" else (3.0,)
+    compiled, defined = (
+        simulated(world, STRATEGIES, seeds=[5], time_steps=3, engine=engine)
+        for engine in ("compiled", "numpy")
+    )
+    assert_alike(compiled, defined)
+
+
+# each normalisation with each kind of weight, drawn decisions, and both sequences
+VARIED = [s for s in STRATEGIES if isinstance(s, cq.LearnToDecide) and s.named][4:]
+
+
+@pytest.mark.parametrize(
+    ("name", "notion"),
+    [
+        *(("second", notion) for notion in NOTIONS[1:]),
+        *(("districts", notion) for notion in NOTIONS[1:]),
+        ("compas", "equalised_odds"),
+        ("lending", "predictive_parity"),
+    ],
+    ids=named,
+)
+def test_compiled_runs_are_the_runs_of_numpy_for_every_notion(name, notion):
+    world = WORLDS[name]()
     compiled, defined = (
         simulated(
-            world, STRATEGIES, seeds=[5], penalties=penalties, fairness=notion, engine=engine
+            world, VARIED, seeds=[5], penalties=[3.0], time_steps=3, fairness=notion, engine=engine
         )
         for engine in ("compiled", "numpy")
     )
@@ -125,6 +143,14 @@ def test_compiled_runs_are_the_runs_of_numpy(name, notion):
 def test_compiled_code_knows_all_of_these_strategies(name):
     known = known_to_compiled_code(WORLDS[name](), STRATEGIES)
     assert known == [strategy.name for strategy in STRATEGIES]
+
+
+def test_engines_agree_where_the_first_model_is_fitted():
+    strategies = [cq.LearnToPredict("aggregated"), cq.LearnToDecide("semi_logistic")]
+    compiled, defined = (
+        simulated(TwoMethods(), strategies, engine=engine) for engine in ("compiled", "numpy")
+    )
+    assert_alike(compiled, defined)
 
 
 def test_compiled_runs_really_learn():
@@ -144,8 +170,9 @@ def test_engines_agree_for_longer_at_the_worlds_own_sizes(name):
     assert_alike(compiled, defined)
 
 
-@pytest.mark.parametrize("n_proposals", [1, 3, 20])
-@pytest.mark.parametrize("notion", ["demographic_parity", "predictive_parity"])
+@pytest.mark.parametrize(
+    ("n_proposals", "notion"), [(1, "demographic_parity"), (20, "predictive_parity")]
+)
 def test_engines_agree_on_a_handful_of_people(n_proposals, notion):
     world = WORLDS["second"]()
     deciding = [s for s in STRATEGIES if isinstance(s, cq.LearnToDecide)]
@@ -245,7 +272,7 @@ def together():
     return simulated(WORLDS["second"](), STRATEGIES, seeds=(3, 8, 1), n_jobs=1)
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2, 3, -1])
+@pytest.mark.parametrize("n_jobs", [2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(together, n_jobs):
     again = simulated(WORLDS["second"](), STRATEGIES, seeds=(3, 8, 1), n_jobs=n_jobs)
     assert_same_runs(together, again)
@@ -397,7 +424,9 @@ class Careful(cq.Strategy):
 
     def learner(self, world, fairness, penalty):
         objective = cq.Objective(world.cost, fairness, penalty)
-        return cq.UpdatePolicy(objective, 8, 32, cq.GradientStep(0.5 / (1 + penalty)), shuffle=False)
+        return cq.UpdatePolicy(
+            objective, 8, 32, cq.GradientStep(0.5 / (1 + penalty)), shuffle=False
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,10 +592,10 @@ def test_the_truth_knows_every_notion(name, notion):
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("threshold", [0.5, 0.1424, 0.9])
+@pytest.mark.parametrize("threshold", [0.1424, 0.9])
 def test_the_truth_of_thresholds_is_what_the_world_measures(name, threshold):
     world = SCORES[name]
-    thetas = thetas_with_cuts(world, cuts_everywhere(world), (0.7, -1.3, 50.0, 1e5))
+    thetas = thetas_with_cuts(world, cuts_everywhere(world), (0.7, -50.0, 1e5))
     thetas = np.vstack([thetas, [[1.0, 0.0], [-5.0, 0.0]]])
     thetas[:, 0] += np.log(threshold / (1 - threshold))
     rule = cq.ThresholdPolicy(cq.logistic_model(thetas[0]), threshold)
@@ -703,6 +732,17 @@ def test_a_device_repeats_thin_runs_on_the_cpu(fleets):
     assert 0 < len(thin) < len(seeds)
     assert all(abs(fewest[seed] - 300) > 50 for seed in seeds)  # luck does not decide
     assert sorted(seed for again in fleets["cpu"] for seed in again.seeds) == thin
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=ValueError,
+    reason="accelerated.functionals.benefits_of stacks an empty list where there is no notion",
+)
+def test_a_device_runs_a_strategy_without_a_notion_of_fairness(fleets):
+    runs = simulated(WORLDS["second"](), Heedless(), engine="jax", time_steps=1)
+    assert len(fleets["device"]) == 1
+    assert len(runs.runs) == 4
 
 
 def test_a_world_without_a_crowd_stays_on_the_cpu(fleets):

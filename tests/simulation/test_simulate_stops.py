@@ -22,7 +22,7 @@ def test_a_bar_counts_the_steps_of_all_runs_on_standard_error(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "18.0/18.0" in err
-    assert "run" in err
+    assert "step/s" in err
 
 
 def test_without_progress_nothing_is_printed(capsys):

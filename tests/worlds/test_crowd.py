@@ -7,6 +7,8 @@ within five standard errors, with fixed seeds.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -152,10 +154,7 @@ def test_a_settings_labels_have_their_rates(name, group):
         # the curve of the second setting falls steeply at 3
         low, high = world.bounds
         cuts = np.unique(np.clip([low, -12, -3, 0, 2, 3, 4, 8, 15, high], low, high))
-        parts = [
-            quad(f, a, b, epsabs=1e-12, epsrel=1e-12)[0]
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-        ]
+        parts = [quad(f, a, b, epsabs=1e-12, epsrel=1e-12)[0] for a, b in pairwise(cuts)]
         return sum(parts)
 
     low, change, width = cells[:, FEATURES], cells[:, CHANGE], crowd.width

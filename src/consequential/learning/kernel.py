@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from consequential.learning.matrices import solve
 from consequential.learning.sums import Rows, buffers
 from consequential.learning.windows import (
+    STRETCH,
     Around,
     Ascent,
     add_gradient,
@@ -78,7 +79,7 @@ def ascend(
     """Return theta after the ascent, and how many steps were not finite and not taken."""
     m, n = rows.phi.shape
     shape = rows.constant.shape
-    room = buffers(max(ascent.batch_size, ascent.n_reference))
+    room = buffers(STRETCH)
     around = nowhere(m, shape[0], shape[1])
     theta, gradient, change = start_theta.copy(), np.empty(m), np.empty(m)
     drawn, rejected = 0, 0
@@ -94,13 +95,11 @@ def ascend(
             if ascent.penalty > 0.0:
                 drawn += ascent.n_reference
         gradient[:] = 0.0
-        start, first = first_stretch(position, ascent.batch_size, n)
-        add_gradient(rows, link, ascent, theta, start, first, key, drawn, room, gradient)
-        if first < ascent.batch_size:
-            add_gradient(
-                rows, link, ascent, theta, 0, ascent.batch_size - first, key, drawn + first, room,
-                gradient,
-            )  # fmt: skip
+        done = 0
+        while done < ascent.batch_size:
+            start, some = first_stretch(position + done, ascent.batch_size - done, n)
+            add_gradient(rows, link, ascent, theta, start, some, key, drawn + done, room, gradient)
+            done += some
         drawn += ascent.batch_size
         for k in range(m):
             gradient[k] *= rows.total / ascent.batch_size

@@ -37,6 +37,7 @@ from consequential.policies.uniforms import fill_uniforms
 Floats = NDArray[np.float64]
 
 _ROOT_TWO = 2.0**0.5
+STRETCH = 512  # rows at a time: what is computed for them stays in the fastest cache
 
 
 class Ascent(NamedTuple):
@@ -81,9 +82,9 @@ def nowhere(n_inputs: int, n_benefits: int, n_groups: int) -> Around:
 
 @pasted
 def first_stretch(start: int, length: int, n: int) -> tuple[int, int]:
-    """Return where a window of the circle begins and how long it is before it wraps."""
+    """Return where a window of the circle begins and how long it is before it wraps or is long."""
     begin = start % n
-    return begin, min(length, n - begin)
+    return begin, min(length, n - begin, STRETCH)
 
 
 @compiled
@@ -131,54 +132,28 @@ def add_gradient(
 
 
 @pasted
-def _add_taken(
-    rows: Rows,
-    link: Bend,
-    ascent: Ascent,
-    theta: Floats,
-    start: int,
-    length: int,
-    key: np.uint64,
-    drawn: int,
-    room: Buffers,
-    numerators: Floats,
-    denominators: Floats,
-) -> None:
-    eta, taken = room.eta[:length], room.propensity[:length]
-    linear_scores(theta, rows.phi, start, eta)
-    if ascent.sampled:
-        uniforms = room.uniforms[:length]
-        fill_uniforms(key, drawn, uniforms)
-        drawn_decisions(link, eta, uniforms, taken, room.derivative[:length])
-    else:
-        propensities(link, eta, taken)
-    add_benefit_sums(rows, taken, start, numerators, denominators)
-
-
-@pasted
 def set_residuals(
-    rows: Rows,
-    link: Bend,
-    ascent: Ascent,
-    theta: Floats,
-    position: int,
-    key: np.uint64,
-    drawn: int,
-    room: Buffers,
-    around: Around,
-) -> None:
+    rows: Rows, link: Bend, ascent: Ascent, theta: Floats, position: int, key: np.uint64,
+    drawn: int, room: Buffers, around: Around,
+) -> None:  # fmt: skip
     """Set the residuals r of the penalty, `lambda/2 sum r^2`, from the far window."""
     n, length = rows.phi.shape[1], ascent.n_reference
     numerators, denominators = around.numerators, around.denominators
     numerators[:] = 0.0
     denominators[:] = 0.0
-    start, first = first_stretch(position - 2 * length, length, n)
-    _add_taken(rows, link, ascent, theta, start, first, key, drawn, room, numerators, denominators)
-    if first < length:
-        _add_taken(
-            rows, link, ascent, theta, 0, length - first, key, drawn + first, room,
-            numerators, denominators,
-        )  # fmt: skip
+    done = 0
+    while done < length:
+        start, some = first_stretch(position - 2 * length + done, length - done, n)
+        eta, taken = room.eta[:some], room.propensity[:some]
+        linear_scores(theta, rows.phi, start, eta)
+        if ascent.sampled:
+            uniforms = room.uniforms[:some]
+            fill_uniforms(key, drawn + done, uniforms)
+            drawn_decisions(link, eta, uniforms, taken, room.derivative[:some])
+        else:
+            propensities(link, eta, taken)
+        add_benefit_sums(rows, taken, start, numerators, denominators)
+        done += some
     set_benefits(rows, rows.total / length, numerators, denominators, around.benefits)
     set_deviations(around.benefits, around.residuals)
     for b in range(numerators.shape[0]):
@@ -187,68 +162,19 @@ def set_residuals(
 
 
 @pasted
-def _add_near(
-    rows: Rows,
-    link: Bend,
-    ascent: Ascent,
-    theta: Floats,
-    start: int,
-    length: int,
-    room: Buffers,
-    numerators: Floats,
-    denominators: Floats,
-    around: Around,
-    curvature: Floats,
-) -> float:
-    """Add a stretch of the near window to all sums but the benefits' slopes."""
-    eta, propensity = room.eta[:length], room.propensity[:length]
-    derivative, steepness = room.derivative[:length], room.steepness[:length]
-    linear_scores(theta, rows.phi, start, eta)
-    propensities_and_derivatives(link, eta, propensity, derivative, steepness)
-    if ascent.penalty > 0.0:
-        add_benefit_sums(rows, propensity, start, numerators, denominators)
-    total, accepted = 0.0, 0.0
-    if ascent.preconditioned:
-        add_squares(steepness, rows.phi, start, room.weighted[:length], curvature)
-        add_products(derivative, rows.phi, start, around.acceptance_slope)
-        for i in range(length):
-            accepted += propensity[i]
-            total += steepness[i]
-    around.acceptance[0] += accepted
-    return total
-
-
-@pasted
 def _add_benefit_slopes(
-    rows: Rows,
-    link: Bend,
-    ascent: Ascent,
-    theta: Floats,
-    start: int,
-    length: int,
-    key: np.uint64,
-    drawn: int,
-    room: Buffers,
-    benefits: Floats,
-    slopes: Floats,
+    rows: Rows, slope: Floats, start: int, benefits: Floats, weighted: Floats, slopes: Floats
 ) -> None:
-    eta, slope, weighted = room.eta[:length], room.derivative[:length], room.weighted[:length]
-    if ascent.sampled:
-        linear_scores(theta, rows.phi, start, eta)
-        uniforms = room.uniforms[:length]
-        fill_uniforms(key, drawn, uniforms)
-        drawn_decisions(link, eta, uniforms, room.propensity[:length], slope)
-    elif length < ascent.n_reference:  # else `_add_near` has just left them there
-        linear_scores(theta, rows.phi, start, eta)
-        derivatives(link, eta, slope)
-    group = rows.group[start : start + length]
+    """Add a stretch of rows to the benefits' slopes, given the slopes of decisions."""
+    stop = start + slope.size
+    group = rows.group[start:stop]
     for b in range(benefits.shape[0]):
-        values = rows.values[b, start : start + length]
-        for i in range(length):
+        values = rows.values[b, start:stop]
+        for i in range(slope.size):
             weighted[i] = values[i] * slope[i]
         if rows.is_ratio[b]:
-            denominators = rows.denominators[b, start : start + length]
-            for i in range(length):
+            denominators = rows.denominators[b, start:stop]
+            for i in range(slope.size):
                 ratio = benefits[b, group[i]]
                 if not np.isnan(ratio):
                     weighted[i] -= ratio * denominators[i] * slope[i]
@@ -279,66 +205,80 @@ def _centre_slopes(slopes: Floats, benefits: Floats, denominators: Floats, scale
 
 @pasted
 def look_around(
-    rows: Rows,
-    link: Bend,
-    ascent: Ascent,
-    theta: Floats,
-    position: int,
-    scale: Floats,
-    key: np.uint64,
-    drawn: int,
-    room: Buffers,
-    around: Around,
-) -> None:
+    rows: Rows, link: Bend, ascent: Ascent, theta: Floats, position: int, scale: Floats,
+    key: np.uint64, drawn: int, room: Buffers, around: Around,
+) -> None:  # fmt: skip
     """Set what the near window says about the neighbourhood of theta."""
     n, length, m = rows.phi.shape[1], ascent.n_reference, theta.size
-    shape = rows.constant.shape
+    penalised = ascent.penalty > 0.0
+    # slopes of ratios need the ratios first, and sampled slopes are draws of their own
+    at_once = not ascent.sampled and not rows.is_ratio.any()
     numerators, denominators = around.numerators, around.denominators
     benefits, curvature = around.benefits, around.factor
     numerators[:] = 0.0
     denominators[:] = 0.0
     curvature[:] = 0.0
-    around.acceptance[0] = 0.0
     around.acceptance_slope[:] = 0.0
     around.slopes[:] = 0.0
     around.theta[:] = theta
-    start, first = first_stretch(position - length, length, n)
-    steepness = _add_near(
-        rows, link, ascent, theta, start, first, room, numerators, denominators, around, curvature
-    )
-    if first < length:
-        steepness += _add_near(
-            rows, link, ascent, theta, 0, length - first, room, numerators, denominators, around,
-            curvature,
-        )  # fmt: skip
-    if ascent.penalty > 0.0:
+    accepted, steep, done = 0.0, 0.0, 0
+    while done < length:
+        start, some = first_stretch(position - length + done, length - done, n)
+        eta, propensity = room.eta[:some], room.propensity[:some]
+        derivative, steepness = room.derivative[:some], room.steepness[:some]
+        linear_scores(theta, rows.phi, start, eta)
+        propensities_and_derivatives(link, eta, propensity, derivative, steepness)
+        if ascent.preconditioned:
+            add_squares(steepness, rows.phi, start, room.weighted[:some], curvature)
+            add_products(derivative, rows.phi, start, around.acceptance_slope)
+            for i in range(some):
+                accepted += propensity[i]
+                steep += steepness[i]
+        if penalised:
+            add_benefit_sums(rows, propensity, start, numerators, denominators)
+            if at_once:
+                _add_benefit_slopes(
+                    rows, derivative, start, benefits, room.weighted[:some], around.slopes
+                )
+        done += some
+    if penalised:
         set_benefits(rows, rows.total / length, numerators, denominators, benefits)
-        _add_benefit_slopes(
-            rows, link, ascent, theta, start, first, key, drawn, room, benefits, around.slopes
-        )
-        if first < length:
-            _add_benefit_slopes(
-                rows, link, ascent, theta, 0, length - first, key, drawn + first, room, benefits,
-                around.slopes,
-            )  # fmt: skip
+        done = 0
+        while done < length and not at_once:
+            start, some = first_stretch(position - length + done, length - done, n)
+            eta, slope = room.eta[:some], room.derivative[:some]
+            linear_scores(theta, rows.phi, start, eta)
+            if ascent.sampled:
+                uniforms = room.uniforms[:some]
+                fill_uniforms(key, drawn + done, uniforms)
+                drawn_decisions(link, eta, uniforms, room.propensity[:some], slope)
+            else:
+                derivatives(link, eta, slope)
+            _add_benefit_slopes(rows, slope, start, benefits, room.weighted[:some], around.slopes)
+            done += some
         _centre_slopes(around.slopes, benefits, denominators, rows.total / length)
-    if not ascent.preconditioned:
-        return
-    around.acceptance[0] /= length
-    for k in range(m):
-        around.acceptance_slope[k] /= length
-    steepness /= length
+    if ascent.preconditioned:
+        around.acceptance[0] = accepted / length
+        for k in range(m):
+            around.acceptance_slope[k] /= length
+        _set_factor(ascent, scale, steep / length, 1.0 / length, around)
+
+
+@compiled
+def _set_factor(
+    ascent: Ascent, scale: Floats, steepness: float, per_row: float, around: Around
+) -> None:
+    """Turn the sum of squares into the step's matrix, and that into its Cholesky factor."""
+    matrix, slopes, m = around.factor, around.slopes, scale.shape[0]
     trace = 0.0
     for j in range(m):
         trace += scale[j, j]
     for j in range(m):
         for k in range(j + 1):
-            own = curvature[j, k] / length + steepness * scale[j, k]
-            curvature[j, k] = own / 2.0 + ascent.ridge * scale[j, k]
-            for b in range(shape[0]):
-                for z in range(shape[1]):
-                    curvature[j, k] += (
-                        ascent.penalty * around.slopes[b, z, j] * around.slopes[b, z, k]
-                    )
-        curvature[j, j] += ascent.ridge * trace / m
-    factorise(curvature)
+            own = matrix[j, k] * per_row + steepness * scale[j, k]
+            matrix[j, k] = own / 2.0 + ascent.ridge * scale[j, k]
+            for b in range(slopes.shape[0]):
+                for z in range(slopes.shape[1]):
+                    matrix[j, k] += ascent.penalty * slopes[b, z, j] * slopes[b, z, k]
+        matrix[j, j] += ascent.ridge * trace / m
+    factorise(matrix)
