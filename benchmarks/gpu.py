@@ -33,7 +33,10 @@ def seconds(world, strategies, n_seeds: int, time_steps: int) -> float:
         "jax",
     )
     seeds = list(range(n_seeds))
-    crews = [crew_of(plan, strategy, seeds) for strategy in strategies]
+    crews = [
+        crew_of(plan, strategy, [plan.start(strategy, seed) for seed in seeds])
+        for strategy in strategies
+    ]
     start = time.perf_counter()
     for _ in DeviceFleet(world, seeds, crews, plan.n_proposals).sail(time_steps):
         pass

@@ -203,7 +203,7 @@ def memory(report: Report) -> None:
         "penalties, seeds = tuple(np.logspace(-.5, 4, 20)), list(range(50))\n"
         "plan = Plan(world, (strategy,), penalties, 10, world.parameters.n_proposals,\n"
         "            fairness_named('demographic_parity'), 'compiled')\n"
-        "crew = crew_of(plan, strategy, seeds)\n"
+        "crew = crew_of(plan, strategy, [plan.start(strategy, seed) for seed in seeds])\n"
         "for _ in Fleet(world, seeds, [crew], plan.n_proposals, 2).sail(10): pass\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)\n"
     )

@@ -436,9 +436,6 @@ def test_rows_of_weight_zero_are_absent():
     assert_allclose(theta, sklearn_fit(phi[:, there], label[there]), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="newton._largest_score reads rows of weight 0, which shortens the steps"
-)
 def test_rows_of_weight_zero_do_not_shorten_the_steps():
     phi, label = labelled(40, 1)
     weights = np.ones(40)

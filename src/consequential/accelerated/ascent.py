@@ -24,6 +24,7 @@ Array = Any
 
 _ROOT_TWO = 2.0**0.5
 _WRITTEN_OUT = 16
+_MANY, _PART = 12, 128
 Entries = list[Array]  # one array an input
 
 
@@ -60,6 +61,8 @@ def ascend(
     n_refreshes = -(-settings.n_iterations // every)
     # without a penalty a run draws no decisions for its windows
     windows_draw = jnp.where(penalty > 0.0, 2 * reach, 0)[..., None]
+    if rows.n.ndim == 0:
+        rows = rows.unrolled(2 * reach, size)
     squares = [[scale[:, :, j, k] for k in range(m)] for j in range(m)]
 
     def taken_and_slope(eta: Array, drawn: Array) -> tuple[Array, Array]:
@@ -73,17 +76,22 @@ def ascend(
     def look(theta: Entries, refresh: Array) -> _Around:
         position = refresh * every * size
         drawn = refresh * (every * size + windows_draw)
-        near = rows.window(position - reach, reach)
+        near = rows.window(position, reach, reach)
         eta = scores(theta, near.phi)
         propensity, derivative, _, steepness = linked(link, eta)
+        slope = taken_and_slope(eta, drawn + reach)[1] if settings.sampled else derivative
+        # computed once: pasted into each of the sums below, the exponential would be taken anew
+        propensity, derivative, slope, steepness = jax.lax.optimization_barrier(
+            (propensity, derivative, slope, steepness)
+        )
         residuals: Entries = []
         slopes: list[Entries] = []
         inverse: list[Entries] = []
         if settings.penalised:
-            far = rows.window(position - 2 * reach, reach)
+            far = rows.window(position, 2 * reach, reach)
             taken, _ = taken_and_slope(scores(theta, far.phi), drawn)
+            taken = jax.lax.optimization_barrier(taken)
             residuals = _residuals(far, settings, taken, reach)
-            slope = taken_and_slope(eta, drawn + reach)[1]
             slopes = _slopes(near, settings, propensity, slope, reach)
         if settings.preconditioned:
             inverse = _inverse(_metric(near, settings, squares, steepness, slopes, penalty))
@@ -93,11 +101,11 @@ def ascend(
             slopes,
             inverse,
             propensity.mean(axis=-1),
-            [(derivative * near.phi[:, :, k]).mean(axis=-1) for k in range(m)],
+            [entry / reach for entry in _summed(derivative, _inputs(near))],
         )
 
     def iterate(j: Array, theta: Entries, rejected: Array, around: _Around) -> Any:
-        batch = rows.window(j * size, size)
+        batch = rows.window(j * size, 0, size)
         drawn = j * size + (j // every + 1) * windows_draw
         _, slope = taken_and_slope(scores(theta, batch.phi), drawn)
         weighted = batch.utility * slope
@@ -136,6 +144,28 @@ def ascend(
     return jnp.stack(entries, axis=-1), rejected
 
 
+def _inputs(rows: Rows) -> Entries:
+    return [rows.phi[:, :, k] for k in range(rows.phi.shape[2])]
+
+
+def _summed(weight: Array, columns: Entries) -> Entries:
+    """`sum_i weight_i column_i` for each column.
+
+    Many columns that runs share are a matrix product, in parts so that it spreads over a GPU.
+    """
+    jnp, n = needed("jax").numpy, weight.shape[-1]
+    if len(columns) < _MANY or any(column.shape[1] > 1 for column in columns):
+        return [(weight * column).sum(axis=-1) for column in columns]
+    part = max(d for d in range(1, _PART + 1) if n % d == 0)
+    stacked = jnp.stack([column[:, 0] for column in columns], axis=1)
+    sums = jnp.einsum(
+        "spqr,scqr->spqc",
+        weight.reshape(*weight.shape[:2], -1, part),
+        stacked.reshape(*stacked.shape[:2], -1, part),
+    ).sum(axis=2)
+    return [sums[..., c] for c in range(len(columns))]
+
+
 def _dot(left: Entries, right: Entries) -> Array:
     return sum(a * b for a, b in zip(left, right, strict=True))
 
@@ -144,24 +174,23 @@ def _benefits(rows: Rows, settings: Settings, taken: Array, n: int) -> Any:
     """Return each benefit's values by group, their denominators, and where they are known."""
     jnp = needed("jax").numpy
     scale = rows.total / n
+    groups = range(settings.n_groups)
     for b, is_ratio in enumerate(settings.is_ratio):
-        values, unders, knowns = [], [], []
-        for z in range(settings.n_groups):
-            here = rows.group == z
-            over = jnp.where(here, rows.values[:, :, b] * taken, 0.0).sum(axis=-1)
-            known = rows.defined[:, :, b, z]
-            under = jnp.ones_like(over)
-            if is_ratio:
-                assert rows.denominators is not None
-                under = (
-                    jnp.where(here, rows.denominators[:, :, b] * taken, 0.0).sum(axis=-1) * scale
-                )
-                known = known & (under > NOBODY)
-                under = jnp.where(known, under, 1.0)
-            values.append((rows.constant[:, :, b, z] + scale * over) / under)
-            unders.append(under)
-            knowns.append(known)
-        yield b, values, unders, knowns
+
+        def by_group(column: Array) -> Entries:
+            own = [jnp.where(rows.group == z, column, 0.0) for z in groups]
+            return [scale * total for total in _summed(taken, own)]
+
+        overs = by_group(rows.values[:, :, b])
+        known = [rows.defined[:, :, b, z] for z in groups]
+        unders = [jnp.ones_like(over) for over in overs]
+        if is_ratio:
+            assert rows.denominators is not None
+            unders = by_group(rows.denominators[:, :, b])
+            known = [k & (under > NOBODY) for k, under in zip(known, unders, strict=True)]
+            unders = [jnp.where(k, under, 1.0) for k, under in zip(known, unders, strict=True)]
+        values = [(rows.constant[:, :, b, z] + overs[z]) / unders[z] for z in groups]
+        yield b, values, unders, known
 
 
 def _centred(values: Entries, known: Entries) -> Entries:
@@ -186,21 +215,21 @@ def _slopes(
 ) -> list[Entries]:
     """Return the residuals' slopes in theta."""
     jnp = needed("jax").numpy
-    m, scale = rows.phi.shape[2], rows.total / n
+    scale, groups = rows.total / n, range(settings.n_groups)
     found = []
     for b, values, unders, known in _benefits(rows, settings, propensity, n):
-        by_input = []
-        for k in range(m):
-            own = []
-            for z in range(settings.n_groups):
-                weighted = rows.values[:, :, b] * slope
-                if settings.is_ratio[b]:
-                    assert rows.denominators is not None
-                    weighted = weighted - values[z][..., None] * rows.denominators[:, :, b] * slope
-                weighted = jnp.where(rows.group == z, weighted * rows.phi[:, :, k], 0.0)
-                own.append(weighted.sum(axis=-1) * scale / unders[z])
-            by_input.append([_ROOT_TWO * entry for entry in _centred(own, known)])
-        found += [[by_input[k][z] for k in range(m)] for z in range(settings.n_groups)]
+        columns = []
+        for z in groups:
+            own = rows.values[:, :, b]
+            if settings.is_ratio[b]:
+                assert rows.denominators is not None
+                own = own - values[z][..., None] * rows.denominators[:, :, b]
+            own = jnp.where(rows.group == z, own, 0.0)
+            columns += [own * column for column in _inputs(rows)]
+        sums = iter(_summed(slope, columns))
+        by_group = [[scale * next(sums) / unders[z] for _ in _inputs(rows)] for z in groups]
+        by_input = [_centred(list(entries), known) for entries in zip(*by_group, strict=True)]
+        found += [[_ROOT_TWO * entries[z] for entries in by_input] for z in groups]
     return found
 
 
@@ -213,14 +242,17 @@ def _metric(
     penalty: Array,
 ) -> list[Entries]:
     """Return the step's matrix, its lower triangle."""
-    m = near.phi.shape[2]
+    inputs = _inputs(near)
+    m, n = len(inputs), near.phi.shape[3]
     trace = sum(squares[k][k] for k in range(m)) / m
     mean = steepness.mean(axis=-1)
+    products = _summed(steepness, [inputs[j] * inputs[k] for j in range(m) for k in range(j + 1)])
+    own_square = iter(products)
     metric = []
     for j in range(m):
         row = []
         for k in range(j + 1):
-            own = (steepness * near.phi[:, :, j] * near.phi[:, :, k]).mean(axis=-1)
+            own = next(own_square) / n
             entry = (own + mean * squares[j][k]) / 2.0 + settings.ridge * squares[j][k]
             entry = entry + (settings.ridge * trace if j == k else 0.0)
             row.append(entry + penalty * sum(each[j] * each[k] for each in slopes))

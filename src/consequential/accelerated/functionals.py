@@ -6,6 +6,7 @@ axis. A run's result does not depend on the runs beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
@@ -35,28 +36,41 @@ class Rows(NamedTuple):
     defined: Array
     n: Array  # how many of the people are there; the rest is padding. A number, or (S, P)
     total: Array  # rows of the whole log; a number, or (S, P)
+    before: int | None = None  # where the circle begins, once it is unrolled
 
-    def window(self, start: Array, length: int) -> Rows:
-        """Return a stretch of the circle."""
+    def window(self, position: Array, back: int, length: int) -> Rows:
+        """Return the stretch of the circle that begins so far back from a position."""
+        jax = needed("jax")
+        jnp = jax.numpy
+        if self.before is not None:
+            first = position % self.n + self.before - back
+            return self.each(
+                lambda array: jax.lax.dynamic_slice_in_dim(array, first, length, axis=-1)
+            )
+        at = (position - back + jnp.arange(length)) % self.n[:, :, None]
+
+        def cut(array: Array) -> Array:
+            return jnp.take_along_axis(array, at if array.ndim == 3 else at[:, :, None, :], axis=-1)
+
+        return self.each(cut)
+
+    def unrolled(self, before: int, after: int) -> Rows:
+        """Return the circle as a line, so many of its last and first people repeated at its ends.
+
+        Its windows are then slices, which cost nothing. Only where all runs pass the same people.
+        """
         jnp = needed("jax").numpy
-        if self.n.ndim == 0:
-            at = (start + jnp.arange(length)) % self.n
+        at = (jnp.arange(self.utility.shape[-1] + before + after) - before) % self.n
+        return self.each(lambda array: array[..., at])._replace(before=before)
 
-            def cut(array: Array) -> Array:
-                return array[..., at]
-        else:
-            at = (start + jnp.arange(length)) % self.n[:, :, None]
-
-            def cut(array: Array) -> Array:
-                index = at if array.ndim == 3 else at[:, :, None, :]
-                return jnp.take_along_axis(array, index, axis=-1)
-
+    def each(self, change: Callable[[Array], Array]) -> Rows:
+        """Change all arrays that have people along their last axis."""
         return self._replace(
-            phi=cut(self.phi),
-            utility=cut(self.utility),
-            values=cut(self.values),
-            denominators=None if self.denominators is None else cut(self.denominators),
-            group=cut(self.group),
+            phi=change(self.phi),
+            utility=change(self.utility),
+            values=change(self.values),
+            denominators=None if self.denominators is None else change(self.denominators),
+            group=change(self.group),
         )
 
 
@@ -137,7 +151,7 @@ def objective_value(
 ) -> Array:
     """Return the objective estimated on the first rows, (S, P)."""
     jnp = needed("jax").numpy
-    first = rows.window(0, n_checked)
+    first = (rows.unrolled(0, 0) if rows.n.ndim == 0 else rows).window(0, 0, n_checked)
     entries = [theta[..., k] for k in range(theta.shape[-1])]
     there = jnp.arange(n_checked) < (rows.n[..., None] if rows.n.ndim else rows.n)
     propensity = jnp.where(there, linked(link, scores(entries, first.phi))[0], 0.0)

@@ -40,15 +40,16 @@ def _derivatives(
 
 
 @compiled
-def _largest_score(phi: Floats, step: Floats, n: int) -> float:
-    """Return the largest `|phi . step|` of n rows."""
+def _largest_score(phi: Floats, step: Floats, weights: Floats) -> float:
+    """Return the largest `|phi . step|` of the rows that count."""
     etas = np.empty(_STRETCH)
     largest = 0.0
-    for start in range(0, n, _STRETCH):
-        eta = etas[: min(_STRETCH, n - start)]
+    for start in range(0, weights.size, _STRETCH):
+        eta = etas[: min(_STRETCH, weights.size - start)]
+        weight = weights[start : start + eta.size]
         linear_scores(step, phi, start, eta)
         for i in range(eta.size):
-            largest = max(largest, abs(eta[i]))
+            largest = max(largest, abs(eta[i]) if weight[i] > 0.0 else 0.0)
     return largest
 
 
@@ -78,7 +79,7 @@ def fit_logistic(
         distance = 0.0
         for k in range(m):
             distance += step[k] * gradient[k]
-        change = _largest_score(phi, step, label.size)
+        change = _largest_score(phi, step, weights)
         shortened = np.log1p(change) / change if change > 0.0 else 1.0
         for k in range(m):
             theta[k] += (1.0 if distance < 1e-8 else shortened) * step[k]

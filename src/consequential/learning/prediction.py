@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 NOBODY_ACCEPTED = "nobody was accepted, so there is no label to fit; the predictor stays"
 LABELS_ALIKE = "all labels are alike, so there is nothing to tell apart; the predictor stays"
 NOT_REACHED = "the logistic fit stopped before its maximum"
-MAX_ITERATIONS = 50
+MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True, slots=True)

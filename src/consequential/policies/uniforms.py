@@ -43,7 +43,7 @@ def fill_uniforms(key: np.uint64, start: int, out: Floats) -> None:
 
 
 @compiled
-def stream_key(seed: int, purpose: int, step: int) -> np.uint64:
+def stream_key(seed: int | np.uint64, purpose: int, step: int) -> np.uint64:
     """Return the key of a seed's stream for one purpose at one time step."""
     key = mixed(np.uint64(seed) + _GAMMA)
     key = mixed(key ^ (np.uint64(purpose) * _MIX_1 + _GAMMA))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from consequential.learning import (
 from consequential.learning import compiled as learning_compiled
 from consequential.objective import (
     Clipped,
+    Fairness,
     InversePropensity,
     SelfNormalised,
     Shape,
@@ -58,21 +59,45 @@ def learns_compiled(learner: Any, sequence: Sequence, world: World) -> bool:
         and learner.engine == "compiled"
         and not learner.shuffle
         and type(learner.objective.weighting) in _WEIGHTINGS
-        and isinstance(learner.objective.fairness, ShapedFairness | None)
+        and _has_shapes(learner.objective.fairness)
         and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
 
 
-def starts_compiled(start: Any, learner: Learner) -> bool:
-    """Whether the compiled step knows the first rule."""
+def _has_shapes(fairness: Fairness | None) -> bool:
+    if fairness is None:
+        return True
+    return (
+        isinstance(fairness, ShapedFairness) and type(fairness).benefits is ShapedFairness.benefits
+    )
+
+
+def penalty_alone_differs(first: Learner, penalty: float, learner: Any) -> bool:
+    """Whether a learner is the first one but for the penalty of its objective."""
+    if isinstance(first, FitPredictor):
+        return bool(learner == first)
+    if first.objective.fairness is None:
+        return bool(learner == first and penalty == 0.0)
+    return bool(learner == replace(first, objective=replace(first.objective, penalty=penalty)))
+
+
+def start_compiled(starts: list[Any], learner: Learner) -> bool:
+    """Whether the compiled step knows the first rules, which may differ in theta alone."""
     if isinstance(learner, FitPredictor):
-        return (
+        return all(
             type(start) is ThresholdPolicy
             and start.threshold == learner.threshold
             and hasattr(start.predictor, "coef_")
+            for start in starts
         )
-    return type(start) is Policy and learning_compiled.knows(start, learner.step)
+    return all(
+        type(start) is Policy
+        and learning_compiled.knows(start, learner.step)
+        and bend_of(start) == bend_of(starts[0])
+        and start.theta.shape == starts[0].theta.shape
+        for start in starts
+    )
 
 
 def notion_of(fairness: ShapedFairness | None) -> Notion:

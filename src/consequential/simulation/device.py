@@ -78,7 +78,7 @@ class DeviceFleet:
         with jax.enable_x64(True), ThreadPoolExecutor(os.cpu_count()) as pool:
             theta = jax.device_put(self._stacked([crew.thetas for crew in self.crews]))
             crowd, given = jax.device_put(self._crowd()), jax.device_put(self._given())
-            seeds = jax.device_put(np.array(self.seeds, dtype=np.uint64))
+            seeds = jax.device_put(np.array([seed % 2**64 for seed in self.seeds], dtype=np.uint64))
             kept = self._empty(jax.numpy)
             for time_step in range(time_steps):
                 starts, keys, slots, sources = self._draws(time_step, pool)

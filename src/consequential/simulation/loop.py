@@ -67,7 +67,7 @@ class Plan:
             for step in steps:
                 record.add(step.policy, step.log, step.time_step, step.notes)
                 policy = step.learned
-        return record.finish(strategy.name, penalty, proposals.seed, policy)
+            return record.finish(strategy.name, penalty, proposals.seed, policy)
 
 
 class _Record:

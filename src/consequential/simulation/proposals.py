@@ -19,6 +19,11 @@ PEOPLE, DECISIONS, LEARNING, START = range(4)
 _REMEMBERED = 2**24
 
 
+def key_of(seed: int, purpose: int, time_step: int) -> np.uint64:
+    """Return the key of a seed's stream; seeds may be of any size."""
+    return np.uint64(stream_key(np.uint64(seed % 2**64), purpose, time_step))
+
+
 def fill_people(
     world: World,
     seed: int,
@@ -32,7 +37,7 @@ def fill_people(
     if crowd is not None:
         from consequential.worlds.crowd import draw_people
 
-        draw_people(crowd, np.uint64(stream_key(seed, PEOPLE, time_step)), features, group, label)
+        draw_people(crowd, key_of(seed, PEOPLE, time_step), features, group, label)
         return
     people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
     features[:], group[:], label[:] = people.features.T, people.group, people.label
@@ -40,7 +45,7 @@ def fill_people(
 
 def fill_decisions(seed: int, time_step: int, uniforms: Floats) -> None:
     """Fill in the random numbers that decide on them."""
-    fill_uniforms(np.uint64(stream_key(seed, DECISIONS, time_step)), 0, uniforms)
+    fill_uniforms(key_of(seed, DECISIONS, time_step), 0, uniforms)
 
 
 def learning_rng(seed: int, time_step: int) -> np.random.Generator:
@@ -73,7 +78,7 @@ class SharedProposals:
                 self._people[time_step, n] = people
         decisions: np.random.Generator = np.random.default_rng([self.seed, DECISIONS, time_step])
         if type(rule).decide is DecisionRule.decide:  # one uniform number a person
-            decisions = UniformStream(int(stream_key(self.seed, DECISIONS, time_step)))  # type: ignore[assignment]
+            decisions = UniformStream(int(key_of(self.seed, DECISIONS, time_step)))  # type: ignore[assignment]
         return self.world.decided(people, rule, decisions, time_step)
 
     def _drawn(self, n: int, time_step: int) -> People:

@@ -123,14 +123,15 @@ def _all_runs(
     plan: Plan, seeds: list[int], n_jobs: int | None
 ) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
-    compiled: tuple[Strategy, ...] = ()
+    others = plan.strategies
     if plan.engine != "numpy":
-        from consequential.simulation.sweep import compiled_strategies, sweep
+        from consequential.simulation.sweep import compiled_starts, sweep
 
-        compiled = compiled_strategies(plan, seeds[0])
+        starts = compiled_starts(plan, seeds)
+        compiled = tuple(each for each in plan.strategies if each.name in starts)
+        others = tuple(each for each in plan.strategies if each.name not in starts)
         if compiled:
-            yield from sweep(replace(plan, strategies=compiled), seeds, n_jobs)
-    others = tuple(strategy for strategy in plan.strategies if strategy not in compiled)
+            yield from sweep(replace(plan, strategies=compiled), seeds, starts, n_jobs)
     if not others:
         return
     plan = replace(plan, strategies=others)

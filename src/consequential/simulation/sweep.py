@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from consequential.learning import Aggregated, sequence_named
 from consequential.policies import DecisionRule
-from consequential.simulation.crew import Crew, learns_compiled, starts_compiled
+from consequential.simulation.crew import (
+    Crew,
+    learns_compiled,
+    penalty_alone_differs,
+    start_compiled,
+)
 from consequential.simulation.fleet import Fleet
 from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run
@@ -31,19 +36,31 @@ _ROOM = 2**30  # bytes that the weights of aggregated runs may take
 _COPIES, _DEVICE_ROOMS = 8, 32  # a device's program holds several arrays of that size
 
 
-def compiled_strategies(plan: Plan, seed: int) -> tuple[Strategy, ...]:
-    """Return the strategies that compiled code knows; the others run in Python."""
+Starts = dict[str, list[DecisionRule]]  # by strategy, one a seed
 
-    def known(strategy: Strategy) -> bool:
+
+def compiled_starts(plan: Plan, seeds: list[int]) -> Starts:
+    """Return the first rules of the strategies that compiled code knows.
+
+    The other strategies run in Python.
+    """
+    starts: Starts = {}
+    for strategy in plan.strategies:
+        sequence = sequence_named(strategy.sequence)
         learner: Any = plan.learner(strategy, plan.penalties[0])
-        return learns_compiled(
-            learner, sequence_named(strategy.sequence), plan.world
-        ) and starts_compiled(plan.start(strategy, seed), learner)
+        if learns_compiled(learner, sequence, plan.world) and all(
+            penalty_alone_differs(learner, penalty, plan.learner(strategy, penalty))
+            for penalty in plan.penalties
+        ):
+            found = [plan.start(strategy, seed) for seed in seeds]
+            if start_compiled(found, learner):
+                starts[strategy.name] = found
+    return starts
 
-    return tuple(strategy for strategy in plan.strategies if known(strategy))
 
-
-def sweep(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[float, list[Run]]]:
+def sweep(
+    plan: Plan, seeds: list[int], starts: Starts, n_jobs: int | None
+) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     n_cores = os.cpu_count() or 1
     n_threads = n_cores if n_jobs in (None, -1) else int(n_jobs or 1)
@@ -51,7 +68,10 @@ def sweep(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[fl
     at_once = _seeds_at_once(plan, n_threads)
     for first in range(0, len(seeds), at_once):
         some = seeds[first : first + at_once]
-        crews = [crew_of(plan, strategy, some) for strategy in plan.strategies]
+        crews = [
+            crew_of(plan, strategy, starts[strategy.name][first : first + at_once])
+            for strategy in plan.strategies
+        ]
         for fleet in _fleets(plan, some, crews, n_threads):
             for n_steps in fleet.sail(plan.time_steps):
                 yield n_steps, []
@@ -91,9 +111,8 @@ def _seeds_at_once(plan: Plan, n_threads: int) -> int:
     return max(1, min(wanted, room // bytes_a_seed if bytes_a_seed else wanted))
 
 
-def crew_of(plan: Plan, strategy: Strategy, seeds: list[int]) -> Crew:
-    """Return the runs of a strategy for some seeds."""
-    starts: list[DecisionRule] = [plan.start(strategy, seed) for seed in seeds]
+def crew_of(plan: Plan, strategy: Strategy, starts: list[DecisionRule]) -> Crew:
+    """Return the runs of a strategy, given where each seed starts."""
     return Crew(
         strategy.name,
         plan.learner(strategy, plan.penalties[0]),  # type: ignore[arg-type]  # checked before

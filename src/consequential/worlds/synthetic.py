@@ -58,7 +58,7 @@ class SyntheticWorld(DensityWorld):
         """Return 2^13 cells a group: constant density within one, label probabilities linear.
 
         Both errors are of second order in a cell's width: label probabilities are off by less
-        than 2e-5, densities relative to themselves by less than 1e-6 within four deviations.
+        than 2e-5, densities relative to themselves by less than 3e-6 within four deviations.
         """
         from consequential.worlds.crowd import crowd_of
 
