@@ -24,7 +24,6 @@ Array = Any
 
 _ROOT_TWO = 2.0**0.5
 _WRITTEN_OUT = 16
-_MANY, _PART = 12, 128
 Entries = list[Array]  # one array an input
 
 
@@ -79,11 +78,11 @@ def ascend(
         near = rows.window(position, reach, reach)
         eta = scores(theta, near.phi)
         propensity, derivative, _, steepness = linked(link, eta)
-        slope = taken_and_slope(eta, drawn + reach)[1] if settings.sampled else derivative
         # computed once: pasted into each of the sums below, the exponential would be taken anew
-        propensity, derivative, slope, steepness = jax.lax.optimization_barrier(
-            (propensity, derivative, slope, steepness)
+        propensity, derivative, steepness = jax.lax.optimization_barrier(
+            (propensity, derivative, steepness)
         )
+        slope = taken_and_slope(eta, drawn + reach)[1] if settings.sampled else derivative
         residuals: Entries = []
         slopes: list[Entries] = []
         inverse: list[Entries] = []
@@ -149,21 +148,8 @@ def _inputs(rows: Rows) -> Entries:
 
 
 def _summed(weight: Array, columns: Entries) -> Entries:
-    """`sum_i weight_i column_i` for each column.
-
-    Many columns that runs share are a matrix product, in parts so that it spreads over a GPU.
-    """
-    jnp, n = needed("jax").numpy, weight.shape[-1]
-    if len(columns) < _MANY or any(column.shape[1] > 1 for column in columns):
-        return [(weight * column).sum(axis=-1) for column in columns]
-    part = max(d for d in range(1, _PART + 1) if n % d == 0)
-    stacked = jnp.stack([column[:, 0] for column in columns], axis=1)
-    sums = jnp.einsum(
-        "spqr,scqr->spqc",
-        weight.reshape(*weight.shape[:2], -1, part),
-        stacked.reshape(*stacked.shape[:2], -1, part),
-    ).sum(axis=2)
-    return [sums[..., c] for c in range(len(columns))]
+    """`sum_i weight_i column_i` for each column; together they are a kernel or two."""
+    return [(weight * column).sum(axis=-1) for column in columns]
 
 
 def _dot(left: Entries, right: Entries) -> Array:

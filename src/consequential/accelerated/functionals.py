@@ -151,7 +151,7 @@ def objective_value(
 ) -> Array:
     """Return the objective estimated on the first rows, (S, P)."""
     jnp = needed("jax").numpy
-    first = (rows.unrolled(0, 0) if rows.n.ndim == 0 else rows).window(0, 0, n_checked)
+    first = rows.each(lambda array: array[..., :n_checked])
     entries = [theta[..., k] for k in range(theta.shape[-1])]
     there = jnp.arange(n_checked) < (rows.n[..., None] if rows.n.ndim else rows.n)
     propensity = jnp.where(there, linked(link, scores(entries, first.phi))[0], 0.0)

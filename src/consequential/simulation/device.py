@@ -94,18 +94,23 @@ class DeviceFleet:
                 gained.append(gains)
                 found.append(learned)
                 yield sum(crew.n_runs for crew in self.crews)
-            path, gained, found = jax.device_get(([*thetas, theta], gained, found))
-        whole = np.stack(path, axis=2)  # (S, P, time steps + 1, inputs)
+            # in one piece each: hundreds of small copies would take longer than the last steps
+            gained, found = (
+                jax.tree.map(lambda *each: jax.numpy.stack(each), *parts)
+                for parts in (gained, found)
+            )
+            path, gained, found = jax.device_get(
+                (jax.numpy.stack([*thetas, theta], axis=2), gained, found)
+            )
         for at, crew in enumerate(self.crews):
-            crew.path[:] = self._of_crew(at, whole).reshape(crew.path.shape)
+            crew.path[:] = self._of_crew(at, path).reshape(crew.path.shape)
             crew.thetas = crew.path[:, -1].copy()
+            brought = [self._of_crew(at, values, axis=2) for values in (*gained, *found[:4])]
             crew.happened = [
-                Happened(
-                    *(np.array(self._of_crew(at, v)).reshape(-1) for v in (*gains, *learned[:4]))
-                )
-                for gains, learned in zip(gained, found, strict=True)
+                Happened(*(np.array(values[t]).reshape(-1) for values in brought))
+                for t in range(time_steps)
             ]
-            fewest = np.min([self._of_crew(at, each.n_accepted) for each in found], axis=0)
+            fewest = self._of_crew(at, found.n_accepted, axis=2).min(axis=0)
             self._repeat_thin_runs(crew, fewest.reshape(-1), time_steps)
 
     def _stacked(self, by_crew: list[Floats]) -> Floats:
@@ -113,8 +118,9 @@ class DeviceFleet:
         n_seeds = len(self.seeds)
         return np.concatenate([each.reshape(n_seeds, self.n_penalties, -1) for each in by_crew], 1)
 
-    def _of_crew(self, at: int, values: Any) -> Any:
-        return values[:, at * self.n_penalties : (at + 1) * self.n_penalties]
+    def _of_crew(self, at: int, values: Any, axis: int = 1) -> Any:
+        own = range(at * self.n_penalties, (at + 1) * self.n_penalties)
+        return np.take(values, own, axis=axis)
 
     def _empty(self, jnp: Any) -> step.Kept:
         n_seeds, n_runs = len(self.seeds), self.n_penalties * len(self.crews)
