@@ -366,7 +366,7 @@ def test_without_jax_the_error_says_what_to_install(monkeypatch):
     policy = DifferentiablePolicy(THETA, logistic)
     learn = UpdateDifferentiable(cq.Objective(0.5), 4, 50)
     monkeypatch.setitem(sys.modules, "jax", None)
-    how = r"need jax: pip install consequential\[jax\]"
+    how = r"needs jax: pip install consequential\[jax\]"
     with pytest.raises(ImportError, match=how):
         DifferentiablePolicy(THETA, logistic)
     with pytest.raises(ImportError, match=how):

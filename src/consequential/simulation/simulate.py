@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -72,7 +73,8 @@ def simulate(
     names = [strategy.name for strategy in chosen]
     if not chosen or len(set(names)) < len(names):
         raise ValueError(f"give strategies with names of their own, not {names}")
-    numbers = _numbers("seed", range(seeds) if isinstance(seeds, int | np.integer) else seeds)
+    given = range(seeds) if isinstance(seeds, int | np.integer) else seeds
+    numbers = _numbers("seed", (index(seed) for seed in given))
     wanted = _numbers("penalty", (float(penalty) for penalty in penalties))
     if not all(np.isfinite(penalty) and penalty >= 0 for penalty in wanted):
         raise ValueError(f"a penalty is finite and not negative: {wanted}")
