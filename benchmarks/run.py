@@ -80,7 +80,7 @@ def engines(report: Report, repeats: int) -> None:
         "(b) first setting, 30 seeds x 19 penalties": (
             first,
             (PENALTIES[::9], 2),
-            (30, PENALTIES, 4),
+            (30, PENALTIES, 10),
             (30, PENALTIES, 1),
         ),
         "(c) COMPAS, M = 2560, 19 penalties": (
@@ -177,7 +177,7 @@ def growth(report: Report, repeats: int) -> None:
 
     def penalties(n: int):
         spread = tuple(np.logspace(-0.5, 4, n))
-        return update_seconds(world, seeds=2, penalties=spread, time_steps=8)[0]
+        return update_seconds(world, seeds=4, penalties=spread, time_steps=12)[0]
 
     near_one = {"at_least": 0.95, "at_most": 1.05}
     for what, sizes, make in (

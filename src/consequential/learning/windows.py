@@ -203,6 +203,66 @@ def _centre_slopes(slopes: Floats, benefits: Floats, denominators: Floats, scale
                     slopes[b, z, k] = _ROOT_TWO * (slopes[b, z, k] - mean)
 
 
+@compiled
+def _look_of_two(
+    phi: Floats, start: int, link: Bend, theta: Floats, propensity: Floats, derivative: Floats,
+    curvature: Floats, acceptance_slope: Floats,
+) -> tuple[float, float]:  # fmt: skip
+    """Do for two inputs, in one pass, what `look_around` does for any number.
+
+    Fills in propensities and derivatives, adds to curvature and acceptance slope, and returns
+    the sums of propensities and of the logistic derivative.
+    """
+    n = propensity.size
+    constant, score = phi[0, start : start + n], phi[1, start : start + n]
+    bend, flat, floor = link
+    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    accepted, steep, one, other, h00, h01, h11 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        eta = theta[0] * constant[i] + theta[1] * score[i]
+        e = exponential(-abs(eta))
+        q = 1.0 / (1.0 + e)
+        base = q + flat * (1.0 - q) if eta >= 0.0 else bend * e * q
+        chance = floor + (1.0 - floor) * base
+        steepness = e * q * q
+        slope = (above if eta >= 0.0 else below) * steepness
+        propensity[i] = chance
+        derivative[i] = slope
+        accepted += chance
+        steep += steepness
+        one += slope * constant[i]
+        other += slope * score[i]
+        h00 += steepness * constant[i] * constant[i]
+        h01 += steepness * constant[i] * score[i]
+        h11 += steepness * score[i] * score[i]
+    acceptance_slope[0] += one
+    acceptance_slope[1] += other
+    curvature[0, 0] += h00
+    curvature[1, 0] += h01
+    curvature[1, 1] += h11
+    return accepted, steep
+
+
+@compiled
+def _add_benefit_of_two(
+    values: Floats, propensity: Floats, derivative: Floats, phi: Floats, start: int,
+    group: NDArray[np.int16], sums: Floats, slopes: Floats,
+) -> None:  # fmt: skip
+    """Add a linear benefit's sums and slopes for two inputs, a pass a group."""
+    n = values.size
+    constant, score = phi[0, start : start + n], phi[1, start : start + n]
+    for z in range(sums.size):
+        total, one, other = 0.0, 0.0, 0.0
+        for i in range(n):
+            value = values[i] if group[i] == z else 0.0
+            total += value * propensity[i]
+            one += value * derivative[i] * constant[i]
+            other += value * derivative[i] * score[i]
+        sums[z] += total
+        slopes[z, 0] += one
+        slopes[z, 1] += other
+
+
 @pasted
 def look_around(
     rows: Rows, link: Bend, ascent: Ascent, theta: Floats, position: int, scale: Floats,
@@ -226,6 +286,21 @@ def look_around(
         start, some = first_stretch(position - length + done, length - done, n)
         eta, propensity = room.eta[:some], room.propensity[:some]
         derivative, steepness = room.derivative[:some], room.steepness[:some]
+        if at_once and m == 2:
+            more_accepted, more_steep = _look_of_two(
+                rows.phi, start, link, theta, propensity, derivative, curvature,
+                around.acceptance_slope,
+            )  # fmt: skip
+            accepted += more_accepted
+            steep += more_steep
+            if penalised:
+                for b in range(benefits.shape[0]):
+                    _add_benefit_of_two(
+                        rows.values[b, start : start + some], propensity, derivative, rows.phi,
+                        start, rows.group[start : start + some], numerators[b], around.slopes[b],
+                    )  # fmt: skip
+            done += some
+            continue
         linear_scores(theta, rows.phi, start, eta)
         propensities_and_derivatives(link, eta, propensity, derivative, steepness)
         if ascent.preconditioned:
