@@ -1,6 +1,6 @@
-"""What JAX adds: any differentiable policy. `pip install consequential[jax]`."""
+"""What JAX adds: sweeps on a GPU, any differentiable policy. `pip install consequential[jax]`."""
 
-from consequential.accelerated.differentiable import DifferentiableUpdate, UpdateDifferentiable
+from consequential.accelerated.differentiable import UpdateDifferentiable
 from consequential.accelerated.policy import DifferentiablePolicy
 
-__all__ = ["DifferentiablePolicy", "DifferentiableUpdate", "UpdateDifferentiable"]
+__all__ = ["DifferentiablePolicy", "UpdateDifferentiable"]

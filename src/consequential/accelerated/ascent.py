@@ -11,20 +11,22 @@ from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
 from consequential.accelerated.functionals import (
-    NOBODY,
+    Entries,
     Link,
     Rows,
     Settings,
+    benefits_of,
+    centred,
     linked,
     scores,
+    summed,
 )
 from consequential.accelerated.people import uniform
+from consequential.objective import ROOT_TWO
 
 Array = Any
 
-_ROOT_TWO = 2.0**0.5
 _WRITTEN_OUT = 16
-Entries = list[Array]  # one array an input
 
 
 class _Around(NamedTuple):
@@ -100,7 +102,7 @@ def ascend(
             slopes,
             inverse,
             propensity.mean(axis=-1),
-            [entry / reach for entry in _summed(derivative, _inputs(near))],
+            [entry / reach for entry in summed(derivative, _inputs(near))],
         )
 
     def iterate(j: Array, theta: Entries, rejected: Array, around: _Around) -> Any:
@@ -147,52 +149,16 @@ def _inputs(rows: Rows) -> Entries:
     return [rows.phi[:, :, k] for k in range(rows.phi.shape[2])]
 
 
-def _summed(weight: Array, columns: Entries) -> Entries:
-    """`sum_i weight_i column_i` for each column; together they are a kernel or two."""
-    return [(weight * column).sum(axis=-1) for column in columns]
-
-
 def _dot(left: Entries, right: Entries) -> Array:
     return sum(a * b for a, b in zip(left, right, strict=True))
-
-
-def _benefits(rows: Rows, settings: Settings, taken: Array, n: int) -> Any:
-    """Return each benefit's values by group, their denominators, and where they are known."""
-    jnp = needed("jax").numpy
-    scale = rows.total / n
-    groups = range(settings.n_groups)
-    for b, is_ratio in enumerate(settings.is_ratio):
-
-        def by_group(column: Array) -> Entries:
-            own = [jnp.where(rows.group == z, column, 0.0) for z in groups]
-            return [scale * total for total in _summed(taken, own)]
-
-        overs = by_group(rows.values[:, :, b])
-        known = [rows.defined[:, :, b, z] for z in groups]
-        unders = [jnp.ones_like(over) for over in overs]
-        if is_ratio:
-            assert rows.denominators is not None
-            unders = by_group(rows.denominators[:, :, b])
-            known = [k & (under > NOBODY) for k, under in zip(known, unders, strict=True)]
-            unders = [jnp.where(k, under, 1.0) for k, under in zip(known, unders, strict=True)]
-        values = [(rows.constant[:, :, b, z] + overs[z]) / unders[z] for z in groups]
-        yield b, values, unders, known
-
-
-def _centred(values: Entries, known: Entries) -> Entries:
-    """Each group's value less the known groups' mean; 0 where it is not known."""
-    jnp = needed("jax").numpy
-    kept = [jnp.where(k, v, 0.0) for v, k in zip(values, known, strict=True)]
-    mean = sum(kept) / jnp.maximum(sum(k.astype("int32") for k in known), 1)
-    return [jnp.where(k, v - mean, 0.0) for v, k in zip(kept, known, strict=True)]
 
 
 def _residuals(rows: Rows, settings: Settings, taken: Array, n: int) -> Entries:
     """Return the residuals of the penalty, one array a benefit and group."""
     return [
-        _ROOT_TWO * entry
-        for _, values, _, known in _benefits(rows, settings, taken, n)
-        for entry in _centred(values, known)
+        ROOT_TWO * entry
+        for _, values, _, known in benefits_of(rows, settings, taken, n)
+        for entry in centred(values, known)
     ]
 
 
@@ -203,7 +169,7 @@ def _slopes(
     jnp = needed("jax").numpy
     scale, groups = rows.total / n, range(settings.n_groups)
     found = []
-    for b, values, unders, known in _benefits(rows, settings, propensity, n):
+    for b, values, unders, known in benefits_of(rows, settings, propensity, n):
         columns = []
         for z in groups:
             own = rows.values[:, :, b]
@@ -212,10 +178,10 @@ def _slopes(
                 own = own - values[z][..., None] * rows.denominators[:, :, b]
             own = jnp.where(rows.group == z, own, 0.0)
             columns += [own * column for column in _inputs(rows)]
-        sums = iter(_summed(slope, columns))
+        sums = iter(summed(slope, columns))
         by_group = [[scale * next(sums) / unders[z] for _ in _inputs(rows)] for z in groups]
-        by_input = [_centred(list(entries), known) for entries in zip(*by_group, strict=True)]
-        found += [[_ROOT_TWO * entries[z] for entries in by_input] for z in groups]
+        by_input = [centred(list(entries), known) for entries in zip(*by_group, strict=True)]
+        found += [[ROOT_TWO * entries[z] for entries in by_input] for z in groups]
     return found
 
 
@@ -232,7 +198,7 @@ def _metric(
     m, n = len(inputs), near.phi.shape[3]
     trace = sum(squares[k][k] for k in range(m)) / m
     mean = steepness.mean(axis=-1)
-    products = _summed(steepness, [inputs[j] * inputs[k] for j in range(m) for k in range(j + 1)])
+    products = summed(steepness, [inputs[j] * inputs[k] for j in range(m) for k in range(j + 1)])
     own_square = iter(products)
     metric = []
     for j in range(m):

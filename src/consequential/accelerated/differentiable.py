@@ -7,38 +7,26 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from consequential.accelerated.backend import compiled, needed
 from consequential.accelerated.loop import ascend, circle_of
 from consequential.accelerated.policy import DifferentiablePolicy
-from consequential.learning.ascent import CHECKED, UpdatePolicy, absent_note, update_notes
+from consequential.learning.ascent import (
+    CHECKED,
+    NOBODY_ACCEPTED,
+    Update,
+    UpdatePolicy,
+    absent_groups,
+    update_notes,
+)
 from consequential.log import DecisionLog
-from consequential.objective import Benefit, Objective
+from consequential.objective import Objective
 
 
 @cache
 def _default_optimiser() -> Any:
     # one object for all learners: another would be compiled again
     return needed("optax").adam(1e-2)
-
-
-@dataclass(frozen=True, slots=True)
-class DifferentiableUpdate:
-    """A learned policy, the estimated objective before and after, and what went wrong.
-
-    Examples
-    --------
-    >>> from consequential.accelerated import DifferentiablePolicy, DifferentiableUpdate
-    >>> policy = DifferentiablePolicy(0.5, lambda theta, x: theta + 0.0 * x[:, 0])
-    >>> DifferentiableUpdate(policy, objective_before=0.1, objective_after=0.2).notes
-    ()
-    """
-
-    policy: DifferentiablePolicy
-    objective_before: float
-    objective_after: float
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,11 @@ class UpdateDifferentiable:
 
     def _counterpart(self) -> UpdatePolicy:
         return UpdatePolicy(
-            self.objective, self.n_iterations, self.batch_size, n_reference=self.n_reference
+            self.objective,
+            self.n_iterations,
+            self.batch_size,
+            n_reference=self.n_reference,
+            shuffle=self.shuffle,
         )
 
     def __call__(
@@ -110,14 +102,14 @@ class UpdateDifferentiable:
         *,
         rng: np.random.Generator,
         time_step: int = 0,
-    ) -> DifferentiableUpdate:
+    ) -> Update[DifferentiablePolicy]:
         """Return the updated policy."""
         rows = self.objective.rows(log)
         if rows.n_accepted == 0:
-            note = "nobody was accepted, so there is no label to learn from; the policy stays"
-            return DifferentiableUpdate(policy, 0.0, 0.0, (note,))
-        n_passed, batch_size, n_reference = self._counterpart().sizes(len(rows))
-        order = self._order(len(rows), n_passed, rng)
+            return Update(policy, 0.0, 0.0, (NOBODY_ACCEPTED,))
+        counterpart = self._counterpart()
+        n_passed, batch_size, n_reference = counterpart.sizes(len(rows))
+        order = counterpart.order(len(rows), n_passed, rng)
         passed = rows.take(order)
         people = policy.inputs(passed.features, passed.sensitive if policy.groups else None)
         coefficients = self.objective.coefficients(log).take(order)
@@ -143,20 +135,7 @@ class UpdateDifferentiable:
         learned = policy.at(theta)
         after = value(learned)
         notes = (
-            *_absent_groups(coefficients.benefits, rows),
+            *absent_groups(coefficients, rows),
             *update_notes(int(rejected), self.n_iterations, before, after),
         )
-        return DifferentiableUpdate(learned, before, after, notes)
-
-    def _order(self, n_rows: int, n_passed: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        # the draws of UpdatePolicy, so that equal generators read equal rows
-        if self.shuffle:
-            return rng.choice(n_rows, n_passed, replace=False)
-        start = int(rng.random() * n_rows)
-        return np.arange(start, start + n_passed) % n_rows
-
-
-def _absent_groups(benefits: tuple[Benefit, ...], rows: DecisionLog) -> tuple[str, ...]:
-    codes = {int(code) for each in benefits for code in np.flatnonzero(~each.defined)}
-    missing = sorted(str(rows.groups[code]) for code in codes)
-    return (absent_note(missing),) if missing else ()
+        return Update(learned, before, after, notes)

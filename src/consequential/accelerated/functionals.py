@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
+from consequential.objective import NOBODY
 
 Array = Any
-
-NOBODY = 1e-300
+Entries = list[Array]  # one array an input, or a group
 
 
 class Link(NamedTuple):
@@ -110,40 +110,40 @@ def linked(link: Link, eta: Array) -> tuple[Array, Array, Array, Array]:
     return propensity, derivative, score, steepness
 
 
-def _by_group(values: Array, group: Array, n_groups: int) -> Array:
-    """Sum over people, group by group: a new last axis."""
-    jnp = needed("jax").numpy
-    sums = [jnp.where(group == z, values, 0.0).sum(axis=-1) for z in range(n_groups)]
-    return jnp.stack(sums, axis=-1)
+def summed(weight: Array, columns: Entries) -> Entries:
+    """`sum_i weight_i column_i` for each column; together they are a kernel or two."""
+    return [(weight * column).sum(axis=-1) for column in columns]
 
 
-def benefits_of(rows: Rows, settings: Settings, taken: Array, scale: Array) -> tuple[Array, Array]:
-    """Return benefits (S, P, benefits, groups), NaN where undefined, and their denominators."""
+def benefits_of(rows: Rows, settings: Settings, taken: Array, n: Array) -> Any:
+    """Return each benefit's values by group, their denominators, and where they are known."""
     jnp = needed("jax").numpy
-    benefits, denominators = [], []
-    scale = scale[..., None] if scale.ndim else scale
+    scale = rows.total / n
+    groups = range(settings.n_groups)
     for b, is_ratio in enumerate(settings.is_ratio):
-        over = _by_group(rows.values[:, :, b] * taken, rows.group, settings.n_groups)
-        numerator = rows.constant[:, :, b] + scale * over
-        denominator = jnp.ones_like(numerator)
+
+        def by_group(column: Array) -> Entries:
+            own = [jnp.where(rows.group == z, column, 0.0) for z in groups]
+            return [scale * total for total in summed(taken, own)]
+
+        overs = by_group(rows.values[:, :, b])
+        known = [rows.defined[:, :, b, z] for z in groups]
+        unders = [jnp.ones_like(over) for over in overs]
         if is_ratio:
             assert rows.denominators is not None
-            under = rows.denominators[:, :, b] * taken
-            denominator = scale * _by_group(under, rows.group, settings.n_groups)
-        usable = rows.defined[:, :, b] & (denominator > NOBODY)
-        safe = jnp.where(usable, denominator, 1.0)
-        benefits.append(jnp.where(usable, numerator / safe, jnp.nan))
-        denominators.append(safe)
-    return jnp.stack(benefits, axis=2), jnp.stack(denominators, axis=2)
+            unders = by_group(rows.denominators[:, :, b])
+            known = [k & (under > NOBODY) for k, under in zip(known, unders, strict=True)]
+            unders = [jnp.where(k, under, 1.0) for k, under in zip(known, unders, strict=True)]
+        values = [(rows.constant[:, :, b, z] + overs[z]) / unders[z] for z in groups]
+        yield b, values, unders, known
 
 
-def deviations(benefits: Array) -> Array:
-    """Each group's benefit less the groups' mean; 0 where it is undefined."""
+def centred(values: Entries, known: Entries) -> Entries:
+    """Each group's value less the known groups' mean; 0 where it is not known."""
     jnp = needed("jax").numpy
-    known = ~jnp.isnan(benefits)
-    count = jnp.maximum(known.sum(axis=-1, keepdims=True), 1)
-    mean = jnp.where(known, benefits, 0.0).sum(axis=-1, keepdims=True) / count
-    return jnp.where(known, benefits - mean, 0.0)
+    kept = [jnp.where(k, v, 0.0) for v, k in zip(values, known, strict=True)]
+    mean = sum(kept) / jnp.maximum(sum(k.astype("int32") for k in known), 1)
+    return [jnp.where(k, v - mean, 0.0) for v, k in zip(kept, known, strict=True)]
 
 
 def objective_value(
@@ -155,9 +155,9 @@ def objective_value(
     entries = [theta[..., k] for k in range(theta.shape[-1])]
     there = jnp.arange(n_checked) < (rows.n[..., None] if rows.n.ndim else rows.n)
     propensity = jnp.where(there, linked(link, scores(entries, first.phi))[0], 0.0)
-    scale = rows.total / jnp.minimum(rows.n, n_checked)
-    value = (first.utility * propensity).sum(axis=-1) * scale
+    n = jnp.minimum(rows.n, n_checked)
+    value = (first.utility * propensity).sum(axis=-1) * (rows.total / n)
     if settings.penalised:
-        spread = deviations(benefits_of(first, settings, propensity, scale)[0])
-        value = value - penalty * (spread * spread).sum(axis=(-2, -1))
+        for _, values, _, known in benefits_of(first, settings, propensity, n):
+            value = value - penalty * sum(entry * entry for entry in centred(values, known))
     return value

@@ -9,12 +9,7 @@ import numpy as np
 
 from consequential.accelerated.backend import needed, pad, round_length
 from consequential.accelerated.policy import People
-from consequential.objective import Coefficients
-
-# lambda/2 sum r^2 with r = sqrt(2) deviation is the objective's penalty
-_ROOT_TWO = 2.0**0.5
-# a denominator below this is nobody accepted
-_NOBODY = 1e-300
+from consequential.objective import NOBODY, ROOT_TWO, Coefficients
 
 
 class _Rows(NamedTuple):
@@ -91,11 +86,11 @@ def ascend(
         member = rows.group[:, None] == jnp.arange(circle.constants.shape[1])
         numerators = (rows.values * weights).T @ member + circle.constants
         denominators = (rows.divisors * weights).T @ member + circle.ones
-        known = circle.defined & (denominators > _NOBODY)
+        known = circle.defined & (denominators > NOBODY)
         # the inner choice keeps a division by nobody out of the derivative too
         benefits = jnp.where(known, numerators / jnp.where(known, denominators, 1.0), 0.0)
         mean = benefits.sum(1, keepdims=True) / jnp.maximum(known.sum(1, keepdims=True), 1)
-        return _ROOT_TWO * jnp.where(known, benefits - mean, 0.0).ravel()
+        return ROOT_TWO * jnp.where(known, benefits - mean, 0.0).ravel()
 
     def look(flat: Any, position: Any) -> tuple[Any, Any, Any]:
         far, near = position - 2 * n_reference, position - n_reference

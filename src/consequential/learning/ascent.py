@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.learning import reference
+from consequential.learning import compiled, reference
 from consequential.learning.reference import Circle
 from consequential.learning.steps import PreconditionedStep, StepRule
 from consequential.log import DecisionLog
 from consequential.objective import Coefficients, Objective, effective_sample_size
-from consequential.policies import Policy
+from consequential.policies import DecisionRule, Policy
 
 Floats = NDArray[np.float64]
 
@@ -22,11 +22,14 @@ CHECKED = 4096
 NOBODY_ACCEPTED = "nobody was accepted, so there is no label to learn from; the policy stays"
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+_Learned = TypeVar("_Learned", bound=DecisionRule)
+
+
+@dataclass(frozen=True)
+class Update(Generic[_Learned]):
     """A learned policy, the estimated objective before and after, and what went wrong."""
 
-    policy: Policy
+    policy: _Learned
     objective_before: float
     objective_after: float
     notes: tuple[str, ...] = ()
@@ -88,7 +91,7 @@ class UpdatePolicy:
 
     def __call__(
         self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator, time_step: int = 0
-    ) -> Update:
+    ) -> Update[Policy]:
         """Return the updated policy."""
         rows = self.objective.rows(log)
         if rows.n_accepted == 0:
@@ -105,22 +108,15 @@ class UpdatePolicy:
             circle.value(self.objective, each, n_checked) for each in (policy, learned)
         )
         notes = (
-            *_absent_groups(coefficients, rows),
+            *absent_groups(coefficients, rows),
             *update_notes(rejected, self.n_iterations, before, after),
         )
         return Update(learned, before, after, notes)
 
     def _ascend(self, circle: Circle, policy: Policy, rate: float, key: int) -> tuple[Floats, int]:
-        if self.engine == "compiled":
-            from consequential.learning import compiled  # where Numba is first needed
-
-            if compiled.knows(policy, self.step):
-                return compiled.ascend(
-                    circle, self.objective, policy, self.step, rate, self.n_iterations, key
-                )
-        return reference.ascend(
-            circle, self.objective, policy, self.step, rate, self.n_iterations, key
-        )
+        in_kernel = self.engine == "compiled" and compiled.knows(policy, self.step)
+        ascend = compiled.ascend if in_kernel else reference.ascend
+        return ascend(circle, self.objective, policy, self.step, rate, self.n_iterations, key)
 
     def _circle(
         self,
@@ -131,16 +127,19 @@ class UpdatePolicy:
     ) -> Circle:
         # normalisers come from the whole log, even where fewer rows are passed over
         n_passed, batch_size, n_reference = self.sizes(len(rows))
-        if self.shuffle:
-            order = rng.choice(len(rows), n_passed, replace=False)
-        else:
-            start = int(rng.random() * len(rows))
-            order = np.arange(start, start + n_passed) % len(rows)
+        order = self.order(len(rows), n_passed, rng)
         passed = rows.take(order)
         phi = policy.inputs(passed.features, passed.sensitive if policy.uses_sensitive else None)
         return Circle(
             phi, phi.T @ phi / len(phi), coefficients.take(order), batch_size, n_reference
         )
+
+    def order(self, n_rows: int, n_passed: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Return which rows are passed over, in their order."""
+        if self.shuffle:
+            return rng.choice(n_rows, n_passed, replace=False)
+        start = int(rng.random() * n_rows)
+        return np.arange(start, start + n_passed) % n_rows
 
     def sizes(self, n_rows: int) -> tuple[int, int, int]:
         """Return how many of the rows are passed over, and the sizes of minibatch and windows."""
@@ -163,7 +162,8 @@ def update_notes(rejected: int, n_iterations: int, before: float, after: float) 
     return tuple(notes)
 
 
-def _absent_groups(coefficients: Coefficients, rows: DecisionLog) -> tuple[str, ...]:
+def absent_groups(coefficients: Coefficients, rows: DecisionLog) -> tuple[str, ...]:
+    """Say which groups have no row to measure their benefit on."""
     missing = sorted(
         {
             str(rows.groups[code])

@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.steps import StepRule, Surroundings
-from consequential.objective import Coefficients, Objective, decided, deviations
+from consequential.objective import ROOT_TWO, Coefficients, Objective, decided, deviations
 from consequential.policies import LOGISTIC, Policy
 from consequential.policies.uniforms import UniformStream
 
 Floats = NDArray[np.float64]
-
-# lambda/2 sum r^2 with r = sqrt(2) deviation is the objective's penalty
-_ROOT_TWO = 2.0**0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,7 @@ class _Look:
         window = circle.rows(position - 2 * circle.n_reference, circle.n_reference)
         taken = self._taken(circle.phi[window] @ theta)
         benefits = circle.coefficients.take(window).sums(taken).benefits
-        return _ROOT_TWO * deviations(benefits).ravel()
+        return ROOT_TWO * deviations(benefits).ravel()
 
     def around(self, theta: Floats, position: int) -> Surroundings:
         """Return what the near window says about the neighbourhood of theta."""
@@ -134,7 +131,7 @@ class _Look:
             known = np.isfinite(sums.benefits)[:, :, None]
             mean = (by_benefit * known).sum(axis=1, keepdims=True)
             mean /= np.maximum(known.sum(axis=1, keepdims=True), 1)
-            slopes = _ROOT_TWO * ((by_benefit - mean) * known).reshape(-1, len(theta))
+            slopes = ROOT_TWO * ((by_benefit - mean) * known).reshape(-1, len(theta))
         return Surroundings(
             theta.copy(),
             (phi * steepness[:, None]).T @ phi / len(phi),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.objective import NOBODY
 from consequential.policies.compiled import (
     Bend,
     compiled,
@@ -21,8 +22,6 @@ from consequential.policies.compiled import (
 )
 
 Floats = NDArray[np.float64]
-
-_NOBODY = 1e-300  # as in objective.functionals
 
 
 class Rows(NamedTuple):
@@ -155,7 +154,7 @@ def set_benefits(
         for z in range(benefits.shape[1]):
             numerators[b, z] = rows.constant[b, z] + scale * numerators[b, z]
             denominators[b, z] = scale * denominators[b, z] if rows.is_ratio[b] else 1.0
-            usable = rows.defined[b, z] and denominators[b, z] > _NOBODY
+            usable = rows.defined[b, z] and denominators[b, z] > NOBODY
             benefits[b, z] = numerators[b, z] / denominators[b, z] if usable else np.nan
 
 

@@ -21,6 +21,7 @@ from consequential.learning.sums import (
     set_benefits,
     set_deviations,
 )
+from consequential.objective import ROOT_TWO
 from consequential.policies.compiled import (
     Bend,
     compiled,
@@ -36,7 +37,6 @@ from consequential.policies.uniforms import fill_uniforms
 
 Floats = NDArray[np.float64]
 
-_ROOT_TWO = 2.0**0.5
 STRETCH = 512  # rows at a time: what is computed for them stays in the fastest cache
 
 
@@ -158,7 +158,7 @@ def set_residuals(
     set_deviations(around.benefits, around.residuals)
     for b in range(numerators.shape[0]):
         for z in range(numerators.shape[1]):
-            around.residuals[b, z] *= _ROOT_TWO
+            around.residuals[b, z] *= ROOT_TWO
 
 
 @pasted
@@ -200,7 +200,7 @@ def _centre_slopes(slopes: Floats, benefits: Floats, denominators: Floats, scale
             mean /= max(known, 1)
             for z in range(n_groups):
                 if not np.isnan(benefits[b, z]):
-                    slopes[b, z, k] = _ROOT_TWO * (slopes[b, z, k] - mean)
+                    slopes[b, z, k] = ROOT_TWO * (slopes[b, z, k] - mean)
 
 
 @compiled

@@ -14,8 +14,8 @@ from consequential.objective.fairness import (
     benefit_gaps,
     fairness_named,
 )
-from consequential.objective.functionals import Benefit, Coefficients, Sums
-from consequential.objective.objective import Objective, Slopes, decided, deviations
+from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Sums
+from consequential.objective.objective import ROOT_TWO, Objective, Slopes, decided, deviations
 from consequential.objective.weights import (
     BalanceHeuristic,
     Clipped,
@@ -27,6 +27,8 @@ from consequential.objective.weights import (
 )
 
 __all__ = [
+    "NOBODY",
+    "ROOT_TWO",
     "BalanceHeuristic",
     "Benefit",
     "BenefitParity",

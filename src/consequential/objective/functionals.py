@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 # a denominator below this is nobody accepted; dividing by it would overflow
-_NOBODY = 1e-300
+NOBODY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Sums:
     @property
     def usable(self) -> NDArray[np.bool_]:
         """Where there is anybody to divide by."""
-        return self.denominators > _NOBODY
+        return self.denominators > NOBODY
 
 
 @dataclass(frozen=True, slots=True)

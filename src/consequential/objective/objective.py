@@ -16,6 +16,9 @@ from consequential.policies import Policy
 
 Floats = NDArray[np.float64]
 
+# lambda/2 sum r^2 with r = ROOT_TWO deviation is the penalty
+ROOT_TWO = 2.0**0.5
+
 
 class Draws(Protocol):
     """Where uniform numbers come from: a NumPy generator, or a stream of our own."""

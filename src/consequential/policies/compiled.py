@@ -39,9 +39,9 @@ Floats = NDArray[np.float64]
 def _kernels_digest() -> str:
     """Return a digest of all modules with compiled code in them."""
     package = Path(__file__).parent.parent
-    texts = (path.read_text() for path in sorted(package.rglob("*.py")))
-    kernels = "".join(text for text in texts if "@compiled" in text or "@pasted" in text)
-    return hashlib.sha256(kernels.encode()).hexdigest()
+    texts = (path.read_bytes() for path in sorted(package.rglob("*.py")))
+    kernels = b"".join(text for text in texts if b"@compiled" in text or b"@pasted" in text)
+    return hashlib.sha256(kernels).hexdigest()
 
 
 def _kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:

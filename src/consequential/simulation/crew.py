@@ -161,11 +161,6 @@ class Crew:
         return len(self.thetas)
 
     @property
-    def aggregated(self) -> bool:
-        """Whether all data so far are learned from."""
-        return isinstance(self.sequence, Aggregated)
-
-    @property
     def raw_inputs(self) -> bool:
         """Whether inputs are (1, x), whatever the seed."""
         return all(

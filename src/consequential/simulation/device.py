@@ -65,7 +65,9 @@ class DeviceFleet:
         learner, sequence = crews[0].learner, crews[0].sequence
         assert isinstance(learner, UpdatePolicy)
         self.learner = learner
-        self.room = sequence.max_rows if isinstance(sequence, Aggregated) else 0
+        self.room = 0
+        if isinstance(sequence, Aggregated):
+            self.room = min(sequence.max_rows, n_proposals * crews[0].time_steps)
         self.n_penalties = len(crews[0].penalties)
 
     def sail(self, time_steps: int) -> Iterator[int]:

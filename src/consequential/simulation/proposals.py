@@ -9,6 +9,7 @@ from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
 from consequential.policies.uniforms import UniformStream, fill_uniforms, stream_key
 from consequential.worlds import People, World
+from consequential.worlds.crowd import draw_people
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +36,6 @@ def fill_people(
     """Fill in the people a seed has at a time step, one row of `features` a feature."""
     crowd = world.drawn_from
     if crowd is not None:
-        from consequential.worlds.crowd import draw_people
-
         draw_people(crowd, key_of(seed, PEOPLE, time_step), features, group, label)
         return
     people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))

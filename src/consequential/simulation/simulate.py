@@ -15,6 +15,7 @@ from consequential.objective import Fairness, fairness_named
 from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run, Runs
 from consequential.simulation.strategies import Strategy
+from consequential.simulation.sweep import compiled_starts, sweep
 from consequential.worlds import World
 
 
@@ -127,8 +128,6 @@ def _all_runs(
     """Yield how many steps were taken and which runs are done, as it goes."""
     others = plan.strategies
     if plan.engine != "numpy":
-        from consequential.simulation.sweep import compiled_starts, sweep
-
         starts = compiled_starts(plan, seeds)
         compiled = tuple(each for each in plan.strategies if each.name in starts)
         others = tuple(each for each in plan.strategies if each.name not in starts)

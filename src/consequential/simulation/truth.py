@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Population
 from consequential.evaluation.paths import Cells, path_sums
-from consequential.objective import Fairness, benefit_gaps
+from consequential.objective import NOBODY, Fairness, benefit_gaps
 from consequential.policies import Policy, ThresholdPolicy
 from consequential.policies.compiled import THRESHOLD, Bend, bend_of
 from consequential.simulation.crew import Crew
@@ -102,7 +102,7 @@ class Truth:
             denominator = np.ones_like(numerator)
             if benefit.denominator is not None:
                 denominator, at = sums[:, at : at + groups], at + groups
-            usable = (denominator > 1e-300) & benefit.defined
+            usable = (denominator > NOBODY) & benefit.defined
             np.divide(numerator, denominator, out=values[:, b], where=usable)
         assert self.population is not None
         return PathMetrics(
