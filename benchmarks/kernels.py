@@ -10,10 +10,9 @@ import numba
 import numpy as np
 from measure import alternately
 
-from consequential.learning.kernel import ascend
+from consequential.learning.kernel import Ascent, ascend
 from consequential.learning.matrices import mean_squares
-from consequential.learning.running import Ascent
-from consequential.learning.sums import Rows, batch_of, gradient_of_two
+from consequential.learning.sums import Rows, gradient_of_two
 from consequential.policies.compiled import Bend, compiled, derivatives, exponential
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
@@ -47,11 +46,11 @@ def _scalar(x, a, b, times):
 
 
 @compiled
-def _gradients(rows, link, theta, batch, gradient, times):
+def _gradients(rows, link, theta, propensity, gradient, times):
     for repeat in range(times):
         theta[0] = 1e-3 * repeat
-        for start in range(0, rows.utility.size, batch.propensity.size):
-            gradient_of_two(rows.phi, rows.utility, link, theta, start, batch, gradient)
+        for start in range(0, rows.utility.size, propensity.size):
+            gradient_of_two(rows.phi, rows.utility, link, theta, start, propensity, gradient)
 
 
 def some_rows(n: int, n_features: int) -> Rows:
@@ -105,13 +104,13 @@ def _repeated(link, eta, out, times):
 
 def gradient_kernel(report, repeats: int) -> None:
     """Samples a second of the gradient, its floor, and whether both are vectorised."""
-    rows, batch = some_rows(_N, 1), batch_of(_BATCH, False)
+    rows, propensity = some_rows(_N, 1), np.empty(_BATCH)
     gradient, theta = np.zeros(2), np.array([0.0, 0.7])
     x, a = np.ascontiguousarray(rows.phi[1]), rows.utility
     took = alternately(
         {
             "floor": lambda: _floor(x, a, 0.7, _TIMES),
-            "gradient": lambda: _gradients(rows, LOGISTIC, theta, batch, gradient, _TIMES),
+            "gradient": lambda: _gradients(rows, LOGISTIC, theta, propensity, gradient, _TIMES),
             "scalar": lambda: _scalar(x, a, 0.7, _TIMES),
         },
         4 * repeats + 1,

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning import kernel
+from consequential.learning.kernel import Ascent
 from consequential.learning.reference import Circle
-from consequential.learning.running import Ascent
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.learning.sums import Rows
 from consequential.objective import Benefit, Objective

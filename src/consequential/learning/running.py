@@ -5,106 +5,57 @@ The NumPy counterpart is `reference._Running`; tests hold the two together.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, invert
-from consequential.learning.sums import Batch, Rows, add_pushes
 from consequential.objective import NOBODY, ROOT_TWO
-from consequential.policies.compiled import compiled, pasted
+from consequential.policies.compiled import compiled
 
 Floats = NDArray[np.float64]
 
 
-class Ascent(NamedTuple):
-    """How to ascend: numbers only."""
-
-    n_iterations: int
-    batch_size: int
-    n_reference: int
-    penalty: float
-    sampled: bool
-    preconditioned: bool
-    rate: float
-    ridge: float
-    max_step: float
-    max_share: float
-
-
-class Running(NamedTuple):
-    """The means, and what steps are made of, brought up to date every so often."""
-
-    levels: Floats  # (2, benefits, groups): numerators and denominators, by the even minibatches
-    level_sizes: Floats  # (groups,)
-    beside: Floats  # the same by the odd ones
-    beside_sizes: Floats
-    slopes: Floats  # (2, benefits, groups, inputs), of `beside`
-    curvature: Floats  # (inputs, inputs), lower triangle: mean(s phi phi')
-    steepness: Floats  # (1,)
-    acceptance: Floats  # (1,)
-    acceptance_slope: Floats  # (inputs,)
-    residuals: Floats  # (benefits, groups)
-    theta: Floats  # where the following are from
-    residual_slopes: Floats  # (benefits, groups, inputs)
-    inverse: Floats  # of the step's matrix
-    accepted: Floats  # (1,)
-    accepted_slope: Floats
-    values: Floats  # (benefits, groups); this and what follows is room for computing
-    scales: Floats
-    squares: Floats  # (inputs, inputs)
-    spare: Floats  # (groups,)
-
-
-@compiled
-def running(n_inputs: int, n_benefits: int, n_groups: int) -> Running:
-    """Return room for the means."""
-    sums, by_group = (2, n_benefits, n_groups), (n_benefits, n_groups)
-    return Running(
-        np.zeros(sums), np.zeros(n_groups), np.zeros(sums), np.zeros(n_groups),
-        np.zeros((2, n_benefits, n_groups, n_inputs)), np.zeros((n_inputs, n_inputs)),
-        np.zeros(1), np.zeros(1), np.zeros(n_inputs), np.zeros(by_group), np.zeros(n_inputs),
-        np.zeros((n_benefits, n_groups, n_inputs)), np.zeros((n_inputs, n_inputs)), np.zeros(1),
-        np.zeros(n_inputs), np.zeros(by_group), np.zeros(by_group),
-        np.zeros((n_inputs, n_inputs)), np.zeros(n_groups),
-    )  # fmt: skip
+# These functions take arrays one by one, and slice them inside: taking them out of a tuple, or
+# slicing them, in the loop that calls would cost more than the sums, for counting references.
 
 
 @compiled
 def _absorb_sums(
-    values: Floats, taken: Floats, group: NDArray[np.int16], weight: float, scale: float,
-    sums: Floats, sizes: Floats,
+    values: Floats, b: int, start: int, taken: Floats, groups: NDArray[np.int16], weight: float,
+    scale: float, sums: Floats, part: int, sizes: Floats,
 ) -> None:  # fmt: skip
-    """Bring `scale sum_i values_i taken_i`, group by group, and groups' shares into means."""
-    n, last = taken.size, sizes.size - 1
+    """Bring `scale sum_i values_i taken_i`, group by group, into means; groups' shares too."""
+    n, last = taken.size, sums.shape[2] - 1
+    own, group = values[b, start : start + n], groups[start : start + n]
     total, count = 0.0, float(n)  # of the groups that are left
     for i in range(n):
-        total += values[i] * taken[i]
-    for z in range(last):
-        own, owned = 0.0, 0.0
-        for i in range(n):
-            own += values[i] * taken[i] if group[i] == z else 0.0
-            owned += 1.0 if group[i] == z else 0.0
-        sums[z] += weight * (scale * own - sums[z])
-        sizes[z] += weight * (owned / n - sizes[z])
-        total -= own
-        count -= owned
-    sums[last] += weight * (scale * total - sums[last])
-    sizes[last] += weight * (count / n - sizes[last])
+        total += own[i] * taken[i]
+    for z in range(last + 1):
+        here, counted = total, count
+        if z < last:
+            here, counted = 0.0, 0.0
+            for i in range(n):
+                here += own[i] * taken[i] if group[i] == z else 0.0
+                counted += 1.0 if group[i] == z else 0.0
+        total -= here
+        count -= counted
+        sums[part, b, z] += weight * (scale * here - sums[part, b, z])
+        if b == 0 and part == 0:
+            sizes[z] += weight * (counted / n - sizes[z])
 
 
 @compiled
 def _absorb_slopes(
-    values: Floats, slope: Floats, phi: Floats, start: int, group: NDArray[np.int16],
-    weight: float, scale: float, room: Floats, sums: Floats,
+    values: Floats, b: int, start: int, slope: Floats, phi: Floats, groups: NDArray[np.int16],
+    weight: float, scale: float, room: Floats, sums: Floats, part: int,
 ) -> None:  # fmt: skip
     """Bring `scale sum_i values_i slope_i phi_i`, group by group, into means."""
-    n_groups, m = sums.shape
+    n_groups, m = sums.shape[2:]
     n = slope.size
     stop = start + n
+    own, group = values[b, start:stop], groups[start:stop]
     for i in range(n):
-        room[i] = values[i] * slope[i]
+        room[i] = own[i] * slope[i]
     for k in range(0, m, 2):
         beside = min(k + 1, m - 1)
         column, next_column = phi[k, start:stop], phi[beside, start:stop]
@@ -117,65 +68,53 @@ def _absorb_slopes(
             if z < n_groups - 1:
                 one, other = 0.0, 0.0
                 for i in range(n):
-                    own = room[i] if group[i] == z else 0.0
-                    one += own * column[i]
-                    other += own * next_column[i]
+                    member = room[i] if group[i] == z else 0.0
+                    one += member * column[i]
+                    other += member * next_column[i]
             total -= one
             next_total -= other
-            sums[z, k] += weight * (scale * one - sums[z, k])
+            sums[part, b, z, k] += weight * (scale * one - sums[part, b, z, k])
             if beside > k:
-                sums[z, beside] += weight * (scale * other - sums[z, beside])
-
-
-@pasted
-def absorb_levels(rows: Rows, start: int, batch: Batch, weight: float, means: Running) -> None:
-    """Bring a minibatch into the means of benefits."""
-    stop = start + batch.taken.size
-    scale, group = rows.total / batch.taken.size, rows.group[start:stop]
-    for b in range(rows.is_ratio.size):
-        if rows.is_ratio[b]:
-            _absorb_sums(
-                rows.denominators[b, start:stop], batch.taken, group, weight, scale,
-                means.levels[1, b], means.spare,
-            )  # fmt: skip
-        _absorb_sums(
-            rows.values[b, start:stop], batch.taken, group, weight, scale, means.levels[0, b],
-            means.level_sizes if b == 0 else means.spare,
-        )  # fmt: skip
-
-
-@pasted
-def absorb_slopes(
-    rows: Rows, start: int, batch: Batch, taken: Floats, weight: float, means: Running
-) -> None:
-    """Bring a minibatch into the means of the benefits' slopes, and of benefits beside them."""
-    stop = start + batch.slope.size
-    scale, group, room = rows.total / batch.slope.size, rows.group[start:stop], batch.room
-    for b in range(rows.is_ratio.size):
-        values = rows.values[b, start:stop]
-        _absorb_slopes(
-            values, batch.slope, rows.phi, start, group, weight, scale, room, means.slopes[0, b]
-        )
-        if b == 0 or rows.is_ratio[b]:
-            _absorb_sums(
-                values, taken, group, weight, scale, means.beside[0, b],
-                means.beside_sizes if b == 0 else means.spare,
-            )  # fmt: skip
-        if rows.is_ratio[b]:
-            divisors = rows.denominators[b, start:stop]
-            _absorb_sums(divisors, taken, group, weight, scale, means.beside[1, b], means.spare)
-            _absorb_slopes(
-                divisors, batch.slope, rows.phi, start, group, weight, scale, room,
-                means.slopes[1, b],
-            )  # fmt: skip
+                sums[part, b, z, beside] += weight * (scale * other - sums[part, b, z, beside])
 
 
 @compiled
-def _absorb_metric(
+def absorb_levels(
+    values: Floats, denominators: Floats, is_ratio: NDArray[np.bool_], group: NDArray[np.int16],
+    start: int, taken: Floats, weight: float, scale: float, levels: Floats, sizes: Floats,
+) -> None:  # fmt: skip
+    """Bring a minibatch into the means of benefits."""
+    for b in range(is_ratio.size):
+        _absorb_sums(values, b, start, taken, group, weight, scale, levels, 0, sizes)
+        if is_ratio[b]:
+            _absorb_sums(denominators, b, start, taken, group, weight, scale, levels, 1, sizes)
+
+
+@compiled
+def absorb_slopes(
+    values: Floats, denominators: Floats, is_ratio: NDArray[np.bool_], group: NDArray[np.int16],
+    phi: Floats, start: int, slope: Floats, taken: Floats, weight: float, scale: float,
+    room: Floats, slopes: Floats, beside: Floats, sizes: Floats,
+) -> None:  # fmt: skip
+    """Bring a minibatch into the means of the benefits' slopes, and of benefits beside them."""
+    for b in range(is_ratio.size):
+        _absorb_slopes(values, b, start, slope, phi, group, weight, scale, room, slopes, 0)
+        if b == 0 or is_ratio[b]:
+            _absorb_sums(values, b, start, taken, group, weight, scale, beside, 0, sizes)
+        if is_ratio[b]:
+            _absorb_sums(denominators, b, start, taken, group, weight, scale, beside, 1, sizes)
+            _absorb_slopes(
+                denominators, b, start, slope, phi, group, weight, scale, room, slopes, 1
+            )
+
+
+@compiled
+def absorb_metric(
     phi: Floats, start: int, derivative: Floats, steepness: Floats, propensity: Floats,
     weight: float, curvature: Floats, acceptance_slope: Floats, mean_steepness: Floats,
     acceptance: Floats,
 ) -> None:  # fmt: skip
+    """Bring a minibatch into the means that a step's metric is made of."""
     m, n = phi.shape[0], propensity.size
     stop, share = start + n, weight / n
     keep = 1.0 - weight
@@ -214,31 +153,24 @@ def _absorb_metric(
                     curvature[last, beside] = keep * curvature[last, beside] + share * d
 
 
-@pasted
-def absorb_metric(rows: Rows, start: int, batch: Batch, weight: float, means: Running) -> None:
-    """Bring a minibatch into the means that a step's metric is made of."""
-    _absorb_metric(
-        rows.phi, start, batch.derivative, batch.steepness, batch.propensity, weight,
-        means.curvature, means.acceptance_slope, means.steepness, means.acceptance,
-    )  # fmt: skip
-
-
-@pasted
-def follow(change: Floats, means: Running) -> None:
+@compiled
+def follow(
+    change: Floats, acceptance: Floats, acceptance_slope: Floats, levels: Floats,
+    level_sizes: Floats, beside: Floats, beside_sizes: Floats, slopes: Floats,
+) -> None:  # fmt: skip
     """Bring the means to where theta goes next."""
-    _, n_benefits, n_groups = means.levels.shape
+    _, n_benefits, n_groups = levels.shape
     for k in range(change.size):
-        means.acceptance[0] += means.acceptance_slope[k] * change[k]
+        acceptance[0] += acceptance_slope[k] * change[k]
     for z in range(n_groups):
-        there = means.beside_sizes[z] > 0.0
-        ratio = means.level_sizes[z] / means.beside_sizes[z] if there else 0.0
+        ratio = level_sizes[z] / beside_sizes[z] if beside_sizes[z] > 0.0 else 0.0
         for part in range(2):
             for b in range(n_benefits):
                 drift = 0.0
                 for k in range(change.size):
-                    drift += means.slopes[part, b, z, k] * change[k]
-                means.beside[part, b, z] += drift
-                means.levels[part, b, z] += ratio * drift
+                    drift += slopes[part, b, z, k] * change[k]
+                beside[part, b, z] += drift
+                levels[part, b, z] += ratio * drift
 
 
 @compiled
@@ -246,7 +178,7 @@ def _benefits(
     sums: Floats, sizes: Floats, shares: Floats, constant: Floats, defined: NDArray[np.bool_],
     is_ratio: NDArray[np.bool_], values: Floats, scales: Floats,
 ) -> None:  # fmt: skip
-    """Set benefits, NaN where unknown, and what their slopes are multiplied by, 0 there."""
+    """Set benefits, and what their slopes are multiplied by: 0 where they are not known."""
     n_benefits, n_groups = values.shape
     for z in range(n_groups):
         scale = shares[z] / sizes[z] if sizes[z] > 0.0 else 0.0
@@ -254,110 +186,108 @@ def _benefits(
             below = sums[1, b, z] * scale if is_ratio[b] else 1.0
             known = defined[b, z] and sizes[z] > 0.0 and below > NOBODY
             above = constant[b, z] + sums[0, b, z] * scale
-            if not is_ratio[b]:
-                values[b, z] = above if known else np.nan
-                scales[b, z] = scale if known else 0.0
-            else:
-                values[b, z] = above / below if known else np.nan
-                scales[b, z] = scale / below if known else 0.0
+            values[b, z] = above / below if known else 0.0
+            scales[b, z] = scale / below if known else 0.0
 
 
 @compiled
-def _centre(values: Floats) -> None:
-    """Turn each benefit's values by group into residuals or their slopes; 0 where unknown."""
+def set_residuals(
+    sums: Floats, sizes: Floats, shares: Floats, constant: Floats, defined: NDArray[np.bool_],
+    is_ratio: NDArray[np.bool_], values: Floats, scales: Floats, residuals: Floats,
+) -> None:  # fmt: skip
+    """Set the residuals r of the penalty, `lambda/2 sum r^2`."""
     n_benefits, n_groups = values.shape
+    _benefits(sums, sizes, shares, constant, defined, is_ratio, values, scales)
     for b in range(n_benefits):
         total, n_known = 0.0, 0.0
         for z in range(n_groups):
-            known = not np.isnan(values[b, z])
-            total += values[b, z] if known else 0.0
-            n_known += 1.0 if known else 0.0
+            total += values[b, z]
+            n_known += 1.0 if scales[b, z] > 0.0 else 0.0
         mean = total / max(n_known, 1.0)
         for z in range(n_groups):
-            known = not np.isnan(values[b, z])
-            values[b, z] = ROOT_TWO * (values[b, z] - mean) if known else 0.0
-
-
-@pasted
-def set_residuals(rows: Rows, means: Running) -> None:
-    """Set the residuals r of the penalty, `lambda/2 sum r^2`."""
-    _benefits(
-        means.levels, means.level_sizes, rows.shares, rows.constant, rows.defined, rows.is_ratio,
-        means.values, means.scales,
-    )  # fmt: skip
-    means.residuals[:] = means.values
-    _centre(means.residuals)
-
-
-@pasted
-def push(rows: Rows, start: int, penalty: float, means: Running, coefficient: Floats) -> None:
-    """Add what the penalty makes of each row's coefficient, from the residuals just set.
-
-    It is `A @ dF/dS`, row by row: the product of residuals and slopes of the same rows.
-    """
-    stop = start + coefficient.size
-    group, pushes = rows.group[start:stop], means.spare
-    for b in range(rows.is_ratio.size):
-        for z in range(pushes.size):
-            pushes[z] = -penalty * ROOT_TWO * means.residuals[b, z] * means.scales[b, z]
-        add_pushes(rows.values[b, start:stop], group, pushes, coefficient)
-        if rows.is_ratio[b]:
-            for z in range(pushes.size):
-                pushes[z] *= -means.values[b, z] if means.scales[b, z] > 0.0 else 0.0
-            add_pushes(rows.denominators[b, start:stop], group, pushes, coefficient)
-
-
-@pasted
-def _set_residual_slopes(rows: Rows, means: Running) -> None:
-    """Set the residuals' slopes in theta."""
-    n_benefits, n_groups, m = means.residual_slopes.shape
-    _benefits(
-        means.beside, means.beside_sizes, rows.shares, rows.constant, rows.defined, rows.is_ratio,
-        means.values, means.scales,
-    )  # fmt: skip
-    for b in range(n_benefits):
-        for z in range(n_groups):
-            value, scale = means.values[b, z], means.scales[b, z]
-            for k in range(m):
-                slope = means.slopes[0, b, z, k]
-                if rows.is_ratio[b]:
-                    slope -= value * means.slopes[1, b, z, k]
-                # unknown where the value is: NaN
-                means.residual_slopes[b, z, k] = slope * scale if value == value else np.nan
-    for k in range(m):
-        _centre(means.residual_slopes[:, :, k])
-
-
-@pasted
-def prepare(rows: Rows, ascent: Ascent, theta: Floats, scale: Floats, means: Running) -> None:
-    """Bring the slopes up to date, and the step's matrix with them."""
-    if ascent.penalty > 0.0:
-        _set_residual_slopes(rows, means)
-    if ascent.preconditioned:
-        _set_inverse(
-            ascent.penalty, ascent.ridge, scale, means.curvature, means.steepness[0],
-            means.residual_slopes, means.squares, means.inverse,
-        )  # fmt: skip
-        means.accepted[0] = means.acceptance[0]
-        for k in range(theta.size):
-            means.theta[k] = theta[k]
-            means.accepted_slope[k] = means.acceptance_slope[k]
-
-
-@pasted
-def subtract_penalty(penalty: float, means: Running, gradient: Floats) -> None:
-    """Subtract the penalty's gradient, `lambda r J`."""
-    n_benefits, n_groups, m = means.residual_slopes.shape
-    for b in range(n_benefits):
-        for z in range(n_groups):
-            by = penalty * means.residuals[b, z]
-            for k in range(m):
-                gradient[k] -= by * means.residual_slopes[b, z, k]
+            known = scales[b, z] > 0.0
+            residuals[b, z] = ROOT_TWO * (values[b, z] - mean) if known else 0.0
 
 
 @compiled
-def _set_inverse(
-    penalty: float, ridge: float, scale: Floats, curvature: Floats, steepness: float,
+def set_residual_slopes(
+    sums: Floats, sizes: Floats, shares: Floats, constant: Floats, defined: NDArray[np.bool_],
+    is_ratio: NDArray[np.bool_], values: Floats, scales: Floats, slopes: Floats, out: Floats,
+) -> None:  # fmt: skip
+    """Set the residuals' slopes in theta."""
+    n_benefits, n_groups, m = out.shape
+    _benefits(sums, sizes, shares, constant, defined, is_ratio, values, scales)
+    for b in range(n_benefits):
+        n_known = 0.0
+        for z in range(n_groups):
+            n_known += 1.0 if scales[b, z] > 0.0 else 0.0
+            for k in range(m):
+                below = values[b, z] * slopes[1, b, z, k] if is_ratio[b] else 0.0
+                out[b, z, k] = scales[b, z] * (slopes[0, b, z, k] - below)
+        for k in range(m):
+            total = 0.0
+            for z in range(n_groups):
+                total += out[b, z, k]
+            mean = total / max(n_known, 1.0)
+            for z in range(n_groups):
+                known = scales[b, z] > 0.0
+                out[b, z, k] = ROOT_TWO * (out[b, z, k] - mean) if known else 0.0
+
+
+@compiled
+def push(
+    utility: Floats, values: Floats, denominators: Floats, is_ratio: NDArray[np.bool_],
+    groups: NDArray[np.int16], start: int, penalty: float, residuals: Floats, benefits: Floats,
+    scales: Floats, pushes: Floats, coefficient: Floats,
+) -> None:  # fmt: skip
+    """Set each row's coefficient in the objective, from the residuals just set.
+
+    It is `A @ dF/dS`, row by row: the product of residuals and slopes of the same rows.
+    """
+    n = coefficient.size
+    own = utility[start : start + n]
+    for i in range(n):
+        coefficient[i] = own[i]
+    for b in range(is_ratio.size):
+        for z in range(pushes.size):
+            pushes[z] = -penalty * ROOT_TWO * residuals[b, z] * scales[b, z]
+        _add_pushes(values, b, start, groups, pushes, coefficient)
+        if is_ratio[b]:
+            for z in range(pushes.size):
+                pushes[z] *= -benefits[b, z]
+            _add_pushes(denominators, b, start, groups, pushes, coefficient)
+
+
+@compiled
+def _add_pushes(
+    values: Floats, b: int, start: int, groups: NDArray[np.int16], pushes: Floats,
+    coefficient: Floats,
+) -> None:  # fmt: skip
+    """Add to each row's coefficient `values_i` times its group's push."""
+    stop = start + coefficient.size
+    own, group = values[b, start:stop], groups[start:stop]
+    for z in range(pushes.size):
+        push = pushes[z]
+        for i in range(coefficient.size):
+            coefficient[i] += push * own[i] if group[i] == z else 0.0
+
+
+@compiled
+def subtract_penalty(
+    penalty: float, residuals: Floats, residual_slopes: Floats, gradient: Floats
+) -> None:
+    """Subtract the penalty's gradient, `lambda r J`."""
+    n_benefits, n_groups, m = residual_slopes.shape
+    for b in range(n_benefits):
+        for z in range(n_groups):
+            by = penalty * residuals[b, z]
+            for k in range(m):
+                gradient[k] -= by * residual_slopes[b, z, k]
+
+
+@compiled
+def set_inverse(
+    penalty: float, ridge: float, scale: Floats, curvature: Floats, steepness: Floats,
     slopes: Floats, matrix: Floats, inverse: Floats,
 ) -> None:  # fmt: skip
     """Set the inverse of the step's matrix."""
@@ -367,7 +297,7 @@ def _set_inverse(
         trace += scale[j, j]
     for j in range(m):
         for k in range(j + 1):
-            own = (curvature[j, k] + steepness * scale[j, k]) / 2.0
+            own = (curvature[j, k] + steepness[0] * scale[j, k]) / 2.0
             matrix[j, k] = own + ridge * scale[j, k]
             for b in range(slopes.shape[0]):
                 for z in range(slopes.shape[1]):

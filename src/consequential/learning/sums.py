@@ -47,32 +47,6 @@ class Rows(NamedTuple):
     shares: Floats  # (groups,), of all rows of the log
 
 
-class Batch(NamedTuple):
-    """What is computed for each row of a minibatch."""
-
-    eta: Floats
-    propensity: Floats
-    derivative: Floats
-    steepness: Floats
-    taken: Floats  # propensity, or the decision that was drawn
-    slope: Floats  # derivative, or that of the draw
-    coefficient: Floats
-    room: Floats
-
-
-@compiled
-def batch_of(length: int, sampled: bool) -> Batch:
-    """Return room for so many rows."""
-    propensity, derivative = np.empty(length), np.empty(length)
-    taken, slope = propensity, derivative
-    if sampled:
-        taken, slope = np.empty(length), np.empty(length)
-    return Batch(
-        np.empty(length), propensity, derivative, np.empty(length), taken, slope,
-        np.empty(length), np.empty(length),
-    )  # fmt: skip
-
-
 # Loops run over slices that begin at 0: an index that might be negative would not vectorise.
 # They take two columns or two groups at a time: loading them is what a sum costs.
 
@@ -192,11 +166,10 @@ def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: floa
 
 @compiled
 def gradient_of_two(
-    phi: Floats, utility: Floats, link: Bend, theta: Floats, start: int, batch: Batch,
+    phi: Floats, utility: Floats, link: Bend, theta: Floats, start: int, propensity: Floats,
     gradient: Floats,
 ) -> None:  # fmt: skip
     """Set `sum_i utility_i g'_i phi_i` for two inputs, in one pass; fill in propensities."""
-    propensity = batch.propensity
     n = propensity.size
     constant, score = phi[0, start : start + n], phi[1, start : start + n]
     coefficient = utility[start : start + n]
@@ -215,40 +188,30 @@ def gradient_of_two(
     gradient[0], gradient[1] = one, other
 
 
-@pasted
+@compiled
 def set_batch(
-    rows: Rows, link: Bend, theta: Floats, start: int, sampled: bool, sloped: bool,
-    key: np.uint64, drawn: int, batch: Batch,
+    phi: Floats, link: Bend, theta: Floats, start: int, sampled: bool, sloped: bool,
+    key: np.uint64, drawn: int, eta: Floats, propensity: Floats, derivative: Floats,
+    steepness: Floats, taken: Floats, slope: Floats, room: Floats,
 ) -> None:  # fmt: skip
     """Fill in what a minibatch's rows are at theta; expectations where anything reads them."""
-    linear_scores(theta, rows.phi, start, batch.eta)
+    linear_scores(theta, phi, start, eta)
     if sloped or not sampled:
-        propensities_and_derivatives(
-            link, batch.eta, batch.propensity, batch.derivative, batch.steepness
-        )
+        propensities_and_derivatives(link, eta, propensity, derivative, steepness)
     if sampled:
-        fill_uniforms(key, drawn, batch.room)
-        drawn_decisions(link, batch.eta, batch.room, batch.taken, batch.slope)
+        fill_uniforms(key, drawn, room)
+        drawn_decisions(link, eta, room, taken, slope)
 
 
 @compiled
 def set_gradient(
-    phi: Floats, start: int, coefficient: Floats, slope: Floats, room: Floats, gradient: Floats
-) -> None:
-    """Set `sum_i coefficient_i slope_i phi_i`."""
+    phi: Floats, start: int, coefficients: Floats, first: int, slope: Floats, room: Floats,
+    gradient: Floats,
+) -> None:  # fmt: skip
+    """Set `sum_i coefficient_i slope_i phi_i`, coefficients being read from the first one on."""
+    coefficient = coefficients[first : first + slope.size]
     for i in range(slope.size):
         room[i] = coefficient[i] * slope[i]
-    gradient[:] = 0.0
+    for k in range(gradient.size):
+        gradient[k] = 0.0
     add_products(room, phi, start, gradient)
-
-
-@compiled
-def add_pushes(
-    values: Floats, group: NDArray[np.int16], pushes: Floats, coefficient: Floats
-) -> None:
-    """Add to each row's coefficient `values_i` times its group's push."""
-    n_groups = pushes.size
-    for z in range(n_groups):
-        push = pushes[z]
-        for i in range(values.size):
-            coefficient[i] += push * values[i] if group[i] == z else 0.0
