@@ -1,0 +1,202 @@
+"""Limits: the best that any rule can do in a population whose people are all known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from consequential.evaluation import Metrics, Population
+from consequential.objective import DemographicParity
+from consequential.policies import AcceptAll, Policy, RejectAll
+from consequential.worlds import TableWorld
+
+Floats = NDArray[np.float64]
+
+SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
+_STEEPEST = 60.0  # a logistic policy this steep is a threshold but for a sliver of people
+
+
+def distinct(population: Population) -> Population:
+    """Return the same people with equal feature vectors in one row."""
+    points, row = np.unique(population.points, axis=0, return_inverse=True)
+    mass = np.zeros((len(points), len(population.groups)))
+    positives = np.zeros_like(mass)
+    np.add.at(mass, row.ravel(), population.mass)
+    np.add.at(positives, row.ravel(), population.mass * population.label_probability)
+    share = np.divide(positives, mass, out=np.zeros_like(mass), where=mass > 0)
+    return Population(points, mass, share, population.groups)
+
+
+def worth_and_gap(population: Population, cost: float) -> tuple[Floats, Floats]:
+    """Return what accepting each point adds to utility and to the gap between two groups."""
+    if len(population.groups) != 2:
+        raise ValueError(f"a gap is between two groups; there are {len(population.groups)}")
+    gain = (population.mass * (population.label_probability - cost)).sum(axis=1)
+    share = population.mass / population.mass.sum(axis=0)
+    return gain, share[:, 0] - share[:, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The most utility at every gap in acceptance, over all functions of the features.
+
+    Both are linear in the propensities, so the most utility is concave in the gap. Its corners
+    are the policies that accept where `worth - price * gap` is positive, for every price.
+    """
+
+    gaps: Floats  # increasing
+    utilities: Floats
+
+    @classmethod
+    def of(cls, population: Population, cost: float) -> Frontier:
+        """Return the frontier of an enumerated population."""
+        gain, gap = worth_and_gap(population, cost)
+        matters = np.abs(gap) > 1e-15
+        always = gain[~matters].clip(min=0.0).sum()
+        gain, gap = gain[matters], gap[matters]
+        # at a price of minus infinity all who widen the gap are in; as it rises each of them
+        # leaves at its own price, and each of the others enters
+        order = np.argsort(gain / gap, kind="stable")
+        start_gap, start = gap[gap > 0].sum(), always + gain[gap > 0].sum()
+        gaps = start_gap - np.concatenate([[0.0], np.cumsum(np.abs(gap[order]))])
+        steps = np.cumsum((np.sign(gap) * gain)[order])
+        return cls(gaps[::-1], (start - np.concatenate([[0.0], steps]))[::-1])
+
+    def within(self, max_gap: float) -> tuple[float, float]:
+        """Return utility and gap of the best policy whose gap is at most this."""
+        best = float(self.gaps[np.argmax(self.utilities)])
+        gap = float(np.clip(best, -max_gap, max_gap))
+        return float(np.interp(gap, self.gaps, self.utilities)), gap
+
+    def penalised(self, penalty: float) -> tuple[float, float]:
+        """Return utility and gap of the policy that is best for `u - lambda/2 gap^2`."""
+        if penalty == 0:
+            return self.within(np.inf)
+        width = np.diff(self.gaps)
+        flat = width <= 0
+        slope = np.diff(self.utilities) / np.where(flat, 1.0, width)
+        inside = np.clip(slope / penalty, self.gaps[:-1], self.gaps[1:])
+        candidates = np.where(flat, self.gaps[:-1], inside)
+        values = np.interp(candidates, self.gaps, self.utilities)
+        best = int(np.argmax(values - penalty / 2 * candidates**2))
+        return float(values[best]), float(candidates[best])
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticClass:
+    """The linear logistic policies on an enumerated population, improved numerically.
+
+    The objective is not convex: each search starts from several places, and what it finds is a
+    lower bound on the best of the class.
+    """
+
+    population: Population
+    cost: float
+
+    def best(self, penalty: float = 0.0, near: Sequence[Floats] = ()) -> Policy:
+        """Return the best policy found for `u - lambda/2 gap^2`."""
+        from scipy.optimize import minimize
+
+        inputs, gain, gap = self._linear()
+
+        def loss(theta: Floats) -> tuple[float, Floats]:
+            propensity = expit(inputs @ theta)
+            unfair = float(gap @ propensity)
+            slope = propensity * (1.0 - propensity) * (gain - penalty * unfair * gap)
+            value = float(gain @ propensity) - penalty / 2 * unfair**2
+            scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
+            return -value / scale, -(inputs.T @ slope) / scale
+
+        bounds = [(-_STEEPEST, _STEEPEST)] * inputs.shape[1]
+        found = [
+            minimize(
+                loss,
+                np.clip(start, -_STEEPEST, _STEEPEST),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                options={"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-10},
+            )
+            for start in [*near, *self._starts(inputs)]
+        ]
+        return Policy(min(found, key=lambda search: float(search.fun)).x)
+
+    def path(self, penalties: Sequence[float]) -> list[Policy]:
+        """Return the best policy for each of increasing penalties, each from the one before."""
+        found: list[Policy] = []
+        for penalty in penalties:
+            found.append(self.best(penalty, [policy.theta for policy in found[-1:]]))
+        return found
+
+    def within(self, max_gap: float) -> Policy:
+        """Return the best policy found whose gap is at most this: the least penalty that does."""
+        low, high = -3.0, 5.0  # exponents of the penalty
+        policy = self.best(10.0**high)
+        for _ in range(12):
+            middle = (low + high) / 2
+            candidate = self.best(10.0**middle, [policy.theta])
+            if abs(self.metrics(candidate).benefit_gap) <= max_gap:
+                high, policy = middle, candidate
+            else:
+                low = middle
+        return policy
+
+    def metrics(self, policy: Policy) -> Metrics:
+        """Return a policy's metrics in the population."""
+        return self.population.metrics(policy, self.cost, DemographicParity())
+
+    def _linear(self) -> tuple[Floats, Floats, Floats]:
+        points = self.population.points
+        gain, gap = worth_and_gap(self.population, self.cost)
+        return np.column_stack([np.ones(len(points)), points]), gain, gap
+
+    @staticmethod
+    def _starts(inputs: Floats) -> list[Floats]:
+        n = inputs.shape[1]
+        everybody = np.eye(n)[0]
+        scattered = 3.0 * np.random.default_rng(0).normal(size=(4, n))
+        return [np.zeros(n), 3.0 * everybody, -3.0 * everybody, *scattered]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLimits:
+    """What can be had at all in the training population of a table, and in which class."""
+
+    frontier: Frontier
+    reject_all: Metrics
+    accept_all: Metrics
+    logistic: Policy
+    logistic_truth: Metrics
+    fair_logistic: Policy
+    fair_logistic_truth: Metrics
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """Utility and gap of the best function of the features."""
+        return self.frontier.within(np.inf)
+
+    @property
+    def fair(self) -> tuple[float, float]:
+        """Utility and gap of the best function with a gap of at most `SMALL_GAP`."""
+        return self.frontier.within(SMALL_GAP)
+
+
+def table_limits(world: TableWorld) -> TableLimits:
+    """Enumerate the distinct people of a world's training rows."""
+    people = distinct(world.population("training"))
+    members = LogisticClass(people, world.cost)
+    logistic, fair = members.best(), members.within(SMALL_GAP)
+    parity = DemographicParity()
+    return TableLimits(
+        Frontier.of(people, world.cost),
+        people.metrics(RejectAll(), world.cost, parity),
+        people.metrics(AcceptAll(), world.cost, parity),
+        logistic,
+        members.metrics(logistic),
+        fair,
+        members.metrics(fair),
+    )
