@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.learning import UpdatePolicy, consequential_learning
@@ -15,9 +16,11 @@ from consequential.log import DecisionLog
 from consequential.objective import Fairness, InversePropensity, effective_sample_size
 from consequential.policies import DecisionRule
 from consequential.simulation.proposals import LEARNING, START, SharedProposals
-from consequential.simulation.runs import Run
+from consequential.simulation.runs import Run, theta_of
 from consequential.simulation.strategies import Strategy
 from consequential.worlds import World
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class _Record:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._rows: list[dict[str, float]] = []
+        self._thetas: list[Floats | None] = []
         self._gained = 0.0
         self._data_behind = float("nan")
         self._notes: list[str] = []
@@ -100,8 +104,12 @@ class _Record:
         }
         row |= {f"benefit {group}": value for group, value in truth.benefits.items()}
         self._rows.append(row)
+        self._thetas.append(theta_of(policy))
 
     def finish(self, strategy: str, penalty: float, seed: int, policy: DecisionRule) -> Run:
         self._measure(policy, self._rows[-1]["effective_utility"])
         metrics = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0]}
-        return Run(strategy, penalty, seed, metrics, policy, tuple(self._notes))
+        known = [theta for theta in self._thetas if theta is not None]
+        whole = len(known) == len(self._thetas) and len({theta.shape for theta in known}) == 1
+        thetas = np.stack(known) if whole else None
+        return Run(strategy, penalty, seed, metrics, policy, tuple(self._notes), thetas)

@@ -144,4 +144,5 @@ def _run(crew: Crew, seeds: list[int], plan: Plan, truth: Truth, run: int) -> Ru
         by_name,
         crew.rule(run, plan.time_steps),
         crew.notes(run, plan.world.groups),
+        crew.path[run],
     )
