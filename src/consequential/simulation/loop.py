@@ -19,6 +19,7 @@ from consequential.simulation.proposals import LEARNING, START, SharedProposals
 from consequential.simulation.runs import Run, theta_of
 from consequential.simulation.strategies import Strategy
 from consequential.worlds import World
+from consequential.worlds.world import world_at
 
 Floats = NDArray[np.float64]
 
@@ -89,12 +90,12 @@ class _Record:
     ) -> None:
         realised = float((log.outcome - self._plan.world.cost)[log.decision].sum())
         self._gained += realised / len(log)
-        self._measure(policy, self._gained / (time_step + 1))
+        self._measure(policy, time_step, self._gained / (time_step + 1))
         self._data_behind = effective_sample_size(InversePropensity().weights(log))
         self._notes += [f"step {time_step}: {note}" for note in notes]
 
-    def _measure(self, policy: DecisionRule, effective_utility: float) -> None:
-        truth = self._plan.world.measure(policy, self._plan.fairness)
+    def _measure(self, policy: DecisionRule, time_step: int, effective_utility: float) -> None:
+        truth = world_at(self._plan.world, time_step).measure(policy, self._plan.fairness)
         row = {
             "utility": truth.utility,
             "effective_utility": effective_utility,
@@ -107,7 +108,7 @@ class _Record:
         self._thetas.append(theta_of(policy))
 
     def finish(self, strategy: str, penalty: float, seed: int, policy: DecisionRule) -> Run:
-        self._measure(policy, self._rows[-1]["effective_utility"])
+        self._measure(policy, self._plan.time_steps, self._rows[-1]["effective_utility"])
         metrics = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0]}
         known = [theta for theta in self._thetas if theta is not None]
         whole = len(known) == len(self._thetas) and len({theta.shape for theta in known}) == 1

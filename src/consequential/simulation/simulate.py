@@ -17,6 +17,7 @@ from consequential.simulation.runs import Run, Runs
 from consequential.simulation.strategies import Strategy
 from consequential.simulation.sweep import compiled_starts, sweep
 from consequential.worlds import World
+from consequential.worlds.world import world_at
 
 
 def simulate(
@@ -40,7 +41,7 @@ def simulate(
     Parameters
     ----------
     world
-        Where people come from.
+        Where people come from. One that drifts is measured as it is at each step.
     strategies
         One or several, for example `paper_strategies()`.
     seeds
@@ -133,6 +134,7 @@ def planned(
         raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")
     if plan.time_steps < 1 or plan.n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
+    world_at(world, plan.time_steps)  # a world that cannot go so far says so now
     return plan, numbers
 
 
