@@ -53,12 +53,13 @@ class Finals:
                 metrics = population.metrics(run.policy, world.cost, notion)
                 row[:] = metrics.utility, metrics.benefit_gap
         return cls(
-            np.array([run.strategy for run in runs], dtype=object),
-            np.array([run.penalty for run in runs]),
-            np.array([run.seed for run in runs], dtype=np.int64),
-            *(np.array([run.metrics[name][-1] for run in runs]) for name in _LAST),
-            *np.ascontiguousarray(trained.T),
-            np.array([() if run.thetas is None else run.thetas[-1] for run in runs]),
+            strategy=np.array([run.strategy for run in runs], dtype=object),
+            penalty=np.array([run.penalty for run in runs]),
+            seed=np.array([run.seed for run in runs], dtype=np.int64),
+            train_utility=trained[:, 0],
+            train_benefit_gap=trained[:, 1],
+            theta=np.array([() if run.thetas is None else run.thetas[-1] for run in runs]),
+            **{name: np.array([run.metrics[name][-1] for run in runs]) for name in _LAST},
         )
 
     @classmethod

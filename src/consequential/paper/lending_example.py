@@ -104,9 +104,9 @@ def _models(world: Lending, threshold: float, seed: int) -> dict[Scoring, Floats
     # scores are few: count people by score, label and fold instead of keeping them one by one
     points, at = np.unique(seen, return_inverse=True)
     counts = np.zeros((_FOLDS, 2, len(points)))
-    for label in (0, 1):
-        rows = np.flatnonzero(repaid == bool(label))
-        np.add.at(counts, (np.arange(len(rows)) % _FOLDS, label, at[rows]), 1.0)
+    for outcome, people_there in enumerate((at[~repaid], at[repaid])):
+        for fold in range(_FOLDS):
+            counts[fold, outcome] = np.bincount(people_there[fold::_FOLDS], minlength=len(points))
     centre, spread = seen.mean(), seen.std()
     phi = np.ones((2, 2 * len(points)))
     phi[1] = np.tile((points - centre) / spread, 2)
