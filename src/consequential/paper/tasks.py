@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from consequential.paper.finals import Finals
 from consequential.paper.lending_example import LendingTable, lending_example
@@ -44,6 +45,7 @@ class Simulation(Task):
     penalties: Sequence[float]
     time_steps: int | None
     fairness: str = "demographic_parity"
+    last_only: ClassVar[bool] = False
     _made: list[World] = field(default_factory=list, init=False, repr=False)
 
     def _world(self) -> World:
@@ -60,6 +62,7 @@ class Simulation(Task):
             penalties=self.penalties,
             time_steps=self.time_steps,
             fairness=self.fairness,
+            last_only=self.last_only,
         )
         total = len(seeds) * len(plan.strategies) * len(plan.penalties) * plan.time_steps
         done = []
@@ -86,6 +89,8 @@ class Simulation(Task):
 @dataclass(frozen=True)
 class Ends(Simulation):
     """Strategies in a world, of which the last policies are kept."""
+
+    last_only = True
 
     def run(self, block: Sequence[int], path: Path, n_jobs: int | None, tick: Tick) -> None:
         """Do a block of seeds and write where its runs ended."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from consequential.evaluation import Metrics
 from consequential.learning import UpdatePolicy, consequential_learning
 from consequential.learning.algorithm import Learner
 from consequential.log import DecisionLog
@@ -35,6 +36,7 @@ class Plan:
     n_proposals: int
     fairness: Fairness
     engine: Literal["compiled", "numpy", "jax"]
+    last_only: bool = False  # measure the last policy alone: metrics of the others are NaN
 
     def start(self, strategy: Strategy, seed: int) -> DecisionRule:
         """Return the first rule a strategy deploys."""
@@ -95,7 +97,12 @@ class _Record:
         self._notes += [f"step {time_step}: {note}" for note in notes]
 
     def _measure(self, policy: DecisionRule, time_step: int, effective_utility: float) -> None:
-        truth = world_at(self._plan.world, time_step).measure(policy, self._plan.fairness)
+        plan = self._plan
+        if plan.last_only and time_step < plan.time_steps:
+            nothing = float("nan")
+            truth = Metrics(nothing, nothing, nothing, dict.fromkeys(plan.world.groups, nothing))
+        else:
+            truth = world_at(plan.world, time_step).measure(policy, plan.fairness)
         row = {
             "utility": truth.utility,
             "effective_utility": effective_utility,

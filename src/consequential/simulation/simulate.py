@@ -110,6 +110,7 @@ def planned(
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
     engine: Literal["compiled", "numpy", "jax"] = "compiled",
+    last_only: bool = False,
 ) -> tuple[Plan, list[int]]:
     """Check what `simulate` was asked for; return what to run, and the seeds."""
     chosen = [strategies] if isinstance(strategies, Strategy) else list(strategies)
@@ -129,6 +130,7 @@ def planned(
         world.parameters.n_proposals if n_proposals is None else n_proposals,
         fairness_named(fairness),
         engine,
+        last_only,
     )
     if engine not in ("compiled", "numpy", "jax"):
         raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")

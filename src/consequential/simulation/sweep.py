@@ -79,7 +79,7 @@ def sweep(
             for n_steps in fleet.sail(plan.time_steps):
                 yield n_steps, []
         with ThreadPoolExecutor(n_threads) as pool:
-            for crew, paths in zip(crews, course.paths(crews, pool), strict=True):
+            for crew, paths in zip(crews, course.paths(crews, pool, plan.last_only), strict=True):
                 put_together = partial(_run, crew, some, plan)
                 yield 0, list(pool.map(put_together, paths, range(crew.n_runs)))
 

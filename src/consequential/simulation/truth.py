@@ -46,9 +46,11 @@ class Course:
         self.world, self.fairness = world, fairness
         self._still = None if world.drifts else Truth(world, fairness)
 
-    def paths(self, crews: list[Crew], pool: ThreadPoolExecutor) -> Iterator[list[PathMetrics]]:
+    def paths(
+        self, crews: list[Crew], pool: ThreadPoolExecutor, last_only: bool = False
+    ) -> Iterator[list[PathMetrics]]:
         """Yield the metrics along each crew's runs, row t in the world as it is at step t."""
-        if self._still is not None:
+        if self._still is not None and not last_only:
             for crew in crews:
                 yield list(pool.map(partial(self._still.along, crew), range(crew.n_runs)))
             return
@@ -57,12 +59,12 @@ class Course:
 
         def measure(step: int) -> None:
             # all runs at once: a step's truth takes much room and is needed no more afterwards
-            truth = Truth(world_at(self.world, step), self.fairness)
+            truth = self._still or Truth(world_at(self.world, step), self.fairness)
             for crew, rows in zip(crews, paths, strict=True):
                 for run, path in enumerate(rows):
                     _replace(path, [step], truth.along(crew, run, slice(step, step + 1)))
 
-        list(pool.map(measure, range(n_rows)))
+        list(pool.map(measure, range(n_rows)[-1:] if last_only else range(n_rows)))
         yield from paths
 
 
