@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from consequential.cli import main
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to-add-a-world.md"
 EXAMPLES = doctest.DocTestParser().get_examples(PAGE.read_text(encoding="utf-8"))
 
@@ -30,3 +32,14 @@ def test_the_utilities_the_page_shows_are_not_at_an_edge_of_rounding():
         assert names["Crisis"]().at(step).measure(accept_all).utility == pytest.approx(
             shown, abs=0.04
         )
+
+
+@pytest.mark.parametrize("world", ["Shops", "Crisis"])
+def test_the_command_runs_the_worlds_of_the_page(world, tmp_path, capsys):
+    file, out = tmp_path / "my_world.py", tmp_path / world
+    file.write_text(my_world(), encoding="utf-8")
+    assert f"consequential simulate my_world.py:{world} " in PAGE.read_text(encoding="utf-8")
+    small = ["--seeds", "1", "--steps", "2", "--strategies", "logistic-iterative"]
+    assert main(["simulate", f"{file}:{world}", *small, "--out", str(out)]) == 0
+    assert "logistic, iterative" in capsys.readouterr().out
+    assert (out / "report.html").is_file()
