@@ -97,8 +97,62 @@ class LogisticClass:
     population: Population
     cost: float
 
-    def best(self, penalty: float = 0.0, near: Sequence[Floats] = ()) -> Policy:
-        """Return the best policy found for `u - lambda/2 gap^2`."""
+    def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
+        """Return the best policy found for `u - lambda/2 gap^2`, from anywhere or near one."""
+        found = self._searched(penalty, near)
+        return Policy(min(found, key=lambda search: search[0])[1])
+
+    def path(self, penalties: Sequence[float]) -> list[Policy]:
+        """Return the best policy for each of increasing penalties, each from the one before."""
+        found: list[Policy] = []
+        for penalty in penalties:
+            found.append(self.best(penalty, found[-1].theta if found else None))
+        return found
+
+    def within(self, max_gap: float) -> Policy:
+        """Return the best policy found whose gap is at most this."""
+        from scipy.optimize import NonlinearConstraint, minimize
+
+        inputs, gain, gap = self._linear()
+
+        def slope(weights: Floats, theta: Floats) -> Floats:
+            propensity = expit(inputs @ theta)
+            return np.asarray(inputs.T @ (propensity * (1.0 - propensity) * weights))
+
+        small = NonlinearConstraint(
+            lambda theta: gap @ expit(inputs @ theta),
+            -max_gap,
+            max_gap,
+            jac=lambda theta: slope(gap, theta),
+        )
+        # penalties of all sizes end in many places; from each the constraint is met exactly
+        starts = [
+            theta
+            for penalty in (0.0, 1.0, 10.0, 100.0, 1000.0)
+            for _, theta in self._searched(penalty, None)
+        ]
+        policies = [Policy(np.zeros(inputs.shape[1]))]  # half of everybody: no gap
+        for start in starts:
+            search = minimize(
+                lambda theta: -float(gain @ expit(inputs @ theta)),
+                start,
+                jac=lambda theta: -slope(gain, theta),
+                method="SLSQP",
+                constraints=[small],
+                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                options={"maxiter": 100, "ftol": 1e-10},
+            )
+            policies.append(Policy(search.x))
+        truths = [self.metrics(policy) for policy in policies]
+        feasible = [
+            (truth.utility, -place)
+            for place, truth in enumerate(truths)
+            if abs(truth.benefit_gap) <= max_gap + 1e-6
+        ]
+        return policies[-max(feasible)[1]]
+
+    def _searched(self, penalty: float, near: Floats | None) -> list[tuple[float, Floats]]:
+        """Return loss and parameters where each search ended."""
         from scipy.optimize import minimize
 
         inputs, gain, gap = self._linear()
@@ -111,39 +165,18 @@ class LogisticClass:
             scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
             return -value / scale, -(inputs.T @ slope) / scale
 
-        bounds = [(-_STEEPEST, _STEEPEST)] * inputs.shape[1]
-        found = [
+        searches = [
             minimize(
                 loss,
-                np.clip(start, -_STEEPEST, _STEEPEST),
+                start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=bounds,
-                options={"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-10},
+                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
             )
-            for start in [*near, *self._starts(inputs)]
+            for start in self._starts(inputs.shape[1], near)
         ]
-        return Policy(min(found, key=lambda search: float(search.fun)).x)
-
-    def path(self, penalties: Sequence[float]) -> list[Policy]:
-        """Return the best policy for each of increasing penalties, each from the one before."""
-        found: list[Policy] = []
-        for penalty in penalties:
-            found.append(self.best(penalty, [policy.theta for policy in found[-1:]]))
-        return found
-
-    def within(self, max_gap: float) -> Policy:
-        """Return the best policy found whose gap is at most this: the least penalty that does."""
-        low, high = -3.0, 5.0  # exponents of the penalty
-        policy = self.best(10.0**high)
-        for _ in range(12):
-            middle = (low + high) / 2
-            candidate = self.best(10.0**middle, [policy.theta])
-            if abs(self.metrics(candidate).benefit_gap) <= max_gap:
-                high, policy = middle, candidate
-            else:
-                low = middle
-        return policy
+        return [(float(search.fun), search.x) for search in searches]
 
     def metrics(self, policy: Policy) -> Metrics:
         """Return a policy's metrics in the population."""
@@ -155,11 +188,12 @@ class LogisticClass:
         return np.column_stack([np.ones(len(points)), points]), gain, gap
 
     @staticmethod
-    def _starts(inputs: Floats) -> list[Floats]:
-        n = inputs.shape[1]
-        everybody = np.eye(n)[0]
-        scattered = 3.0 * np.random.default_rng(0).normal(size=(4, n))
-        return [np.zeros(n), 3.0 * everybody, -3.0 * everybody, *scattered]
+    def _starts(n: int, near: Floats | None) -> list[Floats]:
+        everybody = 3.0 * np.eye(n)[0]
+        common = [np.zeros(n), everybody, -everybody]
+        if near is not None:
+            return [near, *common]
+        return [*common, *(3.0 * np.random.default_rng(0).normal(size=(16, n)))]
 
 
 @dataclass(frozen=True, slots=True)
