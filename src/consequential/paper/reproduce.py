@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from consequential.paper import page
 from consequential.paper.results import Results
 from consequential.paper.store import Store
 from consequential.paper.studies import Scale, studies_named
@@ -37,10 +39,15 @@ def reproduce(
     }
     with Store.opened(folder, "reproduce", parameters) as store:
         complete(store, tasks, n_jobs=n_jobs, progress=progress)
-        from consequential.paper import page
+        if progress:
+            sys.stderr.write("drawing figures and judging claims\n")
+        with _one_thread():
+            return page.write(Results(folder), folder)
 
-        page.write(Results(folder), folder)
-    return folder / "report.html"
+
+def _one_thread() -> threadpool_limits:
+    """Keep linear algebra to one thread: the order of sums, and so the last bits, is fixed."""
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def complete(
@@ -59,8 +66,7 @@ def complete(
     work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.file])
     with (
         tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
-        # one thread, whatever the machine: the order of sums, and with it the last bits, is fixed
-        threadpool_limits(limits=1, user_api="blas"),
+        _one_thread(),
     ):
         for task in tasks:
             if store.has(task.file):
