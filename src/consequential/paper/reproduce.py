@@ -77,7 +77,7 @@ def complete(
                 block, started = task.blocks[k], time.monotonic()
 
                 def tick(share: float, weight: float = task.seconds * len(block)) -> None:
-                    bar.update(share * weight)
+                    bar.update(min(share * weight, work - bar.n))  # never a rounding above 100%
 
                 task.run(block, store.part(task.file, k), n_jobs, tick)
                 store.took(task.file, time.monotonic() - started)
