@@ -16,19 +16,25 @@ Floats = NDArray[np.float64]
 
 
 def held_out_deviation(finals: Finals, name: str) -> Floats:
-    """Return for each penalty the gap's standard deviation over draws of the held-out people.
+    """Return the gap's standard deviation over draws of the held-out people.
 
-    That of the difference of two groups' mean propensities; the median over runs.
+    That of the difference of two groups' mean propensities, the median over runs; one row a
+    strategy and one column a penalty.
     """
     people = truths.table(name).population("held_out")
     group = people.mass.argmax(axis=1)
-    found = []
-    for penalty in finals.penalties:
-        variances = []
-        for strategy in finals.strategies:
-            for row in finals.select(strategy, penalty):
-                propensity = truths.policy_of(strategy, finals.theta[row]).propensity(people.points)
-                parts = [propensity[group == z] for z in range(len(people.groups))]
-                variances.append(sum(part.var() / len(part) for part in parts))
-        found.append(np.sqrt(np.median(variances)))
-    return np.array(found)
+
+    def deviation(strategy: str, row: int) -> float:
+        propensity = truths.policy_of(strategy, finals.theta[row]).propensity(people.points)
+        parts = [propensity[group == z] for z in range(len(people.groups))]
+        return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
+
+    return np.array(
+        [
+            [
+                np.median([deviation(strategy, row) for row in finals.select(strategy, penalty)])
+                for penalty in finals.penalties
+            ]
+            for strategy in finals.strategies
+        ]
+    )

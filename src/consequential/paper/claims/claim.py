@@ -72,14 +72,10 @@ def verdict_of(cases: Mapping[Case, bool]) -> str:
         inside = {one: holds for (g, one), holds in cases.items() if g == group}
         held = [one for one, holds in inside.items() if holds]
         if held:
-            parts.append(_named(group, "" if len(held) == len(inside) else "; ".join(held)))
+            listed = "; ".join(held)
+            whole = len(held) == len(inside)
+            parts.append((group if whole else f"{group} ({listed})") if group else listed)
     return f"holds only with {' and '.join(parts)}"
-
-
-def _named(group: str, held: str) -> str:
-    if not group:
-        return held
-    return f"{group} ({held})" if held else group
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +152,8 @@ class Checked:
                     "numbers": [
                         {
                             "name": number.name,
-                            "median": number.median,
-                            "quartiles": [number.low, number.high],
+                            "median": _plain(number.median),
+                            "quartiles": [_plain(number.low), _plain(number.high)],
                             "runs": number.runs,
                         }
                         for number in found.numbers
@@ -167,6 +163,11 @@ class Checked:
             },
             "command": claim.command,
         }
+
+
+def _plain(number: float) -> float | None:
+    """Return a number as JSON knows it: not one that is not finite."""
+    return number if np.isfinite(number) else None
 
 
 ESTIMATORS = {

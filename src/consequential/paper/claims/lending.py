@@ -20,7 +20,7 @@ Measure = Callable[["Results", str], Finding]
 _HARSH = ((650, 690), (700, 740), (750, 800))
 _LENIENT = ((500, 540), (550, 600))
 _USELESS, _NEAR = 0.1, 0.95  # of the best utility
-_FAIR = 0.05
+_FAIR, _VISIBLE = 0.05, 0.005
 
 
 def _bands(
@@ -73,13 +73,19 @@ def _lenient(results: Results, column: str) -> Finding:
 
 
 def _lenient_parity(results: Results, column: str) -> Finding:
-    finding, best = Finding(), abs(truths.optimum("lending").benefit_gap)
-    for scoring, band, table, here in _bands(results, _LENIENT):
-        gap = np.abs(table.benefit_gap[here])
+    finding, best = Finding(), truths.optimum("lending")
+    for scoring in SCORINGS:
+        table, fairer = results.lending(scoring), []
+        for threshold in np.unique(table.threshold[table.threshold < _HARSH[0][0]]):
+            here = table.threshold == threshold
+            if np.median(table.utility[here]) >= _NEAR * best.utility:
+                gap = float(np.median(np.abs(table.benefit_gap[here])))
+                fairer.append(abs(best.benefit_gap) - gap)
+        most = max(fairer, default=np.nan)
         finding.add(
-            (scoring, band),
-            float(np.percentile(gap, 75)) < best,
-            Measured.of(f"{scoring}, {band}: size of the gap, best rule {best:.4f}", gap),
+            ("", f"ridge by {scoring}"),
+            most >= _VISIBLE,
+            Measured.of(f"ridge by {scoring}: largest reduction of the gap", most),
         )
     return finding
 
@@ -98,7 +104,7 @@ CLAIMS = (
     _claim(
         "lending-harsh-parity",
         "Those harsh starts do achieve demographic parity.",
-        "Median size of the gap at most .05, a sixth of what the best rule has.",
+        "Median size of the gap at most .05; that of the best rule is .44.",
         _harsh_parity,
     ),
     _claim(
@@ -109,8 +115,9 @@ CLAIMS = (
     ),
     _claim(
         "lending-lenient-fairer",
-        "More lenient starts can be fairer than the rule of maximum utility.",
-        "Upper quartile of the gap's size below that of the best rule.",
+        "Among those there are fairer ones than the rule of maximum utility.",
+        "Some ξ below 650 with median utility of at least 95 % of the best has a median gap "
+        "smaller than the best rule's by at least .005: less could not be seen in a figure.",
         _lenient_parity,
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.objective import DemographicParity
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
 from consequential.paper.figures.looks import (
@@ -21,6 +22,7 @@ from consequential.paper.figures.looks import (
     short,
 )
 from consequential.paper.sampling import held_out_deviation
+from consequential.policies import AcceptAll, RejectAll
 from consequential.simulation.figures import draw_band
 
 if TYPE_CHECKING:
@@ -54,22 +56,23 @@ def draw_settings(results: Results, column: str) -> Figure:
             best = _draw_frontiers(ax, finals.penalties, frontiers, metric)
             label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
             lines = lines or [*drawn, *best]
-    legend_above(figure, lines, 3)
+    legend_above(figure, lines, 3 if len(lines) > 4 else 4)
     return figure
 
 
 def draw_table(results: Results, column: str, name: str) -> Figure:
     """Draw a table's world: held-out people above, the people learned from below."""
     finals = results.finals(f"{name}-penalty", column)
-    frontiers = _frontiers(name, finals.penalties) if column == "corrected" else []
+    known = column == "corrected" and name in truths.ORIENTATIONS
+    frontiers = _frontiers(name, finals.penalties) if known else []
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
     nothing: list[tuple[str, str, Floats]] = []
     shown = (
         (axes[0, 0], "utility", "utility, held-out people", nothing),
-        (axes[0, 1], "benefit_gap", "benefit gap, held-out people", nothing),
+        (axes[0, 1], "benefit_gap", "gap, held-out people (grey: chance)", nothing),
         (axes[0, 2], "effective_utility", "effective utility, while learning", frontiers),
         (axes[1, 0], "train_utility", "utility, training people", frontiers),
-        (axes[1, 1], "train_benefit_gap", "benefit gap, training people", frontiers),
+        (axes[1, 1], "train_benefit_gap", "gap, training people", frontiers),
     )
     lines: list[Line2D] = []
     for ax, metric, title, best in shown:
@@ -79,14 +82,10 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
         label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
         if len(drawn) + len(marks) > len(lines):
             lines = [*drawn, *marks]
-    noise = _TWO_SIDED * held_out_deviation(finals, name)
-    low_to_high = np.array(finals.penalties)
-    axes[0, 1].fill_between(low_to_high, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
-    axes[0, 1].text(
-        0.02, 0.5, "grey: 0 within sampling error", fontsize=6.5, transform=axes[0, 1].transAxes
-    )
+    noise = _TWO_SIDED * held_out_deviation(finals, name).max(axis=0)
+    axes[0, 1].fill_between(finals.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
     _draw_trade(axes[1, 2], finals, name)
-    legend_above(figure, lines, 3)
+    legend_above(figure, lines, 3 if len(lines) > 4 else 4)
     return figure
 
 
@@ -98,7 +97,8 @@ def _draw_strategies(ax: Axes, finals: Finals, metric: str) -> list[Line2D]:
     ax.set_xscale("log")
     ax.minorticks_off()
     ax.set_xlim(finals.penalties[0], finals.penalties[-1])
-    ax.axhline(0.0, color=GREY, linewidth=0.6)
+    if metric.endswith("gap"):
+        ax.axhline(0.0, color=GREY, linewidth=0.6)
     return lines
 
 
@@ -125,12 +125,16 @@ def _draw_frontiers(
 
 def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
     """Draw utility against the gap, where runs end and what is possible."""
-    frontier = truths.frontier(name)
-    seen = np.linspace(frontier.gaps[0], frontier.gaps[-1], 400)
-    best = np.interp(seen, frontier.gaps, frontier.utilities)
-    shown = best >= -0.01
-    ax.plot(seen[shown], best[shown], color=BLACK, linestyle="--", linewidth=1.2)
-    ax.text(seen[np.argmax(best)], best.max(), "possible", fontsize=7, ha="center", va="bottom")
+    world = truths.table(name)
+    people = world.population("training")
+    if name in truths.ORIENTATIONS:  # elsewhere nearly everybody has features of their own
+        frontier = truths.frontier(name)
+        gaps = np.linspace(frontier.gaps[0], frontier.gaps[-1], 400)
+        best = np.interp(gaps, frontier.gaps, frontier.utilities)
+        shown = best >= -0.01
+        ax.plot(gaps[shown], best[shown], color=BLACK, linestyle="--", linewidth=1.2)
+        top = gaps[np.argmax(best)]
+        ax.text(top, best.max(), "possible", fontsize=7, ha="center", va="bottom")
     for strategy in finals.strategies:
         colour, _ = look(strategy, finals.strategies)
         gap, utility = (
@@ -141,10 +145,8 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
         filled = colour if strategy.endswith("aggregated") else "white"
         ax.plot(gap, utility, color=colour, linewidth=0.6)
         ax.plot(gap, utility, marker, color=colour, markersize=3.5, markerfacecolor=filled)
-    for text, truth in (
-        ("reject all", truths.limits(name).reject_all),
-        ("accept all", truths.limits(name).accept_all),
-    ):
+    for text, rule in (("reject all", RejectAll()), ("accept all", AcceptAll())):
+        truth = people.metrics(rule, world.cost, DemographicParity())
         ax.plot(truth.benefit_gap, truth.utility, "x", color=BLACK, markersize=6)
         ax.annotate(
             text,
@@ -153,7 +155,7 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
             xytext=(4, 3),
             textcoords="offset points",
         )
-    name_panel(ax, "Trade-off, training people", "benefit gap", "utility")
+    name_panel(ax, "Utility against gap, training people", "gap")
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
@@ -189,8 +191,8 @@ def _table_figure(name: str, title: str, label: str) -> PaperFigure:
         f"{title} against the penalty",
         "The last policies under demographic parity: medians and quartiles over runs. The grey "
         "band is what sampling the held-out people alone does to a gap of zero (95 %). Below, the "
-        "same policies on the people they learned from, where the best possible is known by "
-        "enumeration.",
+        "same policies on the people they learned from; where few have features of their own the "
+        "best possible is known by enumeration.",
         label,
         (f"{name}-penalty",),
         lambda results, column: draw_table(results, column, name),

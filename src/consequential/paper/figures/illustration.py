@@ -101,9 +101,9 @@ def _draw_path(ax: Axes, name: str, strategy: str, thetas: Floats) -> None:
     ax.annotate(
         strategy.rpartition(", ")[0],
         (boundary[-1], sharpness[-1]),
-        xytext=(-6, -13) if predicting else (6, -9),
+        xytext=(-6, -13) if predicting else (-9, -3),
         textcoords="offset points",
-        ha="right" if predicting else "left",
+        ha="right",
         color=colour,
         fontsize=8,
         fontweight="bold",

@@ -41,7 +41,7 @@ def draw(results: Results, column: str) -> Figure:
         _against_threshold(parity, table, table.benefit_gap, scoring, colour, style)
     for ax, level in ((utility, best.utility), (parity, best.benefit_gap)):
         mark_level(ax, level, "best possible", "--")
-    utility.legend(fontsize=7, frameon=False, loc="center left")
+    utility.legend(fontsize=7, frameon=False, loc="center", bbox_to_anchor=(0.36, 0.45))
     name_panel(utility, "Utility of the learned rule", "initial threshold ξ", "utility")
     name_panel(parity, "Demographic parity", "initial threshold ξ", "benefit gap (black − white)")
     _draw_models(models, results.lending("likelihood"))
@@ -76,7 +76,7 @@ def _draw_models(ax: Axes, table: LendingTable) -> None:
     ax.plot(people.points[:, 0], truth, color=ORANGE, linewidth=1.5, label="true repayment rate")
     mark_level(ax, world.cost, "cost c", ":")
     ax.set_ylim(-0.03, 1.08)
-    ax.legend(fontsize=7, frameon=False, loc="center left")
+    ax.legend(fontsize=7, frameon=False, loc="lower right")
     name_panel(ax, "Learned models (dashed: never saw a label)", "score x", "P(repaid | x)")
 
 

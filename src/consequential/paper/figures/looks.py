@@ -114,7 +114,8 @@ def _spread(wanted: Floats, apart: float) -> Floats:
             break
         places[:-1] -= push
         places[1:] += push
-    places += min(0.0, 1.04 - places[-1])  # beyond the top there is the title
+    places += max(0.0, 0.02 - places[0])  # below and above there are other texts
+    places += min(0.0, 1.04 - places[-1])
     found = np.empty_like(places)
     found[order] = places
     return found

@@ -32,7 +32,7 @@ SHOWN = {"first": (-0.8, 0.8), "second": (-9.0, 9.0)}
 
 def draw(results: Results, column: str) -> Figure:
     """Draw both settings: who there is, who repays, and whom to accept."""
-    figure, axes = panels(1, 2, 10.5, 4.0, top=0.85)
+    figure, axes = panels(1, 2, 10.5, 4.0, top=0.7)
     for ax, (name, title) in zip(axes[0], truths.SETTINGS.items(), strict=True):
         _draw_setting(ax, name)
         name_panel(ax, title.capitalize(), "score x", "probability; density")
