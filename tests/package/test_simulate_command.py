@@ -28,6 +28,10 @@ class Coins(World):
 class Costly(Coins):
     def __init__(self, cost=0.8):
         self.cost = cost
+
+class Demanding(Coins):
+    def __init__(self, cost):
+        self.cost = cost
 """
 
 
@@ -130,6 +134,14 @@ def test_a_world_that_drifts_has_no_best_possible(folder):
     assert "best possible" not in text
 
 
+def test_a_world_of_ones_own_goes_to_other_processes(folder):
+    # the fair predictor is fitted in Python, a process a seed
+    arguments = ["simulate", "mine.py:Coins", "--seeds", "2", "--jobs", "2"]
+    assert main([*arguments, "--strategies", "fair-deterministic-iterative"]) == 0
+    runs = cq.Runs.load(folder / "consequential-simulation" / "results" / "runs.parquet")
+    assert runs.seeds == (0, 1)
+
+
 def test_a_changed_file_is_another_world(folder, capsys):
     arguments = ["simulate", "mine.py:Coins", "--seeds", "1", "--strategies", "logistic-iterative"]
     assert main(arguments) == 0
@@ -144,6 +156,7 @@ def test_a_changed_file_is_another_world(folder, capsys):
         (["frist_setting"], "no world 'frist_setting'; did you mean first_setting"),
         (["nowhere.py:Coins"], "no file 'nowhere.py' to read the world 'Coins' from"),
         (["mine.py:Cions"], "no world in mine.py: 'Cions'; did you mean Coins"),
+        (["mine.py:Demanding"], "mine.py:Demanding cannot be made without arguments: "),
         (["empty.py:Coins"], "empty.py has no world: write a subclass of consequential.worlds"),
         (["lending", "--label", "rearrest"], "--label is for compas"),
         (["lending", "--fairness", "justice"], "unknown fairness notion 'justice'; choose one"),

@@ -14,6 +14,10 @@ from consequential.paper.lending_example import (
     LendingTable,
     lending_example,
 )
+from consequential.paper.results import Results
+from consequential.paper.store import Store
+from consequential.paper.studies import Scale, studies_named
+from consequential.paper.tasks import task_of
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +101,26 @@ def test_where_all_repay_the_model_is_their_share():
     assert table.utility == pytest.approx(
         cq.worlds.lending({"white": 1.0}).exact(cq.AcceptAll()).utility
     )
+
+
+def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
+    (study,) = studies_named("lending")
+    task = task_of(study, Scale(seeds=2))
+    shares = []
+    with Store.opened(tmp_path, "reproduce", {}) as store:
+        store.make_room(task.file)
+        for k, block in enumerate(([0], [1])):
+            task.run(block, store.part(task.file, k), None, shares.append)
+        parts = [store.part(task.file, k) for k in (0, 1)]
+        task.join(parts, store.result(task.file))
+    assert shares == [1.0, 1.0]
+    by_accuracy = Results(tmp_path).lending()
+    by_likelihood = Results(tmp_path).lending("likelihood")
+    assert sorted(set(by_accuracy.threshold)) == list(map(float, THRESHOLDS))
+    assert sorted(set(by_accuracy.seed)) == [0, 1]
+    harsh = by_accuracy.threshold >= 650
+    assert (by_accuracy.utility[harsh] < 0.0).all()
+    assert by_likelihood.utility[harsh].mean() > by_accuracy.utility[harsh].mean()
 
 
 def test_thresholds_are_the_papers_range():

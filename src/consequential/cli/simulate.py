@@ -139,7 +139,9 @@ def _strategies(options: argparse.Namespace) -> list[Strategy]:
             LearnToDecide("smooth_semi_logistic", sequence, options.normalisation),
         )
     ]
-    known = {strategy.name.replace(", ", "-"): strategy for strategy in [*six, *others]}
+    known = {
+        strategy.name.replace(",", "").replace(" ", "-"): strategy for strategy in [*six, *others]
+    }
     names = dict.fromkeys(getattr(options, "strategies", ()))
     return [named("strategy", name, known) for name in names] or six
 
@@ -186,7 +188,15 @@ def _own_world(reference: str) -> tuple[Callable[[], World], dict[str, Any]]:
         raise ValueError(f"{where} has no world: write a subclass of consequential.worlds.World")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     about = {"world": f"{file.name}:{name}", "file_sha256": digest}
-    return named(f"world in {where}:", name, classes), about
+    kind = named(f"world in {where}:", name, classes)
+
+    def made() -> World:
+        try:
+            return kind()
+        except TypeError as error:
+            raise ValueError(f"{reference} cannot be made without arguments: {error}") from error
+
+    return made, about
 
 
 def _write_page(path: Path, world: World, runs: Runs) -> None:
