@@ -22,9 +22,7 @@ from consequential.paper.limits import (
 @pytest.fixture
 def population(rng):
     mass = rng.random((30, 2))
-    return Population(
-        rng.normal(size=(30, 1)), mass / mass.sum(), rng.random((30, 2)), ("a", "b")
-    )
+    return Population(rng.normal(size=(30, 1)), mass / mass.sum(), rng.random((30, 2)), ("a", "b"))
 
 
 @pytest.mark.parametrize("max_gap", [0.0, 0.05, 0.2, 1.0])

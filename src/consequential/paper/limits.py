@@ -127,9 +127,7 @@ class LogisticClass:
         )
         # penalties of all sizes end in many places; from each the constraint is met exactly
         starts = [
-            theta
-            for penalty in (0.0, 1.0, 10.0, 100.0, 1000.0)
-            for _, theta in self._searched(penalty, None)
+            theta for penalty in (0.0, 10.0, 1000.0) for _, theta in self._searched(penalty, None)
         ]
         policies = [Policy(np.zeros(inputs.shape[1]))]  # half of everybody: no gap
         for start in starts:

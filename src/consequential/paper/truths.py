@@ -7,7 +7,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.paper import propositions
 from consequential.paper.limits import Frontier, LogisticClass, TableLimits, distinct, table_limits
+from consequential.paper.propositions import Supremum
 from consequential.paper.studies import studies_named
 from consequential.policies import Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
@@ -86,6 +88,12 @@ def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, 
     members = LogisticClass(people, world.cost)
     truths = [members.metrics(policy) for policy in members.path(penalties)]
     return [(truth.utility, truth.benefit_gap) for truth in truths]
+
+
+@cache
+def supremum(name: str, penalty: float) -> Supremum:
+    """Return Proposition 3 in a setting."""
+    return propositions.supremum(setting(name), penalty)
 
 
 @cache

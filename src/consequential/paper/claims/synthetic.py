@@ -118,14 +118,16 @@ def _fits_where_it_sees(results: Results, column: str) -> Finding:
     score, mass = people.points[:, 0], people.mass.sum(axis=1)
     truth = world.score_probability(score)
     for strategy in predicting(runs):
-        seen, unseen = [], []
+        seen: list[float] = []
+        unseen: list[float] = []
         for run in runs.select(strategy):
             assert run.thetas is not None
             model = truths.curves(strategy, run.thetas[-1:], score)[0]
             right = score >= truths.boundaries(strategy, run.thetas[-1:], world.cost)[0]
             error = np.abs(model - truth)
-            seen.append(np.average(error[right], weights=mass[right]) if right.any() else np.inf)
-            unseen.append(np.average(error[~right], weights=mass[~right]))
+            # who accepts nobody, or everybody, has nothing to compare: as wrong as can be
+            for part, errors in ((right, seen), (~right, unseen)):
+                errors.append(np.average(error[part], weights=mass[part]) if part.any() else 1.0)
         finding.add(
             ("", strategy),
             bool(np.percentile(seen, 75) < 0.5 * np.percentile(unseen, 25)),

@@ -69,7 +69,7 @@ def _supremum(results: Results, column: str) -> Finding:
     finding = Finding()
     for name, where in truths.SETTINGS.items():
         for penalty in _PENALTIES[:2]:
-            found = propositions.supremum(truths.setting(name), penalty)
+            found = truths.supremum(name, penalty)
             finding.add(
                 (where, f"λ = {penalty:g}"),
                 found.holds,
@@ -84,7 +84,7 @@ def _supremum(results: Results, column: str) -> Finding:
 def _identity(results: Results, column: str) -> Finding:
     finding = Finding()
     for name, where in truths.SETTINGS.items():
-        found = propositions.supremum(truths.setting(name), 0.0)
+        found = truths.supremum(name, 0.0)
         finding.add(
             ("division by all applicants", where),
             found.identity < 1e-9,

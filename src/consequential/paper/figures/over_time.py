@@ -160,7 +160,9 @@ FIGURES = (
         "releasing those who are arrested again.",
     ),
     *(
-        figure_of(f"{name}-over-time", f"{title} over time, no penalty", "", (name,), _CAPTION)
+        figure_of(
+            f"{name}-over-time", f"{title} over time, no penalty", "", (name,), _CAPTION.strip()
+        )
         for name, title in (
             ("german", "German credit"),
             ("taiwan", "Taiwan credit cards"),
