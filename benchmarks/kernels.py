@@ -12,8 +12,8 @@ from measure import alternately
 
 from consequential.learning.kernel import ascend
 from consequential.learning.matrices import mean_squares
-from consequential.learning.sums import Rows, buffers
-from consequential.learning.windows import Ascent, add_gradient
+from consequential.learning.running import Ascent
+from consequential.learning.sums import Rows, batch_of, gradient_of_two
 from consequential.policies.compiled import Bend, compiled, derivatives, exponential
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
@@ -47,13 +47,11 @@ def _scalar(x, a, b, times):
 
 
 @compiled
-def _gradients(rows, link, ascent, theta, room, gradient, times):
+def _gradients(rows, link, theta, batch, gradient, times):
     for repeat in range(times):
         theta[0] = 1e-3 * repeat
-        for start in range(0, rows.utility.size, ascent.batch_size):
-            add_gradient(
-                rows, link, ascent, theta, start, ascent.batch_size, np.uint64(0), 0, room, gradient
-            )
+        for start in range(0, rows.utility.size, batch.propensity.size):
+            gradient_of_two(rows.phi, rows.utility, link, theta, start, batch, gradient)
 
 
 def some_rows(n: int, n_features: int) -> Rows:
@@ -72,11 +70,12 @@ def some_rows(n: int, n_features: int) -> Rows:
         np.ones((1, 2), dtype=bool),
         0.0,
         float(n),
+        np.bincount(group) / n,
     )
 
 
 def some_ascent(n: int, batch_size: int, penalty: float) -> Ascent:
-    return Ascent(n // batch_size, batch_size, 2048, penalty, False, True, 0.1, 1e-3, 0.1, 0.5)
+    return Ascent(n // batch_size, batch_size, 1024, penalty, False, True, 0.1, 1e-3, 0.1, 0.5)
 
 
 def ascent_of(*, n_rows: int, n_features: int) -> Callable[[], object]:
@@ -106,13 +105,13 @@ def _repeated(link, eta, out, times):
 
 def gradient_kernel(report, repeats: int) -> None:
     """Samples a second of the gradient, its floor, and whether both are vectorised."""
-    rows, ascent = some_rows(_N, 1), some_ascent(_N, _BATCH, 0.0)
-    room, gradient, theta = buffers(_BATCH), np.zeros(2), np.array([0.0, 0.7])
+    rows, batch = some_rows(_N, 1), batch_of(_BATCH, False)
+    gradient, theta = np.zeros(2), np.array([0.0, 0.7])
     x, a = np.ascontiguousarray(rows.phi[1]), rows.utility
     took = alternately(
         {
             "floor": lambda: _floor(x, a, 0.7, _TIMES),
-            "gradient": lambda: _gradients(rows, LOGISTIC, ascent, theta, room, gradient, _TIMES),
+            "gradient": lambda: _gradients(rows, LOGISTIC, theta, batch, gradient, _TIMES),
             "scalar": lambda: _scalar(x, a, 0.7, _TIMES),
         },
         4 * repeats + 1,

@@ -19,6 +19,7 @@ from consequential.learning.ascent import (
     absent_groups,
     update_notes,
 )
+from consequential.learning.reference import before_first_step
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 
@@ -34,7 +35,7 @@ class UpdateDifferentiable:
     """`UpdatePolicy` for a `DifferentiablePolicy`: the same rows and sums, gradients by autodiff.
 
     The utility's gradient comes from a minibatch; the penalty's residuals and their slopes from
-    the two windows before it, refreshed as `UpdatePolicy` does. The loop is compiled once for
+    running means over those before it, as in `UpdatePolicy`. The loop is compiled once for
     each function, optimiser and (roughly) size of log, and computes in float64.
 
     Parameters
@@ -47,7 +48,7 @@ class UpdateDifferentiable:
         An optax optimiser, `optax.adam(1e-2)` without one; make it once, since each is compiled
         anew. Its state starts afresh at each update, which has data of its own.
     n_reference
-        Rows in each reference window, as far as the log has so many beside a minibatch.
+        Rows that each running mean is worth; 0 for the minibatch itself.
     shuffle
         Whether to bring the rows into random order first.
 
@@ -71,7 +72,7 @@ class UpdateDifferentiable:
     batch_size: int
     _: KW_ONLY
     optimiser: Any = None
-    n_reference: int = 2048
+    n_reference: int = 1024
     shuffle: bool = True
 
     def __post_init__(self) -> None:
@@ -108,11 +109,13 @@ class UpdateDifferentiable:
         if rows.n_accepted == 0:
             return Update(policy, 0.0, 0.0, (NOBODY_ACCEPTED,))
         counterpart = self._counterpart()
-        n_passed, batch_size, n_reference = counterpart.sizes(len(rows))
+        n_passed, batch_size = counterpart.sizes(len(rows))
         order = counterpart.order(len(rows), n_passed, rng)
         passed = rows.take(order)
         people = policy.inputs(passed.features, passed.sensitive if policy.groups else None)
-        coefficients = self.objective.coefficients(log).take(order)
+        of_all = self.objective.coefficients(log)
+        coefficients, n_batches = of_all.take(order), n_passed // batch_size
+        n_before = before_first_step(self.n_reference, batch_size, n_batches)
         first = slice(0, min(n_passed, CHECKED))
 
         def value(policy: DifferentiablePolicy) -> float:
@@ -122,15 +125,23 @@ class UpdateDifferentiable:
         before = value(policy)  # also checks what the function returns
         jax = needed("jax")
         with jax.enable_x64(True):
-            theta, rejected = compiled(ascend, "function", "optimiser", "sizes")(
+            theta, rejected = compiled(ascend, "function", "optimiser", "sizes", "on_the_spot")(
                 policy.theta,
-                circle_of(people, coefficients, penalised=self.objective.penalty > 0),
+                circle_of(
+                    people,
+                    coefficients,
+                    of_all.shares(),
+                    n_batches=n_batches,
+                    n_before=n_before,
+                    penalised=self.objective.penalty > 0,
+                ),
                 floor=policy.floor,
                 penalty=self.objective.penalty,
                 n_iterations=self.n_iterations,
                 function=policy.function,
                 optimiser=self.optimiser or _default_optimiser(),
-                sizes=(batch_size, n_reference),
+                sizes=(batch_size, self.n_reference),
+                on_the_spot=n_before == 0,
             )
         learned = policy.at(theta)
         after = value(learned)

@@ -6,7 +6,7 @@ axis. A run's result does not depend on the runs beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
@@ -36,32 +36,25 @@ class Rows(NamedTuple):
     defined: Array
     n: Array  # how many of the people are there; the rest is padding. A number, or (S, P)
     total: Array  # rows of the whole log; a number, or (S, P)
-    before: int | None = None  # where the circle begins, once it is unrolled
+    shares: Array  # (S, Q, groups), of the whole log
+    sizes: Entries = ()  # type: ignore[assignment]  # a minibatch's shares by group, (S, Q)
 
-    def window(self, position: Array, back: int, length: int) -> Rows:
-        """Return the stretch of the circle that begins so far back from a position."""
+    def batch(self, number: Array, length: int) -> Rows:
+        """Return a minibatch of the circle."""
         jax = needed("jax")
-        jnp = jax.numpy
-        if self.before is not None:
-            first = position % self.n + self.before - back
-            return self.each(
-                lambda array: jax.lax.dynamic_slice_in_dim(array, first, length, axis=-1)
-            )
-        at = (position - back + jnp.arange(length)) % self.n[:, :, None]
+        jnp, at = jax.numpy, number % (self.n // length) * length
 
         def cut(array: Array) -> Array:
-            return jnp.take_along_axis(array, at if array.ndim == 3 else at[:, :, None, :], axis=-1)
+            if self.n.ndim == 0:
+                return jax.lax.dynamic_slice_in_dim(array, at, length, axis=-1)
+            rows = at[:, :, None] + jnp.arange(length)
+            rows = rows if array.ndim == 3 else rows[:, :, None, :]
+            return jnp.take_along_axis(array, rows, axis=-1)
 
-        return self.each(cut)
-
-    def unrolled(self, before: int, after: int) -> Rows:
-        """Return the circle as a line, so many of its last and first people repeated at its ends.
-
-        Its windows are then slices, which cost nothing. Only where all runs pass the same people.
-        """
-        jnp = needed("jax").numpy
-        at = (jnp.arange(self.utility.shape[-1] + before + after) - before) % self.n
-        return self.each(lambda array: array[..., at])._replace(before=before)
+        found = self.each(cut)
+        n_groups = self.shares.shape[-1]
+        sizes = [(found.group == z).mean(axis=-1, dtype="float64") for z in range(n_groups)]
+        return found._replace(sizes=sizes)
 
     def each(self, change: Callable[[Array], Array]) -> Rows:
         """Change all arrays that have people along their last axis."""
@@ -88,6 +81,18 @@ class Settings(NamedTuple):
     ridge: float
     max_step: float
     max_share: float
+    on_the_spot: bool
+    n_before: int  # minibatches that are looked at before the first step
+
+    @property
+    def memory(self) -> float:
+        """How many minibatches a running mean is worth."""
+        return max(1.0, self.n_reference / self.batch_size)
+
+    @property
+    def refresh_every(self) -> int:
+        """After how many steps their metric is brought up to date."""
+        return max(1, int(self.memory / 4))
 
 
 def scores(theta: list[Array], phi: Array) -> Array:
@@ -115,27 +120,50 @@ def summed(weight: Array, columns: Entries) -> Entries:
     return [(weight * column).sum(axis=-1) for column in columns]
 
 
-def benefits_of(rows: Rows, settings: Settings, taken: Array, n: Array) -> Any:
-    """Return each benefit's values by group, their denominators, and where they are known."""
+def sums_by_group(
+    rows: Rows, settings: Settings, taken: Array, n: Array
+) -> tuple[Entries, Entries]:
+    """Return sums over rows, scaled to the whole log: numerators and denominators of benefits."""
     jnp = needed("jax").numpy
-    scale = rows.total / n
-    groups = range(settings.n_groups)
+    scale, overs, unders = rows.total / n, [], []
     for b, is_ratio in enumerate(settings.is_ratio):
+        for z in range(settings.n_groups):
+            own = jnp.where(rows.group == z, rows.values[:, :, b], 0.0)
+            overs.append(scale * (taken * own).sum(axis=-1))
+            unders.append(jnp.zeros_like(overs[-1]))
+            if is_ratio:
+                assert rows.denominators is not None
+                own = jnp.where(rows.group == z, rows.denominators[:, :, b], 0.0)
+                unders[-1] = scale * (taken * own).sum(axis=-1)
+    return overs, unders
 
-        def by_group(column: Array) -> Entries:
-            own = [jnp.where(rows.group == z, column, 0.0) for z in groups]
-            return [scale * total for total in summed(taken, own)]
 
-        overs = by_group(rows.values[:, :, b])
-        known = [rows.defined[:, :, b, z] for z in groups]
-        unders = [jnp.ones_like(over) for over in overs]
-        if is_ratio:
-            assert rows.denominators is not None
-            unders = by_group(rows.denominators[:, :, b])
-            known = [k & (under > NOBODY) for k, under in zip(known, unders, strict=True)]
-            unders = [jnp.where(k, under, 1.0) for k, under in zip(known, unders, strict=True)]
-        values = [(rows.constant[:, :, b, z] + overs[z]) / unders[z] for z in groups]
-        yield b, values, unders, known
+def benefits_of(
+    rows: Rows, settings: Settings, sums: tuple[Entries, ...], sizes: Entries | None
+) -> Iterator[tuple[Entries, Entries, Entries]]:
+    """Yield each benefit's values by group, what slopes are multiplied by, and which are known.
+
+    Sums are scaled to the groups' shares of the whole log, where the groups' sizes are given.
+    """
+    jnp, n_groups = needed("jax").numpy, settings.n_groups
+    for b, is_ratio in enumerate(settings.is_ratio):
+        values, scales, known = [], [], []
+        for z in range(n_groups):
+            over, under = (part[b * n_groups + z] for part in sums)
+            there, scale = rows.defined[:, :, b, z], 1.0
+            if sizes is not None:
+                there = there & (sizes[z] > 0.0)
+                scale = rows.shares[:, :, z] / jnp.where(sizes[z] > 0.0, sizes[z], 1.0)
+            if is_ratio:
+                there = there & (scale * under > NOBODY)
+                scale = jnp.where(there, scale, 1.0)
+                under = jnp.where(there, scale * under, 1.0)
+            else:
+                under = 1.0
+            values.append((rows.constant[:, :, b, z] + scale * over) / under)
+            scales.append(jnp.where(there, scale / under, 0.0))
+            known.append(there)
+        yield values, scales, known
 
 
 def centred(values: Entries, known: Entries) -> Entries:
@@ -158,6 +186,7 @@ def objective_value(
     n = jnp.minimum(rows.n, n_checked)
     value = (first.utility * propensity).sum(axis=-1) * (rows.total / n)
     if settings.penalised:
-        for _, values, _, known in benefits_of(first, settings, propensity, n):
+        sums = sums_by_group(first, settings, propensity, n)
+        for values, _, known in benefits_of(first, settings, sums, None):
             value = value - penalty * sum(entry * entry for entry in centred(values, known))
     return value

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consequential.accelerated.backend import needed, pad, round_length
 from consequential.accelerated.policy import People
 from consequential.objective import NOBODY, ROOT_TWO, Coefficients
+
+Floats = NDArray[np.float64]
 
 
 class _Rows(NamedTuple):
@@ -30,15 +33,31 @@ class _Circle(NamedTuple):
     constants: Any
     ones: Any  # one where a benefit has no denominator
     defined: Any
-
-    def stretch(self, start: Any, length: int) -> tuple[_Rows, Any]:
-        """Return some consecutive rows, and how much they stand for each."""
-        jax = needed("jax")
-        at = (start + jax.numpy.arange(length)) % self.n_rows
-        return jax.tree.map(lambda column: column[at], self.rows), self.n_rows / length
+    shares: Any  # of the groups, in the whole log
+    n_batches: Any
+    n_before: Any  # minibatches that are looked at before the first step
 
 
-def circle_of(people: People, coefficients: Coefficients, *, penalised: bool) -> _Circle:
+class _Means(NamedTuple):
+    """Running means; see `learning.reference`."""
+
+    levels: Any  # (2, benefits, groups): numerators and denominators
+    level_sizes: Any
+    beside: Any
+    beside_sizes: Any
+    slopes: Any  # (2, benefits, groups, parameters), of `beside`
+    residual_slopes: Any  # (benefits x groups, parameters), brought up to date every so often
+
+
+def circle_of(
+    people: People,
+    coefficients: Coefficients,
+    shares: Floats,
+    *,
+    n_batches: int,
+    n_before: int,
+    penalised: bool,
+) -> _Circle:
     """Return the rows for the loop; without a penalty there are no benefits to look at."""
     benefits = coefficients.benefits if penalised else ()
     n, n_groups = len(coefficients.utility), coefficients.n_groups
@@ -52,7 +71,7 @@ def circle_of(people: People, coefficients: Coefficients, *, penalised: bool) ->
     rows = _Rows(people, coefficients.utility, values, divisors, coefficients.group)
     length = round_length(n)
     padded = needed("jax").tree.map(lambda column: pad(column, length), rows)
-    return _Circle(padded, n, constants, ones, defined > 0)
+    return _Circle(padded, n, constants, ones, defined > 0, shares, n_batches, n_before)
 
 
 def ascend(
@@ -65,56 +84,130 @@ def ascend(
     function: Callable[..., Any],
     optimiser: Any,
     sizes: tuple[int, int],
+    on_the_spot: bool,
 ) -> tuple[Any, Any]:
     """Return theta after the ascent, and how many steps were not finite and not taken."""
     jax = needed("jax")
     jnp, (batch_size, n_reference) = jax.numpy, sizes
+    n_batches, n_before = circle.n_batches, circle.n_before
     flat, pytree = needed("jax.flatten_util").ravel_pytree(theta)
-    refresh_every = max(1, n_reference // (4 * batch_size))
-    n_residuals = circle.constants.size
+    memory = max(1.0, n_reference / batch_size)
+    lightest = 1.0 if on_the_spot else 2.0 / (memory + 1.0)
+    refresh_every = max(1, int(memory / 4))
+    penalised = circle.constants.size > 0
+    scale = circle.n_rows / batch_size
+
+    def batch_of(j: Any) -> _Rows:
+        start = j % n_batches * batch_size
+        cut: _Rows = jax.tree.map(
+            lambda column: jax.lax.dynamic_slice_in_dim(column, start, batch_size), circle.rows
+        )
+        return cut
 
     def propensity(flat: Any, rows: _Rows) -> Any:
         return floor + (1.0 - floor) * function(pytree(flat), *rows.people)
 
-    def utility(flat: Any, start: Any) -> Any:
-        rows, scale = circle.stretch(start, batch_size)
+    def utility(flat: Any, rows: _Rows) -> Any:
         return scale * (rows.utility @ propensity(flat, rows))
 
-    def residuals(flat: Any, start: Any) -> Any:
-        rows, scale = circle.stretch(start, n_reference)
-        weights = scale * propensity(flat, rows)[:, None]
-        member = rows.group[:, None] == jnp.arange(circle.constants.shape[1])
-        numerators = (rows.values * weights).T @ member + circle.constants
-        denominators = (rows.divisors * weights).T @ member + circle.ones
-        known = circle.defined & (denominators > NOBODY)
-        # the inner choice keeps a division by nobody out of the derivative too
-        benefits = jnp.where(known, numerators / jnp.where(known, denominators, 1.0), 0.0)
-        mean = benefits.sum(1, keepdims=True) / jnp.maximum(known.sum(1, keepdims=True), 1)
-        return ROOT_TWO * jnp.where(known, benefits - mean, 0.0).ravel()
+    def member(rows: _Rows) -> Any:
+        return (rows.group[:, None] == jnp.arange(circle.constants.shape[1])).astype(flat.dtype)
 
-    def look(flat: Any, position: Any) -> tuple[Any, Any, Any]:
-        far, near = position - 2 * n_reference, position - n_reference
-        return residuals(flat, far), jax.jacrev(residuals)(flat, near), flat
+    def sums(flat: Any, rows: _Rows) -> Any:
+        weights = scale * propensity(flat, rows)[:, None]
+        return jnp.stack([(rows.values * weights).T, (rows.divisors * weights).T]) @ member(rows)
+
+    def benefits(sums: Any, sizes: Any) -> tuple[Any, Any, Any]:
+        there = sizes > 0.0
+        factor = jnp.where(there, circle.shares / jnp.where(there, sizes, 1.0), 0.0)
+        numerators, denominators = sums * factor
+        denominators = denominators + circle.ones
+        known = circle.defined & there & (denominators > NOBODY)
+        divisor = jnp.where(known, denominators, 1.0)
+        return (
+            (numerators + circle.constants) / divisor,
+            jnp.where(known, factor, 0.0) / divisor,
+            known,
+        )
+
+    def centred(values: Any, known: Any) -> Any:
+        kept = jnp.where(known, values, 0.0)
+        mean = kept.sum(1, keepdims=True) / jnp.maximum(known.sum(1, keepdims=True), 1)
+        return ROOT_TWO * jnp.where(known, kept - mean, 0.0)
+
+    def residuals(means: _Means) -> Any:
+        values, _, known = benefits(means.levels, means.level_sizes)
+        return centred(values, known).ravel()
+
+    def residual_slopes(means: _Means) -> Any:
+        values, factor, known = benefits(means.beside, means.beside_sizes)
+        above, below = means.slopes
+        slopes = factor[..., None] * (above - values[..., None] * below)
+        return centred(slopes, known[..., None]).reshape(-1, flat.size)
+
+    def absorb(means: _Means, flat: Any, rows: _Rows, j: Any) -> _Means:
+        weight = jnp.maximum(lightest, 1.0 / ((j + n_before) // 2 + 1))
+
+        def faded(old: Any, new: Any) -> Any:
+            return old + weight * (new - old)
+
+        def by_levels() -> _Means:
+            return means._replace(
+                levels=faded(means.levels, sums(flat, rows)),
+                level_sizes=faded(means.level_sizes, member(rows).mean(0)),
+            )
+
+        def by_slopes(means: _Means) -> _Means:
+            return means._replace(
+                beside=faded(means.beside, sums(flat, rows)),
+                beside_sizes=faded(means.beside_sizes, member(rows).mean(0)),
+                slopes=faded(means.slopes, jax.jacrev(sums)(flat, rows)),
+            )
+
+        if on_the_spot:
+            return by_slopes(by_levels())
+        found: _Means = jax.lax.cond(j % 2 == 0, by_levels, lambda: by_slopes(means))
+        return found
+
+    def follow(means: _Means, change: Any) -> _Means:
+        there = means.beside_sizes > 0.0
+        ratio = means.level_sizes / jnp.where(there, means.beside_sizes, 1.0)
+        drift = means.slopes @ change
+        return means._replace(
+            beside=means.beside + drift,
+            levels=means.levels + jnp.where(there, ratio, 0.0) * drift,
+        )
+
+    def look(i: Any, means: _Means) -> _Means:
+        j = i - n_before
+        return absorb(means, flat, batch_of(j), j)
 
     def iterate(j: Any, carried: Any) -> Any:
-        flat, state, around, rejected = carried
-        position = j * batch_size
-        gradient = jax.grad(utility)(flat, position)
-        if n_residuals:
-            around = jax.lax.cond(
-                j % refresh_every == 0, lambda: look(flat, position), lambda: around
-            )
-            found, slopes, at = around
-            gradient = gradient - penalty * ((found + slopes @ (flat - at)) @ slopes)
+        flat, state, means, rejected = carried
+        rows = batch_of(j)
+        gradient = jax.grad(utility)(flat, rows)
+        if penalised:
+            if on_the_spot:
+                means = absorb(means, flat, rows, j)
+            fresh = jnp.where(j % refresh_every == 0, residual_slopes(means), means.residual_slopes)
+            means = means._replace(residual_slopes=fresh)
+            gradient = gradient - penalty * (residuals(means) @ means.residual_slopes)
         # optax descends
         change, moved = optimiser.update(pytree(-gradient), state, pytree(flat))
         step = needed("jax.flatten_util").ravel_pytree(change)[0]
         finite = jnp.isfinite(step).all()
-        flat = jnp.where(finite, flat + step, flat)
+        step = jnp.where(finite, step, 0.0)
+        if penalised and not on_the_spot:
+            means = follow(absorb(means, flat, rows, j), step)
         state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, state)
-        return flat, state, around, rejected + ~finite
+        return flat + step, state, means, rejected + ~finite
 
-    nowhere = jnp.zeros(n_residuals), jnp.zeros((n_residuals, flat.size)), flat
-    start = flat, optimiser.init(theta), nowhere, jnp.zeros((), int)
+    shape = (2, *circle.constants.shape)
+    none = jnp.zeros(shape), jnp.zeros(shape[2])
+    slopes = jnp.zeros((*shape, flat.size))
+    means = _Means(*none, *none, slopes, jnp.zeros((circle.constants.size, flat.size)))
+    if penalised:
+        means = jax.lax.fori_loop(0, n_before, look, means)
+    start = flat, optimiser.init(theta), means, jnp.zeros((), int)
     flat, _, _, rejected = jax.lax.fori_loop(0, n_iterations, iterate, start)
     return pytree(flat), rejected

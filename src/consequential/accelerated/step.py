@@ -122,12 +122,12 @@ def _functionals(
         begin = (start[:, None] * n_rows).astype("int64")
         at = _circle(program.n_passed, jnp.maximum(n_rows, 1), begin)
         at = jnp.take_along_axis(order, at, axis=-1)  # (S, P, n_passed)
-        n = jnp.minimum(n_rows, program.n_passed)
+        n = _even_batches(n_rows, program)
         counted, in_size = positives + negatives, accepted
     else:
         n_rows = n_log
         at = _circle(program.n_passed, n_log[None], (start * n_log).astype("int64"))[:, None]
-        n = jnp.minimum(n_rows, program.n_passed)
+        n = _even_batches(n_rows, program)
         counted, in_size = sizes, sizes
 
     def passed(values: Array) -> Array:
@@ -183,8 +183,16 @@ def _functionals(
         jnp.stack(jnp.broadcast_arrays(*defined), axis=2) if defined else no_groups > 0,
         n,
         total,
+        in_size / total[..., None],
     )
     return rows, _mean_squares(phi, n, program.n_passed)
+
+
+def _even_batches(n_rows: Array, program: Program) -> Array:
+    """Return how many rows are passed over: minibatches even in number."""
+    jnp, size = needed("jax").numpy, program.settings.batch_size
+    n_batches = jnp.minimum(n_rows, program.n_passed) // size
+    return jnp.where(n_batches > 1, n_batches - n_batches % 2, n_batches) * size
 
 
 def _mean_squares(phi: Array, n: Array, n_passed: int) -> Array:

@@ -39,11 +39,12 @@ class Update(Generic[_Learned]):
 class UpdatePolicy:
     """Algorithm 1's UpdatePolicy [K20: UpdatePolicy].
 
-    Each of M iterations takes the utility's gradient from a minibatch of B rows. The penalty
-    is a product, residual times residual's slope; taking both from the same rows would bias it,
-    so they come from two further windows of `n_reference` rows, which precede the minibatch in
-    one random order of the log and are refreshed as it passes a quarter of their length. Between
-    refreshes the residuals follow theta to first order.
+    Each of M iterations takes the utility's gradient from a minibatch of B rows, of one random
+    order of the log that is read in a circle. The penalty is a product, residual times residual's
+    slope; taking both from the same rows would bias it. So minibatches of even number say how large
+    residuals are and those of odd number which slopes they have: running means over the minibatches
+    before, worth `n_reference` rows each, which follow theta to first order as it moves. Means of a
+    group are taken to its share of the whole log, whatever its share of the minibatches.
 
     Parameters
     ----------
@@ -54,7 +55,8 @@ class UpdatePolicy:
     step
         `PreconditionedStep()` or the paper's `GradientStep(alpha)`.
     n_reference
-        Rows in each reference window, as far as the log has so many beside a minibatch.
+        Rows that each running mean is worth; fewer follow theta faster, more are less noisy. With 0
+        residuals and slopes both come from the minibatch itself, as the paper prints it.
     shuffle
         Whether to bring the rows into random order first; not needed where people came in
         random order anyway.
@@ -78,14 +80,14 @@ class UpdatePolicy:
     n_iterations: int
     batch_size: int
     step: StepRule = field(default_factory=PreconditionedStep)
-    n_reference: int = 2048
+    n_reference: int = 1024
     shuffle: bool = True
     engine: Literal["compiled", "numpy"] = "compiled"
 
     def __post_init__(self) -> None:
-        for name in ("n_iterations", "batch_size", "n_reference"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is at least 1, not {getattr(self, name)!r}")
+        for name, least in (("n_iterations", 1), ("batch_size", 1), ("n_reference", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is at least {least}, not {getattr(self, name)!r}")
         if self.engine not in ("compiled", "numpy"):
             raise ValueError(f"engine is 'compiled' or 'numpy', not {self.engine!r}")
 
@@ -126,12 +128,17 @@ class UpdatePolicy:
         rng: np.random.Generator,
     ) -> Circle:
         # normalisers come from the whole log, even where fewer rows are passed over
-        n_passed, batch_size, n_reference = self.sizes(len(rows))
+        n_passed, batch_size = self.sizes(len(rows))
         order = self.order(len(rows), n_passed, rng)
         passed = rows.take(order)
         phi = policy.inputs(passed.features, passed.sensitive if policy.uses_sensitive else None)
         return Circle(
-            phi, phi.T @ phi / len(phi), coefficients.take(order), batch_size, n_reference
+            phi,
+            phi.T @ phi / len(phi),
+            coefficients.take(order),
+            coefficients.shares(),
+            batch_size,
+            self.n_reference,
         )
 
     def order(self, n_rows: int, n_passed: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -141,12 +148,15 @@ class UpdatePolicy:
         start = int(rng.random() * n_rows)
         return np.arange(start, start + n_passed) % n_rows
 
-    def sizes(self, n_rows: int) -> tuple[int, int, int]:
-        """Return how many of the rows are passed over, and the sizes of minibatch and windows."""
-        n_passed = min(n_rows, self.n_iterations * self.batch_size + 2 * self.n_reference)
-        batch_size = min(self.batch_size, n_passed)
-        beside_a_batch = min(n_passed // 3, (n_passed - batch_size) // 2)
-        return n_passed, batch_size, min(self.n_reference, max(1, beside_a_batch))
+    def sizes(self, n_rows: int) -> tuple[int, int]:
+        """Return how many of the rows are passed over, and how many of them are a minibatch.
+
+        Minibatches are of equal size and even in number, so that a row stays on its side.
+        """
+        batch_size = min(self.batch_size, max(1, n_rows // 2))
+        wanted = self.n_iterations + self.n_reference // batch_size
+        n_batches = min(n_rows // batch_size, wanted + wanted % 2)
+        return (n_batches - n_batches % 2 or n_batches) * batch_size, batch_size
 
 
 def update_notes(rejected: int, n_iterations: int, before: float, after: float) -> tuple[str, ...]:

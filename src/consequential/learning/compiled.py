@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from consequential.learning import kernel
 from consequential.learning.reference import Circle
+from consequential.learning.running import Ascent
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.learning.sums import Rows
-from consequential.learning.windows import Ascent
 from consequential.objective import Benefit, Objective
 from consequential.policies import Policy
 from consequential.policies.compiled import bend_of, compiling_reported
@@ -62,6 +62,7 @@ def rows_of(circle: Circle) -> Rows:
         defined=np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
         utility_constant=coefficients.utility_constant,
         total=float(n),
+        shares=circle.shares,
     )
 
 

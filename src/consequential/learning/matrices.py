@@ -12,29 +12,51 @@ Floats = NDArray[np.float64]
 
 @compiled
 def factorise(matrix: Floats) -> None:
-    """Replace the lower triangle of a symmetric matrix by its Cholesky factor."""
+    """Replace the lower triangle of a symmetric matrix by its Cholesky factor.
+
+    The factor's diagonal is kept as its reciprocal: what it is needed for is to divide by it.
+    """
     for j in range(matrix.shape[0]):
         for k in range(j + 1):
             total = matrix[j, k]
             for i in range(k):
                 total -= matrix[j, i] * matrix[k, i]
-            matrix[j, k] = np.sqrt(total) if j == k else total / matrix[k, k]
+            matrix[j, k] = 1.0 / np.sqrt(total) if j == k else total * matrix[k, k]
 
 
 @compiled
 def solve(factor: Floats, right: Floats, out: Floats) -> None:
-    """Solve for `out`, given the matrix as its Cholesky factor."""
+    """Solve for `out`, given the matrix as `factorise` left it."""
     m = right.size
     for j in range(m):
         total = right[j]
         for k in range(j):
             total -= factor[j, k] * out[k]
-        out[j] = total / factor[j, j]
+        out[j] = total * factor[j, j]
     for j in range(m - 1, -1, -1):
         total = out[j]
         for k in range(j + 1, m):
             total -= factor[k, j] * out[k]
-        out[j] = total / factor[j, j]
+        out[j] = total * factor[j, j]
+
+
+@compiled
+def invert(factor: Floats, out: Floats) -> None:
+    """Set `out` to the inverse of the matrix, given as `factorise` left it, which is lost."""
+    m = out.shape[0]
+    # the factor's own inverse takes its place
+    for k in range(m):
+        for j in range(k + 1, m):
+            total = 0.0
+            for i in range(k, j):
+                total += factor[j, i] * (factor[i, k] if i > k else factor[k, k])
+            factor[j, k] = -total * factor[j, j]
+    for j in range(m):
+        for k in range(j + 1):
+            total = 0.0
+            for i in range(j, m):
+                total += factor[i, j] * factor[i, k]
+            out[j, k] = out[k, j] = total
 
 
 @compiled

@@ -16,10 +16,14 @@ from consequential.objective import NOBODY
 from consequential.policies.compiled import (
     Bend,
     compiled,
+    drawn_decisions,
+    exponential,
     linear_scores,
     pasted,
     propensities,
+    propensities_and_derivatives,
 )
+from consequential.policies.uniforms import fill_uniforms
 
 Floats = NDArray[np.float64]
 
@@ -40,30 +44,33 @@ class Rows(NamedTuple):
     defined: NDArray[np.bool_]  # (benefits, groups)
     utility_constant: float
     total: float
+    shares: Floats  # (groups,), of all rows of the log
 
 
-class Buffers(NamedTuple):
-    """Room for one stretch of rows."""
+class Batch(NamedTuple):
+    """What is computed for each row of a minibatch."""
 
     eta: Floats
     propensity: Floats
     derivative: Floats
     steepness: Floats
-    weighted: Floats
-    uniforms: Floats
+    taken: Floats  # propensity, or the decision that was drawn
+    slope: Floats  # derivative, or that of the draw
+    coefficient: Floats
+    room: Floats
 
 
 @compiled
-def buffers(length: int) -> Buffers:
-    """Return room for stretches of up to `length` rows."""
-    return Buffers(
-        np.empty(length),
-        np.empty(length),
-        np.empty(length),
-        np.empty(length),
-        np.empty(length),
-        np.empty(length),
-    )
+def batch_of(length: int, sampled: bool) -> Batch:
+    """Return room for so many rows."""
+    propensity, derivative = np.empty(length), np.empty(length)
+    taken, slope = propensity, derivative
+    if sampled:
+        taken, slope = np.empty(length), np.empty(length)
+    return Batch(
+        np.empty(length), propensity, derivative, np.empty(length), taken, slope,
+        np.empty(length), np.empty(length),
+    )  # fmt: skip
 
 
 # Loops run over slices that begin at 0: an index that might be negative would not vectorise.
@@ -82,24 +89,6 @@ def add_by_group(values: Floats, taken: Floats, group: NDArray[np.int16], sums: 
         sums[z] += one
         if z + 1 < sums.size:
             sums[z + 1] += other
-
-
-@compiled
-def add_slopes_by_group(
-    weighted: Floats, phi: Floats, start: int, group: NDArray[np.int16], sums: Floats
-) -> None:
-    """Add `sum_i weighted_i phi_i`, group by group."""
-    for k in range(sums.shape[1]):
-        column = phi[k, start : start + weighted.size]
-        for z in range(0, sums.shape[0], 2):
-            one, other = 0.0, 0.0
-            for i in range(weighted.size):
-                product = weighted[i] * column[i]
-                one += product if group[i] == z else 0.0
-                other += product if group[i] == z + 1 else 0.0
-            sums[z, k] += one
-            if z + 1 < sums.shape[0]:
-                sums[z + 1, k] += other
 
 
 @compiled
@@ -179,11 +168,11 @@ def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: floa
     shape = rows.constant.shape
     numerators, denominators = np.zeros(shape), np.zeros(shape)
     benefits, spread = np.empty(shape), np.empty(shape)
-    room = buffers(min(n, 1024))
+    etas, chances = np.empty(min(n, 1024)), np.empty(min(n, 1024))
     utility = 0.0
     for start in range(0, n, 1024):
         length = min(1024, n - start)
-        eta, propensity = room.eta[:length], room.propensity[:length]
+        eta, propensity = etas[:length], chances[:length]
         linear_scores(theta, rows.phi, start, eta)
         propensities(link, eta, propensity)
         coefficient = rows.utility[start : start + length]
@@ -199,3 +188,67 @@ def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: floa
             for z in range(shape[1]):
                 value -= penalty * spread[b, z] * spread[b, z]
     return value
+
+
+@compiled
+def gradient_of_two(
+    phi: Floats, utility: Floats, link: Bend, theta: Floats, start: int, batch: Batch,
+    gradient: Floats,
+) -> None:  # fmt: skip
+    """Set `sum_i utility_i g'_i phi_i` for two inputs, in one pass; fill in propensities."""
+    propensity = batch.propensity
+    n = propensity.size
+    constant, score = phi[0, start : start + n], phi[1, start : start + n]
+    coefficient = utility[start : start + n]
+    bend, flat, floor = link
+    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    one, other = 0.0, 0.0
+    for i in range(n):
+        eta = theta[0] * constant[i] + theta[1] * score[i]
+        e = exponential(-abs(eta))
+        q = 1.0 / (1.0 + e)
+        base = q + flat * (1.0 - q) if eta >= 0.0 else bend * e * q
+        propensity[i] = floor + (1.0 - floor) * base
+        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (e * q * q)
+        one += weighted * constant[i]
+        other += weighted * score[i]
+    gradient[0], gradient[1] = one, other
+
+
+@pasted
+def set_batch(
+    rows: Rows, link: Bend, theta: Floats, start: int, sampled: bool, sloped: bool,
+    key: np.uint64, drawn: int, batch: Batch,
+) -> None:  # fmt: skip
+    """Fill in what a minibatch's rows are at theta; expectations where anything reads them."""
+    linear_scores(theta, rows.phi, start, batch.eta)
+    if sloped or not sampled:
+        propensities_and_derivatives(
+            link, batch.eta, batch.propensity, batch.derivative, batch.steepness
+        )
+    if sampled:
+        fill_uniforms(key, drawn, batch.room)
+        drawn_decisions(link, batch.eta, batch.room, batch.taken, batch.slope)
+
+
+@compiled
+def set_gradient(
+    phi: Floats, start: int, coefficient: Floats, slope: Floats, room: Floats, gradient: Floats
+) -> None:
+    """Set `sum_i coefficient_i slope_i phi_i`."""
+    for i in range(slope.size):
+        room[i] = coefficient[i] * slope[i]
+    gradient[:] = 0.0
+    add_products(room, phi, start, gradient)
+
+
+@compiled
+def add_pushes(
+    values: Floats, group: NDArray[np.int16], pushes: Floats, coefficient: Floats
+) -> None:
+    """Add to each row's coefficient `values_i` times its group's push."""
+    n_groups = pushes.size
+    for z in range(n_groups):
+        push = pushes[z]
+        for i in range(values.size):
+            coefficient[i] += push * values[i] if group[i] == z else 0.0

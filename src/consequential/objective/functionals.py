@@ -101,6 +101,10 @@ class Coefficients:
             slopes[k] = (spread @ phi) * scale[:, None]
         return slopes
 
+    def shares(self) -> Floats:
+        """Return the groups' shares of the rows."""
+        return self._by_group(np.ones(len(self.group))) / max(len(self.group), 1)
+
     def take(self, rows: NDArray[np.intp] | slice) -> Coefficients:
         """Return the same functionals estimated from some of the rows, scaled up to all."""
         utility = self.utility[rows]

@@ -52,8 +52,10 @@ def _kept_on_disk(function: Callable[..., Any], **options: Any) -> Any:
     """
     dispatcher = numba.njit(cache=True, **options)(function)
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if file is not None and hasattr(file, "_source_stamp"):
-        file._source_stamp = _kernels_digest()
+    if file is not None and hasattr(file, "_version") and hasattr(file, "_source_stamp"):
+        # read before all else of an index, which may name modules that are no more
+        file._version = f"{file._version} {_kernels_digest()}"
+        file._source_stamp = None
     return dispatcher
 
 

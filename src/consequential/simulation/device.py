@@ -15,6 +15,7 @@ from consequential.accelerated.functionals import Link, Settings
 from consequential.accelerated.people import Crowd as DeviceCrowd
 from consequential.accelerated.step import Given, Program, Shape
 from consequential.learning import Aggregated, UpdatePolicy
+from consequential.learning.reference import before_first_step
 from consequential.learning.sequences import reservoir_moves
 from consequential.policies import Policy
 from consequential.simulation.crew import Crew
@@ -135,10 +136,12 @@ class DeviceFleet:
 
         Under the paper's normalisation an update has as many rows as people were accepted.
         """
-        reach, n = self.learner.n_reference, self.n_penalties
+        n = self.n_penalties
         if not self._accepted_only:
             return
-        thin = np.flatnonzero(n_rows < max(self.learner.batch_size + 2 * reach, 3 * reach))
+        settings = self._program(self.n_proposals).settings
+        enough = settings.batch_size * max(2, settings.n_before)
+        thin = np.flatnonzero(n_rows < enough)
         for s in sorted({int(run) // n for run in thin}):
             again = Crew(
                 crew.name, self.learner, crew.sequence, [crew.starts[s]], crew.penalties, time_steps
@@ -190,12 +193,14 @@ class DeviceFleet:
         shapes = () if fairness is None else fairness.shapes()
         at_most = max(self.room, self.n_proposals)
         n_passed = learner.sizes(at_most)[0]
-        _, batch_size, n_reference = learner.sizes(at_most if self._accepted_only else n_log)
+        n_now, batch_size = learner.sizes(at_most if self._accepted_only else n_log)
+        on_the_spot = learner.n_reference == 0 or n_now == batch_size
+        n_before = before_first_step(learner.n_reference, batch_size, n_now // batch_size)
         return Program(
             Settings(
                 n_iterations=learner.n_iterations,
                 batch_size=batch_size,
-                n_reference=n_reference,
+                n_reference=learner.n_reference,
                 n_groups=len(self.world.groups),
                 is_ratio=tuple(shape.denominator is not None for shape in shapes),
                 sampled=learning.ascent.sampled,
@@ -204,6 +209,8 @@ class DeviceFleet:
                 ridge=learning.ascent.ridge,
                 max_step=learning.ascent.max_step,
                 max_share=learning.ascent.max_share,
+                on_the_spot=on_the_spot,
+                n_before=n_before,
             ),
             tuple(
                 Shape(shape.values, shape.constant, shape.share_of, shape.denominator)

@@ -161,9 +161,12 @@ def functionals(
                 notion.denominator[b], scale, norm, weighing.accepted_only, weights, people,
                 denominators[b],
             )  # fmt: skip
+    shares = np.empty(n_groups)
+    for z in range(n_groups):
+        shares[z] = (accepted[z] if weighing.accepted_only else log.sizes[z]) / total
     return Rows(
         people.phi, utility, values, denominators, notion.is_ratio, people.group, constant,
-        defined, 0.0, total,
+        defined, 0.0, total, shares,
     )  # fmt: skip
 
 

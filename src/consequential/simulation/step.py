@@ -16,8 +16,8 @@ from consequential.learning.kernel import ascend, prepared
 from consequential.learning.matrices import mean_squares
 from consequential.learning.newton import RIDGE, fit_logistic
 from consequential.learning.prediction import MAX_ITERATIONS
+from consequential.learning.running import Ascent
 from consequential.learning.sums import objective_value
-from consequential.learning.windows import Ascent
 from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
 from consequential.simulation.functionals import Log, Notion, People, Weighing, functionals
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -64,7 +64,8 @@ class LearnToDecide(Strategy):
         As in `Objective`.
     step
         A step rule; by default `PreconditionedStep()`, and under `normalisation="paper"` the
-        paper's `GradientStep` with the world's learning rate and decay.
+        paper's `GradientStep` with the world's learning rate and decay. There the penalty's two
+        factors come from the same minibatch too, as printed (`UpdatePolicy(n_reference=0)`).
     floor
         An exploration floor that every policy of the sequence keeps.
     named
@@ -106,13 +107,15 @@ class LearnToDecide(Strategy):
             normalisation=self.normalisation,
             decisions=self.decisions,
         )
+        as_printed = self.normalisation == "paper"
         step = self.step
-        if step is None and self.normalisation == "paper":
+        if step is None and as_printed:
             step = GradientStep(p.learning_rate, p.decay, p.decay_every)
         # people come in random order, and a reservoir keeps them so
-        return UpdatePolicy(
+        update = UpdatePolicy(
             objective, p.n_iterations, p.batch_size, step or PreconditionedStep(), shuffle=False
         )
+        return replace(update, n_reference=0) if as_printed else update
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def paper_strategies(
     """Return the paper's six learned strategies.
 
     With `"applicants"` the estimators are right and the step is ours; with `"paper"` both are
-    as printed. See docs/deviations.md.
+    as printed, decisions drawn anew inside the gradient included. See docs/deviations.md.
 
     Examples
     --------
@@ -179,8 +182,11 @@ def paper_strategies(
     """
     sequences = ("iterative", "aggregated")
     predicting = [LearnToPredict(sequence) for sequence in sequences]
+    decisions: Literal["expected", "sampled"] = "expected"
+    if normalisation == "paper":
+        decisions = "sampled"
     deciding = [
-        LearnToDecide(link, sequence, normalisation)
+        LearnToDecide(link, sequence, normalisation, decisions)
         for link in ("logistic", "semi_logistic")
         for sequence in sequences
     ]
