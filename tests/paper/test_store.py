@@ -55,7 +55,13 @@ def test_a_new_directory_says_how_it_is_made(tmp_path):
     assert manifest["command"] == "reproduce"
     assert manifest["parameters"] == ASKED
     assert manifest["seconds"] == {"a": 1.75}
-    assert set(manifest["versions"]) >= {"python", "numpy", "numba", "scikit-learn"}
+    assert set(manifest["versions"]) >= {
+        "python",
+        "consequential",
+        "numpy",
+        "numba",
+        "scikit-learn",
+    }
     assert set(manifest["machine"]) == {"type", "system", "cores"}
     assert manifest["code"]["version"]
 

@@ -55,8 +55,9 @@ def code() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that numbers depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES}
+    """Return the versions of Python, of this package and of what its numbers depend on."""
+    ours = {"python": platform.python_version(), "consequential": __version__}
+    return ours | {name: version(name) for name in _LIBRARIES}
 
 
 def machine() -> dict[str, str | int]:
