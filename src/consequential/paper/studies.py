@@ -101,9 +101,9 @@ def _rearrest() -> World:
 _PLACES: dict[str, tuple[str, Callable[[], World], tuple[str, str], tuple[float, float]]] = {
     "first": ("first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (2.5, 20.0)),
     "second": ("second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (1.4, 7.0)),
-    "compas": ("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (5.0, 150.0)),
-    "compas-rearrest": ("COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (5.0, 150.0)),
-    "german": ("German credit", worlds.german, ("", ""), (12.0, 90.0)),
+    "compas": ("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (5.0, 90.0)),
+    "compas-rearrest": ("COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (5.0, 90.0)),
+    "german": ("German credit", worlds.german, ("", ""), (9.0, 50.0)),
     "taiwan": ("Taiwan credit cards", worlds.taiwan, ("", ""), (8.0, 60.0)),
 }
 _QUESTIONS = {"time": "six strategies over time", "penalty": "the end against the penalty"}
@@ -121,7 +121,7 @@ def _studies() -> list[Study]:
                 for column in COLUMNS
             ]
     about = f"a setting that drifts: {_QUESTIONS['time']}"
-    return [*found, *(Study("drift-time", c, about, "", worlds.drift, 3.0) for c in COLUMNS)]
+    return [*found, *(Study("drift-time", c, about, "", worlds.drift, 3.5) for c in COLUMNS)]
 
 
 STUDIES: tuple[Study, ...] = tuple(_studies())
