@@ -122,8 +122,14 @@ def test_claims_are_data_too(out):
 
 
 def test_no_word_of_difference_where_columns_are_the_same(found):
-    assert not found.having("p", **{"class": "differs"})
+    assert "Where they differ." not in found.words
     assert not found.having("p", **{"class": "missing"})
+
+
+@pytest.mark.parametrize(("seeds", "steps", "told"), [(4, 200, True), (30, 200, False)])
+def test_runs_smaller_than_the_paper_s_are_said_to_be(seeds, steps, told):
+    words = page._size({"parameters": {"seeds": seeds, "time_steps": steps}})
+    assert ("4 runs of 200 time steps" in words) is told
 
 
 def test_the_manifest_is_told(found):

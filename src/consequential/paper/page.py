@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from consequential.paper.claims import Checked, check_claims
+from consequential.paper.claims import Checked, Finding, check_claims
 from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN
 from consequential.paper.figures import FIGURES, PaperFigure
-from consequential.paper.studies import COLUMNS
+from consequential.paper.studies import COLUMNS, FULL
 from consequential.policies import write_whole
 from consequential.report import page_of, paragraphs, svg_of
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TITLE = "Fair decisions despite imperfect predictions, reproduced"
 _DPI = 150
+_FEW = 8  # numbers that are shown without asking
 
 _INTRODUCTION = """
 Every figure and every claim of the paper's experiments, computed again from stored runs. Where the
@@ -33,15 +34,16 @@ opinion.
 """
 
 _STYLE = """
-body { max-width: 76rem; }
+body { max-width: 118rem; } body > p, nav { max-width: 62rem; }
 nav ul { columns: 2; } nav li { break-inside: avoid; }
 .pair { display: flex; flex-wrap: wrap; gap: 1rem; }
-.pair figure { flex: 1 1 34rem; max-width: none; margin: 0; }
-.single figure { max-width: 60rem; }
+.pair figure { flex: 1 1 46rem; max-width: 60rem; margin: 0; }
+.single figure { max-width: 62rem; display: block; }
 .differs { background: #fff8e5; border-left: 4px solid #E69F00; padding: .5rem .9rem; }
 .missing { color: #57606a; font-style: italic; }
 table.claims td, table.claims th { text-align: left; vertical-align: top; }
-table.claims td { padding: .5rem .6rem; }
+table.claims td { padding: .5rem .6rem; } table.claims td:first-child { width: 32%; }
+table.claims td:nth-child(2) { width: 16%; }
 .verdict { display: inline-block; padding: .1rem .5rem; border-radius: .3rem; font-weight: 600; }
 .holds { background: #d7f0e7; border: 2px solid #009E73; }
 .partly { background: #fdf0d2; border: 2px dashed #B07800; }
@@ -66,6 +68,7 @@ def write(results: Results, out: str | os.PathLike[str]) -> Path:
     body = "".join(
         [
             paragraphs(_INTRODUCTION),
+            _size(results.manifest),
             _contents(results),
             *sections,
             _claims(checked),
@@ -74,6 +77,22 @@ def write(results: Results, out: str | os.PathLike[str]) -> Path:
     )
     write_whole(folder / "report.html", page_of(TITLE, body, _STYLE))
     return folder / "report.html"
+
+
+def _size(manifest: dict[str, Any]) -> str:
+    """Say so where runs are fewer or shorter than the paper's: verdicts are then preliminary."""
+    parameters = manifest.get("parameters", {})
+    seeds, steps = (
+        parameters.get("seeds", FULL.seeds),
+        parameters.get("time_steps", FULL.time_steps),
+    )
+    if seeds >= FULL.seeds and steps >= FULL.time_steps:
+        return ""
+    return (
+        f"<p class='differs'><b>Smaller than the paper.</b> {seeds} runs of {steps} time steps, "
+        f"where the paper has {FULL.seeds} of {FULL.time_steps}: look at the shapes, and do not "
+        "trust a verdict.</p>"
+    )
 
 
 def _shown(results: Results) -> list[PaperFigure]:
@@ -173,7 +192,9 @@ def _claim_row(checked: Checked) -> str:
     if tuple(claim.columns) == COLUMNS:
         cells += [f"<td>{_column(checked, column)}</td>" for column in COLUMNS]
     else:
-        cells.append(f"<td colspan='2'>{_column(checked, claim.columns[0])}</td>")
+        # one column: its verdict is the overall one, beside it already
+        found = checked.findings.get(claim.columns[0])
+        cells.append(f"<td colspan='2'>{'' if found is None else _numbers(found)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -181,8 +202,16 @@ def _column(checked: Checked, column: str) -> str:
     if column not in checked.findings:
         return _badge(NOT_RUN)
     found = checked.findings[column]
+    return _badge(found.verdict) + _numbers(found)
+
+
+def _numbers(found: Finding) -> str:
     numbers = "".join(f"<li>{html.escape(str(number))}</li>" for number in found.numbers)
-    return f"{_badge(found.verdict)}<ul class='numbers'>{numbers}</ul>"
+    shown = " open" if len(found.numbers) <= _FEW else ""
+    return (
+        f"<details{shown}><summary class='small'>{len(found.numbers)} numbers</summary>"
+        f"<ul class='numbers'>{numbers}</ul></details>"
+    )
 
 
 def _manifest(manifest: dict[str, Any]) -> str:
@@ -204,5 +233,9 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, str]]:
     if isinstance(value, dict):
         return [row for k, v in value.items() for row in _flat(v, f"{name} {k}".strip())]
     if isinstance(value, list):
-        return [(name, ", ".join(str(item) for item in value))]
-    return [(name, str(value))]
+        return [(name, ", ".join(_text(item) for item in value))]
+    return [(name, _text(value))]
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

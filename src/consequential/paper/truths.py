@@ -31,6 +31,13 @@ def where(name: str) -> str:
     return SETTINGS.get(name, world_of(name).name)
 
 
+def score_world(name: str) -> ScoreWorld:
+    """Return a world with one score: a setting, or the lending example."""
+    world = world_of(name)
+    assert isinstance(world, ScoreWorld)
+    return world
+
+
 def setting(name: str) -> DensityWorld:
     """Return a synthetic setting, `"first"` or `"second"`."""
     world = world_of(name)
@@ -48,17 +55,13 @@ def table(name: str) -> TableWorld:
 @cache
 def optimum(name: str) -> Optimum:
     """Return the best policy of a world with one score."""
-    world = world_of(name)
-    assert isinstance(world, ScoreWorld)
-    return world.optimal()
+    return score_world(name).optimal()
 
 
 @cache
 def best_cut(name: str) -> Optimum:
     """Return the best single threshold of a world with one score."""
-    world = world_of(name)
-    assert isinstance(world, ScoreWorld)
-    return world.optimal(among="thresholds")
+    return score_world(name).optimal(among="thresholds")
 
 
 def best_threshold(name: str) -> float:

@@ -18,9 +18,9 @@ _PLACES = (("first", 0.24), ("lending", 700.0))
 def _limitation(results: Results, column: str) -> Finding:
     finding = Finding()
     for name, start in _PLACES:
-        world = truths.world_of(name)
+        world = truths.score_world(name)
         for penalty in _PENALTIES:
-            found = propositions.limitation(world, start, penalty)  # type: ignore[arg-type]
+            found = propositions.limitation(world, start, penalty)
             where = f"{truths.where(name)}, λ = {penalty:g}"
             finding.add(
                 (truths.where(name), f"λ = {penalty:g}"),
@@ -99,10 +99,10 @@ def _identity(results: Results, column: str) -> Finding:
 
 
 def _unlimited(results: Results, column: str) -> Finding:
-    world, best = truths.world_of("lending"), truths.optimum("lending").utility
+    world, best = truths.score_world("lending"), truths.optimum("lending").utility
     finding = Finding()
     for start in (650.0, 700.0, 750.0, 780.0):
-        utility = propositions.unlimited_data(world, start)  # type: ignore[arg-type]
+        utility = propositions.unlimited_data(world, start)
         finding.add(
             ("", f"ξ = {start:g}"),
             utility <= 0.5 * best,

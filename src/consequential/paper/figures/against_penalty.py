@@ -66,6 +66,8 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
     known = column == "corrected" and name in truths.ORIENTATIONS
     frontiers = _frontiers(name, finals.penalties) if known else []
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
+    noise = _TWO_SIDED * held_out_deviation(finals, name).max(axis=0)
+    axes[0, 1].fill_between(finals.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
     nothing: list[tuple[str, str, Floats]] = []
     shown = (
         (axes[0, 0], "utility", "utility, held-out people", nothing),
@@ -82,8 +84,6 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
         label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
         if len(drawn) + len(marks) > len(lines):
             lines = [*drawn, *marks]
-    noise = _TWO_SIDED * held_out_deviation(finals, name).max(axis=0)
-    axes[0, 1].fill_between(finals.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
     _draw_trade(axes[1, 2], finals, name)
     legend_above(figure, lines, 3 if len(lines) > 4 else 4)
     return figure

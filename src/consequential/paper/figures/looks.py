@@ -72,6 +72,7 @@ def short(strategy: str) -> str:
 
 def label_ends(ax: Axes, lines: Sequence[Line2D], texts: Sequence[str]) -> None:
     """Write each line's name beside its end, apart from one another."""
+    ax.set_ylim(ax.get_ylim())  # from here on, places in the panel stay what they are
     ends = np.array([_height(ax, line) for line in lines])
     apart = 0.072  # of the panel's height, for letters of this size
     places = _spread(np.clip(ends, 0.0, 1.0), apart)

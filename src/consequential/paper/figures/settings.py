@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,6 @@ from consequential.paper.figures.figure import PaperFigure
 from consequential.paper.figures.looks import (
     BLACK,
     BLUE,
-    GREEN,
     ORANGE,
     PINK,
     RED,
@@ -45,22 +45,22 @@ def _draw_setting(ax: Axes, name: str) -> None:
     score = np.linspace(*SHOWN[name], 1201)
     repaid = world.score_probability(score)
     accept = repaid >= world.cost
-    for where, colour, hatch, text in (
-        (accept, GREEN, "//", "optimal: accept"),
-        (~accept, RED, "", "optimal: reject"),
-    ):
-        ax.fill_between(
-            score,
-            0,
-            1,
-            where=where.tolist(),
-            transform=ax.get_xaxis_transform(),
-            facecolor=colour,
-            alpha=0.13,
+    # plain pale colours: where hatches are made of see-through ones, some readers show none
+    looks = {True: ("#dcf1eb", "#8ccbb8", "//"), False: ("#faeadf", "#f0c9ae", "")}
+    edges = [0, *(np.flatnonzero(np.diff(accept)) + 1).tolist(), len(score) - 1]
+    for first, last in pairwise(edges):
+        pale, strong, hatch = looks[bool(accept[first])]
+        text = "optimal: accept" if accept[first] else "optimal: reject"
+        known = text in ax.get_legend_handles_labels()[1]
+        ax.axvspan(
+            score[first],
+            score[last],
+            facecolor=pale,
+            edgecolor=strong,
             hatch=hatch,
-            edgecolor=colour,
             linewidth=0,
-            label=text,
+            zorder=0,
+            label=f"_{text}" if known else text,
         )
     density = world.density(score)
     density = 0.45 * density / density.max()
