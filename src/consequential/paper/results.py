@@ -22,6 +22,7 @@ class Results:
         except (FileNotFoundError, NotADirectoryError):
             raise RunsError(f"{self.folder} holds no results: it has no manifest.json") from None
         self.manifest: dict[str, Any] = json.loads(text)
+        self._runs: dict[Path, Runs] = {}  # read once: figures and claims ask again and again
 
     def has(self, study: str, column: str) -> bool:
         """Whether a study is there, whole."""
@@ -29,7 +30,10 @@ class Results:
 
     def runs(self, study: str, column: str) -> Runs:
         """Return the runs of a study over time."""
-        return Runs.load(self._found(study, column))
+        file = self._found(study, column)
+        if file not in self._runs:
+            self._runs[file] = Runs.load(file)
+        return self._runs[file]
 
     def finals(self, study: str, column: str) -> Finals:
         """Return the ends of a study against the penalty."""

@@ -15,26 +15,18 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-def held_out_deviation(finals: Finals, name: str) -> Floats:
+def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float) -> float:
     """Return the gap's standard deviation over draws of the held-out people.
 
-    That of the difference of two groups' mean propensities, the median over runs; one row a
-    strategy and one column a penalty.
+    That of the difference of two groups' mean propensities, the median over runs.
     """
-    people = truths.table(name).population("held_out")
+    people = truths.table(name).held_out
     group = people.mass.argmax(axis=1)
 
-    def deviation(strategy: str, row: int) -> float:
-        propensity = truths.policy_of(strategy, finals.theta[row]).propensity(people.points)
+    def deviation(theta: Floats) -> float:
+        propensity = truths.policy_of(strategy, theta).propensity(people.points)
         parts = [propensity[group == z] for z in range(len(people.groups))]
         return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
 
-    return np.array(
-        [
-            [
-                np.median([deviation(strategy, row) for row in finals.select(strategy, penalty)])
-                for penalty in finals.penalties
-            ]
-            for strategy in finals.strategies
-        ]
-    )
+    rows = finals.select(strategy, penalty)
+    return float(np.median([deviation(finals.theta[row]) for row in rows]))

@@ -62,8 +62,7 @@ def _fair(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
 def _fair_on_table(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
     held_out = np.abs(ends(finals, "benefit_gap", strategy)[1])
     trained = np.abs(ends(finals, "train_benefit_gap", strategy)[1])
-    deviations = held_out_deviation(finals, name)[finals.strategies.index(strategy)]
-    noise = 1.96 * float(deviations[-1])
+    noise = 1.96 * held_out_deviation(finals, name, strategy, finals.penalties[-1])
     finding.add(
         ("", strategy),
         bool(np.median(trained) <= SMALL_GAP and np.median(held_out) <= max(noise, SMALL_GAP)),

@@ -66,7 +66,13 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
     known = column == "corrected" and name in truths.ORIENTATIONS
     frontiers = _frontiers(name, finals.penalties) if known else []
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
-    noise = _TWO_SIDED * held_out_deviation(finals, name).max(axis=0)
+    noise = _TWO_SIDED * np.array(
+        [
+            # policies that treat everybody alike have no spread: take the strategy with most
+            max(held_out_deviation(finals, name, strategy, p) for strategy in finals.strategies)
+            for p in finals.penalties
+        ]
+    )
     axes[0, 1].fill_between(finals.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
     nothing: list[tuple[str, str, Floats]] = []
     shown = (
