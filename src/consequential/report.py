@@ -7,7 +7,7 @@ import io
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from consequential.evaluation import Metrics
 from consequential.policies import write_whole
 from consequential.simulation import Runs
 from consequential.simulation.figures import add_legend
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FIGURES = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
@@ -52,16 +55,21 @@ def write_report(
 ) -> None:
     """Write the page; it needs nothing beside itself, no network and no script."""
     body = "".join(_section(section) for section in sections)
-    page = (
+    write_whole(path, page_of(title, paragraphs(introduction) + body))
+
+
+def page_of(title: str, body: str, more_style: str = "") -> str:
+    """Return a whole page around a body that is HTML already."""
+    return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1>{_paragraphs(introduction)}{body}</body></html>\n"
+        f"<title>{html.escape(title)}</title><style>{_STYLE}{more_style}</style></head><body>"
+        f"<h1>{html.escape(title)}</h1>{body}</body></html>\n"
     )
-    write_whole(path, page)
 
 
-def _paragraphs(text: str) -> str:
+def paragraphs(text: str) -> str:
+    """Return plain text as paragraphs; an empty line parts them."""
     return "".join(f"<p>{html.escape(part.strip())}</p>" for part in text.strip().split("\n\n"))
 
 
@@ -77,7 +85,7 @@ def _section(section: Section) -> str:
         shown = "".join(f"<li>{html.escape(note)}</li>" for note in notes[:20])
         reported = f"<details><summary>{len(notes)} notes</summary><ul>{shown}</ul></details>"
     return (
-        f"<h2>{html.escape(section.title)}</h2>{_paragraphs(section.text)}"
+        f"<h2>{html.escape(section.title)}</h2>{paragraphs(section.text)}"
         f"{_table(section)}{figures}{reported}"
     )
 
@@ -122,8 +130,6 @@ def _row(cells: list[str], kind: str = "") -> str:
 
 def _figure(section: Section, metric: str) -> str:
     """Inline SVG of a metric over time."""
-    import matplotlib as mpl
-
     penalty = section.runs.penalties[0]
     ax = section.runs.plot(metric, penalty=penalty)
     figure = ax.get_figure(root=True)
@@ -132,11 +138,20 @@ def _figure(section: Section, metric: str) -> str:
         best = getattr(section.optimum, metric)
         ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
     add_legend(ax)
+    return svg_of(figure, metric + section.title)
+
+
+def svg_of(figure: Figure, salt: str) -> str:
+    """Return a figure as an SVG element; names within it are made from the salt.
+
+    A fixed salt and no date: the same figure makes the same text, byte for byte.
+    """
+    import matplotlib as mpl
+
     buffer = io.StringIO()
-    # a fixed salt and no date: the same runs make the same page, byte for byte
-    look: Any = {"svg.hashsalt": metric + section.title, "svg.fonttype": "none"}
+    appearance: Any = {"svg.hashsalt": salt, "svg.fonttype": "none"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(look), warnings.catch_warnings():
+    with mpl.rc_context(appearance), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the reader's browser has letters we lack
         figure.savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()

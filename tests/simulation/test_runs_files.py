@@ -198,8 +198,8 @@ def rewritten(file, change) -> None:
 
 
 def test_a_later_version_of_the_format_is_refused(file):
-    rewritten(file, lambda table, about: (table, about | {"schema": 2}))
-    with pytest.raises(RunsError, match="has schema 2; this version reads 1"):
+    rewritten(file, lambda table, about: (table, about | {"schema": 3}))
+    with pytest.raises(RunsError, match="has schema 3; this version reads 1 and 2"):
         Runs.load(file)
 
 

@@ -193,6 +193,10 @@ def assert_same_run(run: Run, other: Run) -> None:
         assert values.dtype == other.metrics[name].dtype
         assert values.tobytes() == other.metrics[name].tobytes(), name
     assert_same_rule(run.policy, other.policy)
+    assert (run.thetas is None) == (other.thetas is None)
+    if run.thetas is not None:
+        assert run.thetas.shape == other.thetas.shape
+        assert run.thetas.tobytes() == other.thetas.tobytes()
 
 
 def assert_same_rule(rule: Any, other: Any) -> None:

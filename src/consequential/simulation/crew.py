@@ -33,6 +33,7 @@ from consequential.objective import (
 from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
 from consequential.policies.compiled import bend_of
 from consequential.simulation.functionals import Notion, Weighing
+from consequential.simulation.runs import theta_of
 from consequential.simulation.step import (
     LABELS_ALIKE,
     NOBODY_ACCEPTED,
@@ -88,7 +89,7 @@ def start_compiled(starts: list[Any], learner: Learner) -> bool:
         return all(
             type(start) is ThresholdPolicy
             and start.threshold == learner.threshold
-            and hasattr(start.predictor, "coef_")
+            and theta_of(start) is not None
             for start in starts
         )
     return all(
@@ -149,7 +150,7 @@ class Crew:
     happened: list[Happened] = field(init=False)  # one a time step
 
     def __post_init__(self) -> None:
-        first = np.array([_theta_of(start) for start in self.starts])
+        first = np.array([theta_of(start) for start in self.starts])
         self.thetas = np.repeat(first, len(self.penalties), axis=0)
         self.path = np.empty((len(self.thetas), self.time_steps + 1, self.thetas.shape[1]))
         self.path[:, 0] = self.thetas
@@ -230,11 +231,3 @@ class Crew:
                 )
             found += [f"step {time_step}: {note}" for note in notes]
         return tuple(found)
-
-
-def _theta_of(start: DecisionRule) -> Floats:
-    if isinstance(start, Policy):
-        return start.theta
-    assert isinstance(start, ThresholdPolicy)
-    model: Any = start.predictor
-    return np.concatenate([model.intercept_, model.coef_[0]])

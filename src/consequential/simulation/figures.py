@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from consequential.simulation.runs import Runs
 
@@ -25,7 +26,15 @@ _COLOURS = {
 }
 _OTHERS = ["#56B4E9", "#F0E442", "#000000", "#999999"]
 _STYLES = {"iterative": "--", "aggregated": "-"}
-_LABELS = {
+# a shape of their own as well: figures are read in grey, too
+_MARKERS = {
+    "deterministic": "s",
+    "fair deterministic": "D",
+    "logistic": "o",
+    "semi-logistic": "^",
+    "smooth-semi-logistic": "v",
+}
+LABELS = {
     "utility": "utility",
     "effective_utility": "effective utility (while learning)",
     "benefit_gap": "benefit gap",
@@ -58,23 +67,50 @@ def plot_metric(
         x, values = _series(runs, metric, over, penalty, strategy)
         if not values:
             continue  # an interrupted simulation may not have come to it
-        low, middle, high = np.array([np.percentile(v, [25, 50, 75]) for v in values]).T
-        colour, style = _look(strategy, strategies)
-        ax.plot(x, middle, color=colour, linestyle=style, linewidth=1.8, label=strategy)
-        if max(len(v) for v in values) > 1:
-            ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        quartiles = np.array([np.percentile(v, [25, 50, 75]) for v in values]).T
+        draw_band(ax, np.asarray(x), quartiles, strategy, strategies)
     if over == "penalty":
         smallest = min((p for p in runs.penalties if p > 0), default=1.0)
         ax.set_xscale("symlog", linthresh=smallest)
     ax.set_xlabel("time step" if over == "time_step" else "penalty (lambda)")
-    ax.set_ylabel(_LABELS.get(metric, metric), parse_math=False)
+    ax.set_ylabel(LABELS.get(metric, metric), parse_math=False)
     ax.set_title(runs.world, loc="left", fontsize=10, parse_math=False)
     ax.title.set_parse_math(False)
+    tidy(ax)
+    add_legend(ax)
+    return ax
+
+
+def draw_band(
+    ax: Axes, x: Floats, quartiles: Floats, strategy: str, strategies: Sequence[str]
+) -> Line2D:
+    """Draw a strategy's median with its quartile band; `quartiles` has three rows."""
+    low, middle, high = quartiles
+    kind, colour, style = strategy.rpartition(", ")[0], *look(strategy, strategies)
+    # marks lie apart from those of other strategies, which may share the line
+    place, every = strategies.index(strategy), max(1, len(x) // 6)
+    (line,) = ax.plot(
+        x,
+        middle,
+        color=colour,
+        linestyle=style,
+        linewidth=1.6,
+        label=strategy,
+        marker=_MARKERS.get(kind, ""),
+        markersize=4.5,
+        markerfacecolor="white" if style == "--" else colour,
+        markevery=(place * every // max(1, len(strategies)), every),
+    )
+    if (low != high).any():  # a single run has no spread
+        ax.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    return line
+
+
+def tidy(ax: Axes) -> None:
+    """Leave out what carries no information."""
     ax.grid(alpha=0.25)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    add_legend(ax)
-    return ax
 
 
 def add_legend(ax: Axes) -> None:
@@ -105,7 +141,8 @@ def _series(
     return steps.astype(float).tolist(), list(values[:, steps].T)
 
 
-def _look(strategy: str, strategies: Sequence[str]) -> tuple[str, Any]:
+def look(strategy: str, strategies: Sequence[str]) -> tuple[str, Any]:
+    """Return a strategy's colour and line style among others."""
     kind, _, sequence = strategy.rpartition(", ")
     if kind in _COLOURS:
         return _COLOURS[kind], _STYLES.get(sequence, "-.")

@@ -30,6 +30,7 @@ from consequential.simulation.step import (
     read_circle,
 )
 from consequential.worlds import World
+from consequential.worlds.world import world_at
 
 Floats = NDArray[np.float64]
 
@@ -182,8 +183,10 @@ class Fleet:
                     n = self.n_proposals
                     grown = min(n * (time_step + 1), passing.memory.room)
                     passing.make_room(grown if passing.memory.grows else n)
+                world = world_at(self.world, time_step)
                 with compiling_reported("simulations"):
-                    gather = partial(self._gather, time_step)
+                    _ = world.drawn_from  # made once, before threads ask for it
+                    gather = partial(self._gather, world, time_step)
                     list(pool.map(gather, range(len(self.seeds))))
                     tasks = [
                         task
@@ -195,10 +198,10 @@ class Fleet:
                     crew.path[:, time_step + 1] = crew.thetas
                 yield sum(crew.n_runs for crew in self.crews)
 
-    def _gather(self, time_step: int, s: int) -> None:
+    def _gather(self, world: World, time_step: int, s: int) -> None:
         """Draw a seed's people of this step and put them where each sequence keeps them."""
         seed, raw = self.seeds[s], self._raw.phi[s]
-        fill_people(self.world, seed, time_step, raw[1:], self._group[s], self._label[s])
+        fill_people(world, seed, time_step, raw[1:], self._group[s], self._label[s])
         fill_decisions(seed, time_step, self._uniforms[s])
         for inputs in self._inputs:
             if inputs.policies is not None:

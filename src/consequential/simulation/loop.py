@@ -7,17 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from consequential.evaluation import Metrics
 from consequential.learning import UpdatePolicy, consequential_learning
 from consequential.learning.algorithm import Learner
 from consequential.log import DecisionLog
 from consequential.objective import Fairness, InversePropensity, effective_sample_size
 from consequential.policies import DecisionRule
 from consequential.simulation.proposals import LEARNING, START, SharedProposals
-from consequential.simulation.runs import Run
+from consequential.simulation.runs import Run, theta_of
 from consequential.simulation.strategies import Strategy
 from consequential.worlds import World
+from consequential.worlds.world import world_at
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Plan:
     n_proposals: int
     fairness: Fairness
     engine: Literal["compiled", "numpy", "jax"]
+    last_only: bool = False  # measure the last policy alone: metrics of the others are NaN
 
     def start(self, strategy: Strategy, seed: int) -> DecisionRule:
         """Return the first rule a strategy deploys."""
@@ -76,6 +82,7 @@ class _Record:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._rows: list[dict[str, float]] = []
+        self._thetas: list[Floats | None] = []
         self._gained = 0.0
         self._data_behind = float("nan")
         self._notes: list[str] = []
@@ -85,12 +92,17 @@ class _Record:
     ) -> None:
         realised = float((log.outcome - self._plan.world.cost)[log.decision].sum())
         self._gained += realised / len(log)
-        self._measure(policy, self._gained / (time_step + 1))
+        self._measure(policy, time_step, self._gained / (time_step + 1))
         self._data_behind = effective_sample_size(InversePropensity().weights(log))
         self._notes += [f"step {time_step}: {note}" for note in notes]
 
-    def _measure(self, policy: DecisionRule, effective_utility: float) -> None:
-        truth = self._plan.world.measure(policy, self._plan.fairness)
+    def _measure(self, policy: DecisionRule, time_step: int, effective_utility: float) -> None:
+        plan = self._plan
+        if plan.last_only and time_step < plan.time_steps:
+            nothing = float("nan")
+            truth = Metrics(nothing, nothing, nothing, dict.fromkeys(plan.world.groups, nothing))
+        else:
+            truth = world_at(plan.world, time_step).measure(policy, plan.fairness)
         row = {
             "utility": truth.utility,
             "effective_utility": effective_utility,
@@ -100,8 +112,12 @@ class _Record:
         }
         row |= {f"benefit {group}": value for group, value in truth.benefits.items()}
         self._rows.append(row)
+        self._thetas.append(theta_of(policy))
 
     def finish(self, strategy: str, penalty: float, seed: int, policy: DecisionRule) -> Run:
-        self._measure(policy, self._rows[-1]["effective_utility"])
+        self._measure(policy, self._plan.time_steps, self._rows[-1]["effective_utility"])
         metrics = {name: np.array([row[name] for row in self._rows]) for name in self._rows[0]}
-        return Run(strategy, penalty, seed, metrics, policy, tuple(self._notes))
+        known = [theta for theta in self._thetas if theta is not None]
+        whole = len(known) == len(self._thetas) and len({theta.shape for theta in known}) == 1
+        thetas = np.stack(known) if whole else None
+        return Run(strategy, penalty, seed, metrics, policy, tuple(self._notes), thetas)

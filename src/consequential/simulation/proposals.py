@@ -10,6 +10,7 @@ from consequential.policies import DecisionRule
 from consequential.policies.uniforms import UniformStream, fill_uniforms, stream_key
 from consequential.worlds import People, World
 from consequential.worlds.crowd import draw_people
+from consequential.worlds.world import world_at
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +34,10 @@ def fill_people(
     group: NDArray[np.int16],
     label: Floats,
 ) -> None:
-    """Fill in the people a seed has at a time step, one row of `features` a feature."""
+    """Fill in the people a seed has at a time step, one row of `features` a feature.
+
+    `world` is the world as it is at that step.
+    """
     crowd = world.drawn_from
     if crowd is not None:
         draw_people(crowd, key_of(seed, PEOPLE, time_step), features, group, label)
@@ -81,10 +85,11 @@ class SharedProposals:
         return self.world.decided(people, rule, decisions, time_step)
 
     def _drawn(self, n: int, time_step: int) -> People:
-        crowd = self.world.drawn_from
+        world = world_at(self.world, time_step)
+        crowd = world.drawn_from
         if crowd is None:
-            return self.world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
+            return world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
         features = np.empty((crowd.n_features, n))
         group, label = np.empty(n, dtype=np.int16), np.empty(n)
-        fill_people(self.world, self.seed, time_step, features, group, label)
+        fill_people(world, self.seed, time_step, features, group, label)
         return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.frames import make_frame
-from consequential.policies import DecisionRule, PolicyError, write_whole
+from consequential.policies import (
+    DecisionRule,
+    Policy,
+    PolicyError,
+    ThresholdPolicy,
+    write_whole,
+)
 from consequential.policies.storage import decode_rule, encode_rule
 
 if TYPE_CHECKING:
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 FORMAT = "consequential runs"
-SCHEMA = 1
+SCHEMA = 2
+_READABLE = (1, 2)  # 1 had no thetas
 METRICS = ("utility", "effective_utility", "benefit_gap", "acceptance", "effective_sample_size")
 
 
@@ -39,6 +46,7 @@ class Run:
 
     Row t is the policy that decided at step t, the last row the one learned from all steps.
     `effective_sample_size` is that of the decisions before it; the first row has none.
+    `thetas` are the parameters of the same policies, where all of them are linear.
     """
 
     strategy: str
@@ -47,6 +55,20 @@ class Run:
     metrics: dict[str, Floats]
     policy: DecisionRule | None
     notes: tuple[str, ...]
+    thetas: Floats | None = None  # (rows, inputs), intercept first
+
+
+def theta_of(rule: DecisionRule) -> Floats | None:
+    """Return the parameters of a linear policy or of a thresholded logistic model."""
+    if isinstance(rule, Policy):
+        return rule.theta
+    if isinstance(rule, ThresholdPolicy):
+        from sklearn.linear_model import LogisticRegression
+
+        model = rule.predictor
+        if isinstance(model, LogisticRegression) and model.coef_.shape[0] == 1:
+            return np.concatenate([np.broadcast_to(model.intercept_, 1), model.coef_[0]])
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +231,11 @@ class Runs:
             "interrupted": self.interrupted,
             "notes": [list(run.notes) for run in self.runs],
             "policies": [_storable(run.policy) for run in self.runs],
+            "inputs": [0 if run.thetas is None else run.thetas.shape[1] for run in self.runs],
         }
         table = self.to_frame()
+        for name, values in _theta_columns(self.runs).items():
+            table = table.append_column(name, [values])
         about["digest"] = _digest(table, about)
         table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
         buffer = io.BytesIO()
@@ -234,9 +259,9 @@ class Runs:
             raise RunsError(f"{where} is damaged or no Parquet file: {error}") from None
         if about is None:
             raise RunsError(f"{where} is a Parquet file but holds no {FORMAT}")
-        if isinstance(about, dict) and about.get("schema") not in (None, SCHEMA):
-            found = about["schema"]
-            raise RunsError(f"{where} has schema {found!r}; this version reads {SCHEMA}")
+        if isinstance(about, dict) and about.get("schema") not in (None, *_READABLE):
+            found, known = about["schema"], " and ".join(map(str, _READABLE))
+            raise RunsError(f"{where} has schema {found!r}; this version reads {known}")
         try:
             if about.pop("digest") != _digest(table, about):
                 raise RunsError(f"{where} is damaged: its content is not what was written")
@@ -253,6 +278,8 @@ class Runs:
             for name in table.column_names
         }
         starts = np.flatnonzero(columns["time_step"] == 0)
+        inputs = about.get("inputs", [0] * len(starts))
+        thetas = [columns.pop(_theta_column(k)) for k in range(max(inputs, default=0))]
         runs = []
         for k, piece in enumerate(np.split(np.arange(table.num_rows), starts[1:])):
             first = piece[0]
@@ -266,10 +293,27 @@ class Runs:
                     {name: columns[name][piece] for name in names},
                     None if policy is None else decode_rule(policy),
                     tuple(about["notes"][k]),
+                    np.stack([t[piece] for t in thetas[: inputs[k]]], 1) if inputs[k] else None,
                 )
             )
         world, groups = about["world"], tuple(about["groups"])
         return cls(tuple(runs), world, groups, about["fairness"], about["interrupted"])
+
+
+def _theta_column(k: int) -> str:
+    return f"theta {k}"
+
+
+def _theta_columns(runs: Sequence[Run]) -> dict[str, Floats]:
+    """Thetas as columns beside the metrics, NaN where a run has fewer."""
+    widest = max((0 if run.thetas is None else run.thetas.shape[1] for run in runs), default=0)
+    rows = []
+    for run in runs:
+        room = np.full((len(run.metrics["utility"]), widest), np.nan)
+        if run.thetas is not None:
+            room[:, : run.thetas.shape[1]] = run.thetas
+        rows.append(room)
+    return {_theta_column(k): np.concatenate([room[:, k] for room in rows]) for k in range(widest)}
 
 
 def _digest(table: Any, about: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from consequential.simulation.runs import Run, Runs
 from consequential.simulation.strategies import Strategy
 from consequential.simulation.sweep import compiled_starts, sweep
 from consequential.worlds import World
+from consequential.worlds.world import world_at
 
 
 def simulate(
@@ -40,7 +41,7 @@ def simulate(
     Parameters
     ----------
     world
-        Where people come from.
+        Where people come from. One that drifts is measured as it is at each step.
     strategies
         One or several, for example `paper_strategies()`.
     seeds
@@ -70,6 +71,48 @@ def simulate(
     >>> runs.metric("utility", "logistic, iterative").shape
     (2, 21)
     """
+    plan, numbers = planned(
+        world,
+        strategies,
+        seeds=seeds,
+        penalties=penalties,
+        time_steps=time_steps,
+        n_proposals=n_proposals,
+        fairness=fairness,
+        engine=engine,
+    )
+    total = len(numbers) * len(plan.strategies) * len(plan.penalties)
+    done: list[Run] = []
+    interrupted = False
+    with tqdm(
+        total=total * plan.time_steps, unit="step", unit_scale=True, disable=not progress
+    ) as bar:
+        try:
+            for n_steps, runs in stream(plan, numbers, n_jobs):
+                done += runs
+                bar.update(n_steps)
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            interrupted = True
+    if interrupted:
+        sys.stderr.write(f"interrupted: keeping the {len(done)} of {total} runs that are done\n")
+    return replace(gathered(plan, numbers, done), interrupted=interrupted)
+
+
+def planned(
+    world: World,
+    strategies: Strategy | Sequence[Strategy],
+    *,
+    seeds: int | Iterable[int],
+    penalties: Iterable[float],
+    time_steps: int | None = None,
+    n_proposals: int | None = None,
+    fairness: str | Fairness = "demographic_parity",
+    engine: Literal["compiled", "numpy", "jax"] = "compiled",
+    last_only: bool = False,
+) -> tuple[Plan, list[int]]:
+    """Check what `simulate` was asked for; return what to run, and the seeds."""
     chosen = [strategies] if isinstance(strategies, Strategy) else list(strategies)
     names = [strategy.name for strategy in chosen]
     if not chosen or len(set(names)) < len(names):
@@ -87,30 +130,24 @@ def simulate(
         world.parameters.n_proposals if n_proposals is None else n_proposals,
         fairness_named(fairness),
         engine,
+        last_only,
     )
     if engine not in ("compiled", "numpy", "jax"):
         raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")
     if plan.time_steps < 1 or plan.n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
-    total = len(numbers) * len(chosen) * len(plan.penalties)
-    done: list[Run] = []
-    interrupted = False
-    with tqdm(
-        total=total * plan.time_steps, unit="step", unit_scale=True, disable=not progress
-    ) as bar:
-        try:
-            for n_steps, runs in _all_runs(plan, numbers, n_jobs):
-                done += runs
-                bar.update(n_steps)
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            interrupted = True
-    if interrupted:
-        sys.stderr.write(f"interrupted: keeping the {len(done)} of {total} runs that are done\n")
-    done.sort(key=lambda run: (names.index(run.strategy), run.penalty, numbers.index(run.seed)))
-    name = world.name or type(world).__name__
-    return Runs(tuple(done), name, world.groups, plan.fairness.name, interrupted)
+    world_at(world, plan.time_steps)  # a world that cannot go so far says so now
+    return plan, numbers
+
+
+def gathered(plan: Plan, seeds: Sequence[int], runs: Iterable[Run]) -> Runs:
+    """Put runs in order: by strategy and seed as given, penalties increasing."""
+    names = [strategy.name for strategy in plan.strategies]
+    done = sorted(
+        runs, key=lambda run: (names.index(run.strategy), run.penalty, seeds.index(run.seed))
+    )
+    name = plan.world.name or type(plan.world).__name__
+    return Runs(tuple(done), name, plan.world.groups, plan.fairness.name)
 
 
 def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
@@ -122,9 +159,7 @@ def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
     return numbers
 
 
-def _all_runs(
-    plan: Plan, seeds: list[int], n_jobs: int | None
-) -> Iterator[tuple[float, list[Run]]]:
+def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     others = plan.strategies
     if plan.engine != "numpy":

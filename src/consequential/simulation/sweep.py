@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from consequential.simulation.fleet import Fleet
 from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run
 from consequential.simulation.strategies import Strategy
-from consequential.simulation.truth import Truth
+from consequential.simulation.truth import Course, PathMetrics
 
 if TYPE_CHECKING:
     from consequential.simulation.device import DeviceFleet
@@ -62,9 +63,11 @@ def sweep(
     plan: Plan, seeds: list[int], starts: Starts, n_jobs: int | None
 ) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes."""
+    if plan.engine == "jax" and plan.world.drifts:  # a device's program holds one population
+        plan = replace(plan, engine="compiled")
     n_cores = os.cpu_count() or 1
     n_threads = n_cores if n_jobs in (None, -1) else int(n_jobs or 1)
-    truth = Truth(plan.world, plan.fairness)
+    course = Course(plan.world, plan.fairness)
     at_once = _seeds_at_once(plan, n_threads)
     for first in range(0, len(seeds), at_once):
         some = seeds[first : first + at_once]
@@ -76,9 +79,9 @@ def sweep(
             for n_steps in fleet.sail(plan.time_steps):
                 yield n_steps, []
         with ThreadPoolExecutor(n_threads) as pool:
-            for crew in crews:
-                put_together = partial(_run, crew, some, plan, truth)
-                yield 0, list(pool.map(put_together, range(crew.n_runs)))
+            for crew, paths in zip(crews, course.paths(crews, pool, plan.last_only), strict=True):
+                put_together = partial(_run, crew, some, plan)
+                yield 0, list(pool.map(put_together, paths, range(crew.n_runs)))
 
 
 def _fleets(
@@ -123,9 +126,8 @@ def crew_of(plan: Plan, strategy: Strategy, starts: list[DecisionRule]) -> Crew:
     )
 
 
-def _run(crew: Crew, seeds: list[int], plan: Plan, truth: Truth, run: int) -> Run:
+def _run(crew: Crew, seeds: list[int], plan: Plan, metrics: PathMetrics, run: int) -> Run:
     """Put together what a run has been through."""
-    metrics = truth.along(crew, run)
     gained = np.array([happened.gain[run] for happened in crew.happened])
     effective = np.cumsum(gained) / np.arange(1, len(gained) + 1)
     behind = np.array([happened.effective[run] for happened in crew.happened])
@@ -144,4 +146,5 @@ def _run(crew: Crew, seeds: list[int], plan: Plan, truth: Truth, run: int) -> Ru
         by_name,
         crew.rule(run, plan.time_steps),
         crew.notes(run, plan.world.groups),
+        crew.path[run],
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +18,15 @@ from consequential.policies.compiled import THRESHOLD, Bend, bend_of
 from consequential.simulation.crew import Crew
 from consequential.worlds import DensityWorld, ScoreWorld, World
 from consequential.worlds.lending import Lending
+from consequential.worlds.world import world_at
 
 Floats = NDArray[np.float64]
 
 _NO_CELLS = Cells(0.0, 0.0, 0)
 # a smooth policy that changes more than this over one cell needs the world's closer look
 _STEEP = 0.02
+
+_WHOLE = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,37 @@ class PathMetrics:
     benefits: dict[Hashable, Floats]
 
 
+class Course:
+    """The truth over time: one for all steps, or one a step where the world drifts."""
+
+    def __init__(self, world: World, fairness: Fairness) -> None:
+        self.world, self.fairness = world, fairness
+        self._still = None if world.drifts else Truth(world, fairness)
+
+    def paths(
+        self, crews: list[Crew], pool: ThreadPoolExecutor, last_only: bool = False
+    ) -> Iterator[list[PathMetrics]]:
+        """Yield the metrics along each crew's runs, row t in the world as it is at step t."""
+        if self._still is not None and not last_only:
+            for crew in crews:
+                yield list(pool.map(partial(self._still.along, crew), range(crew.n_runs)))
+            return
+        n_rows, groups = crews[0].time_steps + 1, self.world.groups
+        paths = [[_no_metrics(n_rows, groups) for _ in range(crew.n_runs)] for crew in crews]
+
+        def measure(step: int) -> None:
+            # all runs at once: a step's truth takes much room and is needed no more afterwards
+            truth = self._still or Truth(world_at(self.world, step), self.fairness)
+            for crew, rows in zip(crews, paths, strict=True):
+                for run, path in enumerate(rows):
+                    _replace(path, [step], truth.along(crew, run, slice(step, step + 1)))
+
+        list(pool.map(measure, range(n_rows)[-1:] if last_only else range(n_rows)))
+        yield from paths
+
+
 class Truth:
-    """A world's population as columns, measured once for all runs."""
+    """The population of a world that stands still, as columns, measured once for all runs."""
 
     def __init__(self, world: World, fairness: Fairness) -> None:
         self.world, self.fairness = world, fairness
@@ -57,30 +91,34 @@ class Truth:
                 columns += list(by_point(benefit.denominator).T)
         self.columns = np.stack(columns)
         self.coefficients = coefficients
+        n_inputs = population.points.shape[1] + 1
+        self._plain_phi = _inputs(Policy(np.zeros(n_inputs)), population)
 
-    def along(self, crew: Crew, run: int) -> PathMetrics:
+    def along(self, crew: Crew, run: int, steps: slice = _WHOLE) -> PathMetrics:
         """Return the metrics of a run's policies."""
-        start, thetas = crew.starts[run // len(crew.penalties)], crew.path[run]
+        start, thetas = crew.starts[run // len(crew.penalties)], crew.path[run, steps]
+        at = range(crew.time_steps + 1)[steps]
         if self.population is None or (isinstance(start, Policy) and start.groups):
-            return self._one_by_one(crew, run, range(len(thetas)))
+            return self._one_by_one(crew, run, at)
+        plain = not isinstance(start, Policy) or start.feature_map is None
         if isinstance(start, Policy):
             link = bend_of(start)
-            phi = start.inputs(self.population.points).T
+            phi = self._plain_phi if plain else _inputs(start, self.population)
             assert link is not None
         else:
             assert isinstance(start, ThresholdPolicy)
             link = THRESHOLD
-            phi = Policy(thetas[0]).inputs(self.population.points).T
+            phi = self._plain_phi
             thetas = thetas.copy()
             thetas[:, 0] -= np.log(start.threshold / (1.0 - start.threshold))
-        plain = not isinstance(start, Policy) or start.feature_map is None
         cells = self.cells if plain else _NO_CELLS
         sums = np.empty((len(thetas), len(self.columns)))
-        path_sums(np.ascontiguousarray(phi), self.columns, link, thetas, cells, sums)
+        path_sums(phi, self.columns, link, thetas, cells, sums)
         metrics = self._metrics(sums)
         closer = self._too_steep(link, thetas, plain)
         if closer.size:
-            metrics = _replaced(metrics, closer, self._one_by_one(crew, run, closer.tolist()))
+            there = [at[row] for row in closer]
+            _replace(metrics, closer, self._one_by_one(crew, run, there))
         return metrics
 
     def _too_steep(self, link: Bend, thetas: Floats, plain: bool) -> NDArray[np.intp]:
@@ -112,7 +150,7 @@ class Truth:
             dict(zip(self.population.groups, values[:, 0].T, strict=True)),
         )
 
-    def _one_by_one(self, crew: Crew, run: int, steps: list[int] | range) -> PathMetrics:
+    def _one_by_one(self, crew: Crew, run: int, steps: Sequence[int]) -> PathMetrics:
         found = [self.world.measure(crew.rule(run, step), self.fairness) for step in steps]
         return PathMetrics(
             np.array([each.utility for each in found]),
@@ -144,12 +182,20 @@ def _population(world: World) -> tuple[Population | None, Cells]:
     return None, _NO_CELLS
 
 
-def _replaced(metrics: PathMetrics, at: NDArray[np.intp], closer: PathMetrics) -> PathMetrics:
+def _inputs(policy: Policy, population: Population) -> Floats:
+    return np.ascontiguousarray(policy.inputs(population.points).T)
+
+
+def _no_metrics(n_rows: int, groups: tuple[Hashable, ...]) -> PathMetrics:
+    utility, gap, acceptance, *benefits = np.full((3 + len(groups), n_rows), np.nan)
+    return PathMetrics(utility, gap, acceptance, dict(zip(groups, benefits, strict=True)))
+
+
+def _replace(metrics: PathMetrics, at: NDArray[np.intp] | list[int], by: PathMetrics) -> None:
     for old, new in (
-        (metrics.utility, closer.utility),
-        (metrics.benefit_gap, closer.benefit_gap),
-        (metrics.acceptance, closer.acceptance),
-        *((metrics.benefits[group], closer.benefits[group]) for group in metrics.benefits),
+        (metrics.utility, by.utility),
+        (metrics.benefit_gap, by.benefit_gap),
+        (metrics.acceptance, by.acceptance),
+        *((metrics.benefits[group], by.benefits[group]) for group in metrics.benefits),
     ):
         old[at] = new
-    return metrics

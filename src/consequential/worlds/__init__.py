@@ -1,5 +1,6 @@
 """Worlds: where people come from."""
 
+from consequential.worlds.drift import drift
 from consequential.worlds.lending import lending
 from consequential.worlds.optimum import Optimum, PiecewisePolicy
 from consequential.worlds.score import DensityWorld, ScoreWorld
@@ -17,6 +18,7 @@ __all__ = [
     "TableWorld",
     "World",
     "compas",
+    "drift",
     "first_setting",
     "from_frame",
     "german",

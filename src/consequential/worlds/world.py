@@ -54,7 +54,8 @@ class People:
 class World(ABC):
     """A population to decide on.
 
-    A world of your own needs a `cost` and two methods, `propose` and `label_probability`.
+    A world of your own needs a `cost` and two methods, `propose` and `label_probability`; one
+    that changes over time has a third, `at`.
 
     Examples
     --------
@@ -85,6 +86,18 @@ class World(ABC):
     @abstractmethod
     def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> ArrayLike:
         """Return the probability of label 1 for each person."""
+
+    def at(self, time_step: int) -> World:
+        """Return the world as it is at a time step: people, labels and the truth are its own.
+
+        A world that drifts overrides this. Cost, parameters and groups stay as they are.
+        """
+        return self
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the world has an `at` of its own."""
+        return getattr(self.at, "__func__", None) is not World.at
 
     @cached_property
     def groups(self) -> tuple[Hashable, ...]:
@@ -157,14 +170,21 @@ class World(ABC):
         )
 
     def collect(
-        self, rule: DecisionRule, n: int, rng: np.random.Generator, *, time_step: int = 0
+        self,
+        rule: DecisionRule,
+        n: int,
+        rng: np.random.Generator,
+        *,
+        time_step: int | None = None,
     ) -> DecisionLog:
         """Draw n people, decide on them, and log what came of it [K20: CollectData].
 
-        Equal generators give equal people, whatever the rule.
+        Equal generators give equal people, whatever the rule. Without a time step people come
+        from this world as it stands, and are logged as those of step 0.
         """
         people_rng, decision_rng = rng.spawn(2)
-        return self.decided(self.people(n, people_rng), rule, decision_rng, time_step)
+        there = self if time_step is None else world_at(self, time_step)
+        return self.decided(there.people(n, people_rng), rule, decision_rng, time_step or 0)
 
     @cached_property
     def held_out(self) -> Population:
@@ -196,6 +216,23 @@ class World(ABC):
         """Return the start: a policy that cuts where the initial model predicts the cost."""
         theta = self.initial_theta(rng or np.random.default_rng(0))
         return policy_from_model(theta, self.cost, link)
+
+
+def world_at(world: World, time_step: int) -> World:
+    """Return `world.at(time_step)` once it is known that nothing else than people changed."""
+    there = world.at(time_step)
+    if there is world:
+        return world
+    if not isinstance(there, World):
+        raise TypeError(f"at({time_step}) must give a world, not {type(there).__name__}")
+    for fixed in ("groups", "cost", "parameters"):
+        before, now = getattr(world, fixed), getattr(there, fixed)
+        if before != now:
+            raise ValueError(
+                f"at({time_step}) has {fixed} {now!r} where the world has {before!r}: people and "
+                f"labels may drift, {fixed} may not. Give both worlds the same `{fixed}`."
+            )
+    return there
 
 
 _HOW_PEOPLE_COME = {"propose", "label_probability", "people", "decided", "collect"}

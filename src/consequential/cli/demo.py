@@ -1,15 +1,13 @@
-"""Commands: `consequential demo`."""
+"""`consequential demo`: a first look, in two worlds."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from consequential import __version__
+from consequential.cli.arguments import Commands, at_least_one
 
 _INTRODUCTION = """
 A lender sees repayment only for the loans it grants. A predictor trained on such labels, and
@@ -23,27 +21,8 @@ the decision itself. Iterative strategies learn from the last step's data, aggre
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0 when it did what it says."""
-    options = _parser().parse_args(arguments)
-    try:
-        return int(options.run(options))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (OSError, ValueError) as error:
-        print(f"consequential: {error}", file=sys.stderr)
-        return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="consequential",
-        description="Learn to decide when labels exist only for the people you accept.",
-        epilog="example: consequential demo",
-    )
-    parser.add_argument("--version", action="version", version=f"consequential {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+def add_demo(commands: Commands) -> None:
+    """Add the command."""
     demo = commands.add_parser(
         "demo",
         help="run the paper's strategies in two worlds and write a report",
@@ -55,26 +34,15 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     demo.add_argument("--output", type=Path, default=Path("consequential-report.html"), help="page")
-    demo.add_argument("--seeds", type=_at_least_one, default=3, help="runs of each strategy")
+    demo.add_argument("--seeds", type=at_least_one, default=3, help="runs of each strategy")
     demo.add_argument(
-        "--steps", type=_at_least_one, default=30, help="time steps in the first setting"
+        "--steps", type=at_least_one, default=30, help="time steps in the first setting"
     )
-    demo.add_argument("--compas-steps", type=_at_least_one, default=6, help="time steps on COMPAS")
-    demo.set_defaults(run=_demo)
-    return parser
+    demo.add_argument("--compas-steps", type=at_least_one, default=6, help="time steps on COMPAS")
+    demo.set_defaults(run=_run)
 
 
-def _at_least_one(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
-    return number
-
-
-def _demo(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from consequential import worlds
     from consequential.report import Section, write_report
     from consequential.simulation import paper_strategies, simulate

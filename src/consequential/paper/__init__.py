@@ -1,0 +1,1 @@
+"""The paper: its experiments run, stored, drawn and judged."""

@@ -1,0 +1,56 @@
+"""Claims of the paper, each tested by code on stored results or by enumeration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consequential.paper import truths
+from consequential.paper.claims import compas, lending, penalty, possible, synthetic, theory
+from consequential.paper.claims.claim import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    Checked,
+    Claim,
+    Finding,
+    Measured,
+    verdict_of,
+)
+
+if TYPE_CHECKING:
+    from consequential.paper.results import Results
+
+CLAIMS: tuple[Claim, ...] = (
+    *theory.CLAIMS,
+    *lending.CLAIMS,
+    *synthetic.CLAIMS,
+    *penalty.SYNTHETIC_CLAIMS,
+    *(
+        claim
+        for name in truths.ORIENTATIONS
+        for claim in (
+            *compas.compas_claims(name),
+            *penalty.compas_claims(name),
+            possible.compas_claim(name),
+        )
+    ),
+)
+
+
+def check_claims(results: Results) -> list[Checked]:
+    """Test every claim on what there is."""
+    return [claim.check(results) for claim in CLAIMS]
+
+
+__all__ = [
+    "CLAIMS",
+    "FAILS",
+    "HOLDS",
+    "NOT_RUN",
+    "Checked",
+    "Claim",
+    "Finding",
+    "Measured",
+    "check_claims",
+    "verdict_of",
+]

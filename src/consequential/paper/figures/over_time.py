@@ -1,0 +1,172 @@
+"""Utility, effective utility and parity over time, without a penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from consequential.paper import truths
+from consequential.paper.figures.figure import PaperFigure
+from consequential.paper.figures.looks import (
+    label_ends,
+    legend_above,
+    mark_level,
+    name_panel,
+    panels,
+    short,
+)
+from consequential.simulation.figures import draw_band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from consequential.paper.results import Results
+    from consequential.simulation import Runs
+
+METRICS = {
+    "utility": "utility",
+    "effective_utility": "effective utility",
+    "benefit_gap": "benefit gap",
+}
+
+
+def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw a row of three panels for each world."""
+    figure, axes = panels(len(names), 3, 10.5, 0.5 + 2.75 * len(names), top=0.75, right=0.6)
+    lines: list[Line2D] = []
+    for row, name in zip(axes, names, strict=True):
+        runs = results.runs(f"{name}-time", column)
+        where = truths.SETTINGS.get(name, runs.world)
+        levels = _levels(name)
+        for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
+            drawn = [_draw_strategy(ax, runs, metric, strategy) for strategy in runs.strategies]
+            name_panel(ax, f"{where}: {title}", "time step")
+            ax.set_xlim(0, len(runs.runs[0].metrics["utility"]) - 1)
+            marks = [
+                mark_level(ax, level[metric], text, style)
+                for text, style, level in levels
+                if metric in level
+            ]
+            label_ends(ax, drawn, [short(strategy) for strategy in runs.strategies])
+            lines = lines if len(lines) > len(drawn) + len(marks) - 1 else [*drawn, *marks]
+    legend_above(figure, lines)
+    return figure
+
+
+def _draw_strategy(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
+    values = runs.metric(metric, strategy)
+    steps = np.flatnonzero(np.isfinite(values).all(axis=0))
+    quartiles = np.percentile(values[:, steps], [25, 50, 75], axis=0)
+    return draw_band(ax, steps.astype(float), quartiles, strategy, runs.strategies)
+
+
+def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
+    """Return what to compare with: a text, a line style, and levels by metric."""
+    if name in truths.SETTINGS:
+        best, cut = truths.optimum(name), truths.best_cut(name)
+        found = [("optimal policy", "--", _of(best.utility, best.benefit_gap))]
+        if cut.utility < best.utility - 1e-6:
+            found.append(("best single threshold", ":", _of(cut.utility, cut.benefit_gap)))
+        return found
+    if name not in truths.ORIENTATIONS:
+        return []
+    limits = truths.limits(name)
+    held_out = truths.table(name).measure(limits.logistic)
+    return [
+        ("best function of x (training people)", "--", {"effective_utility": limits.best[0]}),
+        (
+            "best linear logistic policy of the training people",
+            ":",
+            _of(held_out.utility, held_out.benefit_gap)
+            | {"effective_utility": limits.logistic_truth.utility},
+        ),
+    ]
+
+
+def _of(utility: float, gap: float) -> dict[str, float]:
+    return {"utility": utility, "effective_utility": utility, "benefit_gap": gap}
+
+
+def differs(results: Results, names: Sequence[str]) -> str:
+    """Say how far printed and corrected estimators end apart, or nothing where they do not."""
+    found = []
+    for name in names:
+        printed, corrected = (results.runs(f"{name}-time", c) for c in ("paper", "corrected"))
+        for metric in ("utility", "effective_utility"):
+            for strategy in printed.strategies:
+                one, two = (r.metric(metric, strategy)[:, -1] for r in (printed, corrected))
+                (low, middle, high), (lower, median, higher) = (
+                    np.percentile(v, [25, 50, 75]) for v in (one, two)
+                )
+                if low > higher or lower > high:
+                    found.append((abs(median - middle), name, metric, strategy, middle, median))
+    if not found:
+        return ""
+    _, name, metric, strategy, middle, median = max(found)
+    return (
+        f"Farthest apart at the end: {METRICS[metric]} of {strategy}, "
+        f"{truths.where(name)}, {middle:.4f} as printed and {median:.4f} corrected (medians; the "
+        "quartiles do not overlap). Without a penalty the printed estimator only rescales the "
+        "gradient, so what differs is the step: a fixed learning rate against a preconditioned one."
+    )
+
+
+def figure_of(
+    name: str, title: str, label: str, worlds: tuple[str, ...], caption: str
+) -> PaperFigure:
+    """Return the figure over time of some worlds."""
+    return PaperFigure(
+        name,
+        title,
+        caption,
+        label,
+        tuple(f"{world}-time" for world in worlds),
+        lambda results, column: draw_rows(results, column, worlds),
+        differs=lambda results: differs(results, worlds),
+    )
+
+
+_CAPTION = (
+    "Medians over runs with bands between the quartiles. Effective utility averages what was "
+    "gained while learning. "
+)
+
+FIGURES = (
+    figure_of(
+        "synthetic-over-time",
+        "Synthetic settings over time, no penalty",
+        "Figures 4 and 7 (results-synthetic, results-synthetic-errs)",
+        ("first", "second"),
+        _CAPTION + "Lines without marks: the optimal policy and the best single threshold.",
+    ),
+    figure_of(
+        "compas-over-time",
+        "COMPAS over time, no penalty: no re-arrest as y = 1",
+        "Figures 5 and 10 (results-real-time, results-real-errs), with the label turned round",
+        ("compas",),
+        _CAPTION + "Utility and parity on held-out people. The best possible is known for the "
+        "training people only, by enumeration.",
+    ),
+    figure_of(
+        "compas-rearrest-over-time",
+        "COMPAS over time, no penalty: re-arrest as y = 1, as printed",
+        "Figures 5 and 10 (results-real-time, results-real-errs)",
+        ("compas-rearrest",),
+        _CAPTION + "Utility and parity on held-out people. With this label utility rewards "
+        "releasing those who are arrested again.",
+    ),
+    *(
+        figure_of(
+            f"{name}-over-time", f"{title} over time, no penalty", "", (name,), _CAPTION.strip()
+        )
+        for name, title in (
+            ("german", "German credit"),
+            ("taiwan", "Taiwan credit cards"),
+            ("drift", "A world that drifts"),
+        )
+    ),
+)

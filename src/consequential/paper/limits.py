@@ -1,0 +1,234 @@
+"""Limits: the best that any rule can do in a population whose people are all known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from consequential.evaluation import Metrics, Population
+from consequential.objective import DemographicParity
+from consequential.policies import AcceptAll, Policy, RejectAll
+from consequential.worlds import TableWorld
+
+Floats = NDArray[np.float64]
+
+SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
+_STEEPEST = 60.0  # a logistic policy this steep is a threshold but for a sliver of people
+
+
+def distinct(population: Population) -> Population:
+    """Return the same people with equal feature vectors in one row."""
+    points, row = np.unique(population.points, axis=0, return_inverse=True)
+    mass = np.zeros((len(points), len(population.groups)))
+    positives = np.zeros_like(mass)
+    np.add.at(mass, row.ravel(), population.mass)
+    np.add.at(positives, row.ravel(), population.mass * population.label_probability)
+    share = np.divide(positives, mass, out=np.zeros_like(mass), where=mass > 0)
+    return Population(points, mass, share, population.groups)
+
+
+def worth_and_gap(population: Population, cost: float) -> tuple[Floats, Floats]:
+    """Return what accepting each point adds to utility and to the gap between two groups."""
+    if len(population.groups) != 2:
+        raise ValueError(f"a gap is between two groups; there are {len(population.groups)}")
+    gain = (population.mass * (population.label_probability - cost)).sum(axis=1)
+    share = population.mass / population.mass.sum(axis=0)
+    return gain, share[:, 0] - share[:, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The most utility at every gap in acceptance, over all functions of the features.
+
+    Both are linear in the propensities, so the most utility is concave in the gap. Its corners
+    are the policies that accept where `worth - price * gap` is positive, for every price.
+    """
+
+    gaps: Floats  # increasing
+    utilities: Floats
+
+    @classmethod
+    def of(cls, population: Population, cost: float) -> Frontier:
+        """Return the frontier of an enumerated population."""
+        gain, gap = worth_and_gap(population, cost)
+        matters = np.abs(gap) > 1e-15
+        always = gain[~matters].clip(min=0.0).sum()
+        gain, gap = gain[matters], gap[matters]
+        # at a price of minus infinity all who widen the gap are in; as it rises each of them
+        # leaves at its own price, and each of the others enters
+        order = np.argsort(gain / gap, kind="stable")
+        start_gap, start = gap[gap > 0].sum(), always + gain[gap > 0].sum()
+        gaps = start_gap - np.concatenate([[0.0], np.cumsum(np.abs(gap[order]))])
+        steps = np.cumsum((np.sign(gap) * gain)[order])
+        return cls(gaps[::-1], (start - np.concatenate([[0.0], steps]))[::-1])
+
+    def within(self, max_gap: float) -> tuple[float, float]:
+        """Return utility and gap of the best policy whose gap is at most this."""
+        best = float(self.gaps[np.argmax(self.utilities)])
+        gap = float(np.clip(best, -max_gap, max_gap))
+        return float(np.interp(gap, self.gaps, self.utilities)), gap
+
+    def penalised(self, penalty: float) -> tuple[float, float]:
+        """Return utility and gap of the policy that is best for `u - lambda/2 gap^2`."""
+        if penalty == 0:
+            return self.within(np.inf)
+        width = np.diff(self.gaps)
+        flat = width <= 0
+        slope = np.diff(self.utilities) / np.where(flat, 1.0, width)
+        inside = np.clip(slope / penalty, self.gaps[:-1], self.gaps[1:])
+        candidates = np.where(flat, self.gaps[:-1], inside)
+        values = np.interp(candidates, self.gaps, self.utilities)
+        best = int(np.argmax(values - penalty / 2 * candidates**2))
+        return float(values[best]), float(candidates[best])
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticClass:
+    """The linear logistic policies on an enumerated population, improved numerically.
+
+    The objective is not convex: each search starts from several places, and what it finds is a
+    lower bound on the best of the class.
+    """
+
+    population: Population
+    cost: float
+
+    def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
+        """Return the best policy found for `u - lambda/2 gap^2`, from anywhere or near one."""
+        found = self._searched(penalty, near)
+        return Policy(min(found, key=lambda search: search[0])[1])
+
+    def path(self, penalties: Sequence[float]) -> list[Policy]:
+        """Return the best policy for each of increasing penalties, each from the one before."""
+        found: list[Policy] = []
+        for penalty in penalties:
+            found.append(self.best(penalty, found[-1].theta if found else None))
+        return found
+
+    def within(self, max_gap: float) -> Policy:
+        """Return the best policy found whose gap is at most this."""
+        from scipy.optimize import NonlinearConstraint, minimize
+
+        inputs, gain, gap = self._linear()
+
+        def slope(weights: Floats, theta: Floats) -> Floats:
+            propensity = expit(inputs @ theta)
+            return np.asarray(inputs.T @ (propensity * (1.0 - propensity) * weights))
+
+        small = NonlinearConstraint(
+            lambda theta: gap @ expit(inputs @ theta),
+            -max_gap,
+            max_gap,
+            jac=lambda theta: slope(gap, theta),
+        )
+        # penalties of all sizes end in many places; from each the constraint is met exactly
+        starts = [
+            theta for penalty in (0.0, 10.0, 1000.0) for _, theta in self._searched(penalty, None)
+        ]
+        policies = [Policy(np.zeros(inputs.shape[1]))]  # half of everybody: no gap
+        for start in starts:
+            search = minimize(
+                lambda theta: -float(gain @ expit(inputs @ theta)),
+                start,
+                jac=lambda theta: -slope(gain, theta),
+                method="SLSQP",
+                constraints=[small],
+                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                options={"maxiter": 100, "ftol": 1e-10},
+            )
+            policies.append(Policy(search.x))
+        truths = [self.metrics(policy) for policy in policies]
+        feasible = [
+            (truth.utility, -place)
+            for place, truth in enumerate(truths)
+            if abs(truth.benefit_gap) <= max_gap + 1e-6
+        ]
+        return policies[-max(feasible)[1]]
+
+    def _searched(self, penalty: float, near: Floats | None) -> list[tuple[float, Floats]]:
+        """Return loss and parameters where each search ended."""
+        from scipy.optimize import minimize
+
+        inputs, gain, gap = self._linear()
+
+        def loss(theta: Floats) -> tuple[float, Floats]:
+            propensity = expit(inputs @ theta)
+            unfair = float(gap @ propensity)
+            slope = propensity * (1.0 - propensity) * (gain - penalty * unfair * gap)
+            value = float(gain @ propensity) - penalty / 2 * unfair**2
+            scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
+            return -value / scale, -(inputs.T @ slope) / scale
+
+        searches = [
+            minimize(
+                loss,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
+            )
+            for start in self._starts(inputs.shape[1], near)
+        ]
+        return [(float(search.fun), search.x) for search in searches]
+
+    def metrics(self, policy: Policy) -> Metrics:
+        """Return a policy's metrics in the population."""
+        return self.population.metrics(policy, self.cost, DemographicParity())
+
+    def _linear(self) -> tuple[Floats, Floats, Floats]:
+        points = self.population.points
+        gain, gap = worth_and_gap(self.population, self.cost)
+        return np.column_stack([np.ones(len(points)), points]), gain, gap
+
+    @staticmethod
+    def _starts(n: int, near: Floats | None) -> list[Floats]:
+        everybody = 3.0 * np.eye(n)[0]
+        common = [np.zeros(n), everybody, -everybody]
+        if near is not None:
+            return [near, *common]
+        return [*common, *(3.0 * np.random.default_rng(0).normal(size=(16, n)))]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLimits:
+    """What can be had at all in the training population of a table, and in which class."""
+
+    frontier: Frontier
+    reject_all: Metrics
+    accept_all: Metrics
+    logistic: Policy
+    logistic_truth: Metrics
+    fair_logistic: Policy
+    fair_logistic_truth: Metrics
+
+    @property
+    def best(self) -> tuple[float, float]:
+        """Utility and gap of the best function of the features."""
+        return self.frontier.within(np.inf)
+
+    @property
+    def fair(self) -> tuple[float, float]:
+        """Utility and gap of the best function with a gap of at most `SMALL_GAP`."""
+        return self.frontier.within(SMALL_GAP)
+
+
+def table_limits(world: TableWorld) -> TableLimits:
+    """Enumerate the distinct people of a world's training rows."""
+    people = distinct(world.population("training"))
+    members = LogisticClass(people, world.cost)
+    logistic, fair = members.best(), members.within(SMALL_GAP)
+    parity = DemographicParity()
+    return TableLimits(
+        Frontier.of(people, world.cost),
+        people.metrics(RejectAll(), world.cost, parity),
+        people.metrics(AcceptAll(), world.cost, parity),
+        logistic,
+        members.metrics(logistic),
+        fair,
+        members.metrics(fair),
+    )

@@ -1,0 +1,86 @@
+"""Reproduce: do what is missing of some tasks, then draw and judge what is there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from consequential.paper import page
+from consequential.paper.results import Results
+from consequential.paper.store import Store
+from consequential.paper.studies import Scale, studies_named
+from consequential.paper.tasks import Task, task_of
+
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+
+
+def reproduce(
+    names: Iterable[str],
+    folder: Path,
+    scale: Scale,
+    *,
+    n_jobs: int | None = None,
+    progress: bool = True,
+) -> Path:
+    """Run the named studies, in both columns, and write the report; return its path.
+
+    What is already in the folder is not run again, whether the last run ended or was killed.
+    """
+    tasks = [task_of(study, scale) for name in names for study in studies_named(name)]
+    parameters = {
+        "seeds": scale.seeds,
+        "penalties": list(scale.penalty_values),
+        "time_steps": scale.time_steps,
+    }
+    with Store.opened(folder, "reproduce", parameters) as store:
+        complete(store, tasks, n_jobs=n_jobs, progress=progress)
+        if progress:
+            sys.stderr.write("drawing figures and judging claims\n")
+        with _one_thread():
+            return page.write(Results(folder), folder)
+
+
+def _one_thread() -> threadpool_limits:
+    """Keep linear algebra to one thread: the order of sums, and so the last bits, is fixed."""
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+def complete(
+    store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
+) -> None:
+    """Do what is missing, part by part; each is kept as soon as it is done."""
+    store.expect([task.file for task in tasks])
+    missing = {
+        task.file: [
+            k
+            for k in range(len(task.blocks))
+            if not (store.has(task.file) or store.part(task.file, k).is_file())
+        ]
+        for task in tasks
+    }
+    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.file])
+    with (
+        tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
+        _one_thread(),
+    ):
+        for task in tasks:
+            if store.has(task.file):
+                continue
+            bar.set_description_str(task.file)
+            store.make_room(task.file)
+            for k in missing[task.file]:
+                block, started = task.blocks[k], time.monotonic()
+
+                def tick(share: float, weight: float = task.seconds * len(block)) -> None:
+                    bar.update(min(share * weight, work - bar.n))  # never a rounding above 100%
+
+                task.run(block, store.part(task.file, k), n_jobs, tick)
+                store.took(task.file, time.monotonic() - started)
+            parts = [store.part(task.file, k) for k in range(len(task.blocks))]
+            task.join(parts, store.result(task.file))
+            store.finish(task.file)

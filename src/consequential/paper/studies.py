@@ -1,0 +1,135 @@
+"""Studies: the paper's experiments, one a world and question, in two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from consequential import worlds
+from consequential.simulation import LearnToDecide, Strategy, paper_strategies
+from consequential.worlds import World
+
+COLUMNS = ("paper", "corrected")
+
+Kind = Literal["time", "penalty", "lending"]
+
+_NORMALISATION: dict[str, Literal["paper", "applicants"]] = {
+    "paper": "paper",
+    "corrected": "applicants",
+}
+_BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large an experiment is: how many seeds and penalties, and T."""
+
+    seeds: int = 30
+    penalties: int = 19
+    time_steps: int = 200
+
+    @property
+    def penalty_values(self) -> tuple[float, ...]:
+        """The paper's range of lambda, evenly on a log scale."""
+        return tuple(np.logspace(-0.5, 4.0, self.penalties).tolist())
+
+
+FULL, QUICK = Scale(), Scale(seeds=3, penalties=5, time_steps=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One experiment: a world and a question, with the estimators as printed or corrected.
+
+    Examples
+    --------
+    >>> from consequential.paper.studies import studies_named
+    >>> [(study.column, len(study.strategies())) for study in studies_named("first-penalty")]
+    [('paper', 4), ('corrected', 4)]
+    """
+
+    name: str
+    column: str
+    shows: str
+    figure: str  # the numbers of the paper's figures, or "" for what the paper does not have
+    world: Callable[[], World]
+    seconds: float  # a seed of the paper's size takes about so long on one core
+
+    @property
+    def kind(self) -> Kind:
+        """Over time without a penalty, at the end against the penalty, or the lending example."""
+        if self.name.endswith("-time"):
+            return "time"
+        return "penalty" if self.name.endswith("-penalty") else "lending"
+
+    @property
+    def file(self) -> str:
+        """What its results are called."""
+        return f"{self.name}-{self.column}"
+
+    def strategies(self) -> list[Strategy]:
+        """Return the paper's six strategies; under a penalty the four that decide."""
+        six = paper_strategies(_NORMALISATION[self.column])
+        return six if self.kind == "time" else [s for s in six if isinstance(s, LearnToDecide)]
+
+    def penalties(self, scale: Scale) -> tuple[float, ...]:
+        """Return the values of lambda."""
+        return scale.penalty_values if self.kind == "penalty" else (0.0,)
+
+    def seconds_a_seed(self, scale: Scale) -> float:
+        """Return about how long a seed takes on one core."""
+        if self.kind == "lending":
+            return self.seconds
+        penalties = scale.penalties / FULL.penalties if self.kind == "penalty" else 1.0
+        return self.seconds * penalties * scale.time_steps / FULL.time_steps
+
+    def blocks(self, scale: Scale) -> list[range]:
+        """Return the seeds in blocks: a part of the work that is done whole or again."""
+        size = int(min(_BLOCK_SEEDS, max(1.0, _BLOCK_SECONDS / self.seconds_a_seed(scale))))
+        n = min(scale.seeds, 10) if self.kind == "lending" else scale.seeds
+        return [range(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def _rearrest() -> World:
+    return worlds.compas(label="rearrest")
+
+
+# place: where, the world, the paper's figures over time and against the penalty, seconds a seed
+_PLACES: dict[str, tuple[str, Callable[[], World], tuple[str, str], tuple[float, float]]] = {
+    "first": ("first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (2.5, 20.0)),
+    "second": ("second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (1.4, 7.0)),
+    "compas": ("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (5.0, 90.0)),
+    "compas-rearrest": ("COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (5.0, 90.0)),
+    "german": ("German credit", worlds.german, ("", ""), (9.0, 50.0)),
+    "taiwan": ("Taiwan credit cards", worlds.taiwan, ("", ""), (8.0, 60.0)),
+}
+_QUESTIONS = {"time": "six strategies over time", "penalty": "the end against the penalty"}
+
+
+def _studies() -> list[Study]:
+    about = "lending: what is learned from people above a threshold"
+    found = [Study("lending", "paper", about, "1", worlds.lending, 0.4)]
+    for k, (kind, question) in enumerate(_QUESTIONS.items()):
+        for place, (where, world, figures, seconds) in _PLACES.items():
+            found += [
+                Study(
+                    f"{place}-{kind}", column, f"{where}: {question}", figures[k], world, seconds[k]
+                )
+                for column in COLUMNS
+            ]
+    about = f"a setting that drifts: {_QUESTIONS['time']}"
+    return [*found, *(Study("drift-time", c, about, "", worlds.drift, 3.5) for c in COLUMNS)]
+
+
+STUDIES: tuple[Study, ...] = tuple(_studies())
+NAMES: tuple[str, ...] = tuple(dict.fromkeys(study.name for study in STUDIES))
+MORE: tuple[str, ...] = tuple(n for n in NAMES if n.split("-")[0] in ("german", "taiwan", "drift"))
+OF_PAPER: tuple[str, ...] = tuple(name for name in NAMES if name not in MORE)
+
+
+def studies_named(name: str) -> tuple[Study, ...]:
+    """Return a study in its columns."""
+    return tuple(study for study in STUDIES if study.name == name)

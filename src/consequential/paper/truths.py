@@ -1,0 +1,140 @@
+"""Truths: what the worlds of the studies know exactly, computed once a process."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.paper import propositions
+from consequential.paper.limits import Frontier, LogisticClass, TableLimits, distinct, table_limits
+from consequential.paper.propositions import Supremum
+from consequential.paper.studies import studies_named
+from consequential.policies import Policy
+from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
+
+Floats = NDArray[np.float64]
+
+SETTINGS = {"first": "first setting", "second": "second setting"}
+ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest as y = 1"}
+
+
+@cache
+def world_of(name: str) -> World:
+    """Return the world of studies whose names begin like this, `"first"` or `"lending"` say."""
+    return studies_named(name if name == "lending" else f"{name}-time")[0].world()
+
+
+def where(name: str) -> str:
+    """Return a world's name in a sentence."""
+    return SETTINGS.get(name, world_of(name).name)
+
+
+def score_world(name: str) -> ScoreWorld:
+    """Return a world with one score: a setting, or the lending example."""
+    world = world_of(name)
+    assert isinstance(world, ScoreWorld)
+    return world
+
+
+def setting(name: str) -> DensityWorld:
+    """Return a synthetic setting, `"first"` or `"second"`."""
+    world = world_of(name)
+    assert isinstance(world, DensityWorld)
+    return world
+
+
+def table(name: str) -> TableWorld:
+    """Return a world made of a table, `"compas"` say."""
+    world = world_of(name)
+    assert isinstance(world, TableWorld)
+    return world
+
+
+@cache
+def optimum(name: str) -> Optimum:
+    """Return the best policy of a world with one score."""
+    return score_world(name).optimal()
+
+
+@cache
+def best_cut(name: str) -> Optimum:
+    """Return the best single threshold of a world with one score."""
+    return score_world(name).optimal(among="thresholds")
+
+
+def best_threshold(name: str) -> float:
+    """Return where the best single threshold lies."""
+    threshold = best_cut(name).threshold
+    assert threshold is not None  # the best of the thresholds has one
+    return threshold
+
+
+@cache
+def frontier(name: str) -> Frontier:
+    """Return the most utility at every gap: of a setting, or of a table's training rows."""
+    if name in SETTINGS:
+        return Frontier.of(setting(name).cells(2**14), setting(name).cost)
+    return limits(name).frontier
+
+
+@cache
+def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Return utility and gap of the best linear logistic policy found for each penalty."""
+    world = world_of(name)
+    people = (
+        distinct(world.population("training"))
+        if isinstance(world, TableWorld)
+        else setting(name).cells(2**10)
+    )
+    members = LogisticClass(people, world.cost)
+    truths = [members.metrics(policy) for policy in members.path(penalties)]
+    return [(truth.utility, truth.benefit_gap) for truth in truths]
+
+
+@cache
+def supremum(name: str, penalty: float) -> Supremum:
+    """Return Proposition 3 in a setting."""
+    return propositions.supremum(setting(name), penalty)
+
+
+@cache
+def limits(name: str) -> TableLimits:
+    """Return what is possible at all in a table's training population."""
+    return table_limits(table(name))
+
+
+def start_cut(name: str) -> float:
+    """Return where a setting's initial model cuts."""
+    world = setting(name)
+    return cut_of(world.initial_theta(np.random.default_rng(0))[None, :], world.cost).item()
+
+
+def cut_of(thetas: Floats, cost: float) -> Floats:
+    """Return the score at which each model, one a row, predicts the cost."""
+    level = np.log(cost / (1.0 - cost))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((level - thetas[:, 0]) / thetas[:, 1])
+
+
+def is_predicting(strategy: str) -> bool:
+    """Whether a strategy learns to predict, and decides by a threshold."""
+    return strategy.startswith("deterministic")
+
+
+def boundaries(strategy: str, thetas: Floats, cost: float) -> Floats:
+    """Return where each of a strategy's policies cuts: accepts from here on, or half of them."""
+    return cut_of(thetas, cost if is_predicting(strategy) else 0.5)
+
+
+def policy_of(strategy: str, theta: Floats) -> Policy:
+    """Return an exploring strategy's policy with these parameters."""
+    return Policy(theta, strategy.rpartition(", ")[0].replace("-", "_"))
+
+
+def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
+    """Return, one row a theta, the learned model's or policy's probability at each score."""
+    name = "logistic, model" if is_predicting(strategy) else strategy
+    people = score[:, None]
+    return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])

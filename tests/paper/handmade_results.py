@@ -1,0 +1,152 @@
+"""Results made by hand: files as `consequential reproduce` writes them, with numbers we choose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+import consequential as cq
+from consequential.paper.finals import Finals
+from consequential.paper.lending_example import LendingTable
+from consequential.paper.results import Results
+from consequential.simulation import Run, Runs
+
+PREDICTING = ("deterministic, iterative", "deterministic, aggregated")
+EXPLORING = (
+    "logistic, iterative",
+    "logistic, aggregated",
+    "semi-logistic, iterative",
+    "semi-logistic, aggregated",
+)
+STRATEGIES = (*PREDICTING, *EXPLORING)
+SEEDS, STEPS = 4, 6
+PENALTIES = (0.3, 10.0, 1e4)
+FACTS = {"groups": (0, 1), "fairness": "demographic_parity"}
+
+# what the paper's text says of each setting, as numbers: (utility, gap, theta) at the end
+GOOD = {
+    "first": {
+        **dict.fromkeys(PREDICTING, (0.160, 0.172, (-3.6, 8.4))),
+        **dict.fromkeys(EXPLORING, (0.177, 0.156, (6.0, 20.0))),
+    },
+    "second": {
+        **dict.fromkeys(PREDICTING, (0.022, 0.118, (-4.4, 0.89))),
+        **dict.fromkeys(EXPLORING, (0.064, 0.297, (3.4, 2.0))),
+    },
+    "compas": {
+        **dict.fromkeys(PREDICTING, (0.030, -0.25, (0.0,) * 6)),
+        **dict.fromkeys(EXPLORING, (0.050, -0.15, (0.0,) * 6)),
+    },
+}
+STARTS = {"first": (-3.0, 5.0), "second": (-3.5, 0.6), "compas": (0.0,) * 6}
+
+
+def spread(value: float, n: int = SEEDS, size: float = 1e-4) -> np.ndarray:
+    """Values around one, as far apart as seeds are."""
+    return value + size * np.linspace(-1.0, 1.0, n)
+
+
+def time_runs(name: str, ends=None, steps: int = STEPS) -> Runs:
+    """Runs that go straight from the start to these ends."""
+    place = name.removesuffix("-rearrest")
+    ends = ends or GOOD[place]
+    way = np.linspace(0.0, 1.0, steps + 1)
+    runs = []
+    for strategy, (utility, gap, theta) in ends.items():
+        start_utility = 0.02 if strategy in PREDICTING else 0.01
+        last = spread(utility)
+        for seed in range(SEEDS):
+            metrics = {
+                "utility": start_utility + way**0.2 * (last[seed] - start_utility),
+                "effective_utility": start_utility + way**0.3 * (last[seed] - start_utility),
+                "benefit_gap": np.full(steps + 1, gap + 1e-4 * seed),
+                "acceptance": np.full(steps + 1, 0.5),
+                "effective_sample_size": np.r_[np.nan, np.full(steps, 100.0)],
+            }
+            first = np.array(STARTS[place], dtype=float)
+            thetas = first + way[:, None] * (np.array(theta) - first)
+            runs.append(Run(strategy, 0.0, seed, metrics, cq.AcceptAll(), (), thetas))
+    return Runs(tuple(runs), name, **FACTS)
+
+
+def penalty_finals(name: str, utilities=(0.17, 0.163, 0.1597), gaps=(0.15, 0.02, 0.001)) -> Finals:
+    """Ends of runs: utility and gap at each of three penalties, the same for all strategies."""
+    rows = [
+        (strategy, penalty, seed, spread(utility)[seed], gap)
+        for strategy in EXPLORING
+        for penalty, utility, gap in zip(PENALTIES, utilities, gaps, strict=True)
+        for seed in range(SEEDS)
+    ]
+    strategy, penalty, seed, utility, gap = (np.array(c) for c in zip(*rows, strict=True))
+    table = name.startswith("compas")
+    nothing = np.full(len(rows), np.nan)
+    theta = np.zeros((len(rows), 6 if table else 2))
+    theta[:, :2] = -3.0, 6.0
+    return Finals(
+        strategy.astype(object),
+        penalty,
+        seed,
+        utility,
+        utility - 0.001,
+        gap,
+        np.full(len(rows), 0.5),
+        utility if table else nothing,
+        gap.copy() if table else nothing,
+        theta,
+    )
+
+
+def lending_table(utility_of=None, gap_of=None) -> LendingTable:
+    """The lending example as the paper tells it, unless told otherwise."""
+
+    def useless_from_650(threshold):
+        return 0.143 if threshold < 650 else 0.0
+
+    def smaller_below_650(threshold):
+        return -0.42 if threshold < 650 else 0.0
+
+    rows = [
+        (
+            scoring,
+            float(threshold),
+            seed,
+            -10.0,
+            0.02,
+            (utility_of or useless_from_650)(threshold),
+            (gap_of or smaller_below_650)(threshold),
+        )
+        for scoring in ("accuracy", "likelihood")
+        for threshold in range(500, 801, 50)
+        for seed in range(3)
+    ]
+    kinds = (object, float, np.int64, float, float, float, float)
+    columns = zip(*rows, strict=True)
+    return LendingTable(*(np.array(c, dtype=k) for c, k in zip(columns, kinds, strict=True)))
+
+
+def results_in(folder: Path, studies: dict[str, object], columns=("paper", "corrected")) -> Results:
+    """Write studies into a folder, the same for each column, and read them back."""
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    manifest = {"parameters": {"seeds": SEEDS}, "versions": {"numpy": np.__version__}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for study, found in studies.items():
+        for column in ("paper",) if study == "lending" else columns:
+            found.save(folder / "results" / f"{study}-{column}.parquet")
+    return Results(folder)
+
+
+def all_good() -> dict[str, object]:
+    """Every study of the paper, as the paper tells it."""
+    worlds = ("first", "second", "compas", "compas-rearrest")
+    return {
+        "lending": lending_table(),
+        **{f"{name}-time": time_runs(name) for name in worlds},
+        "first-penalty": penalty_finals("first"),
+        "second-penalty": penalty_finals("second", (0.06, 0.01, 0.0), (0.28, 0.02, 0.0)),
+        "compas-penalty": penalty_finals("compas", (0.05, 0.02, 0.012), (-0.2, -0.02, 0.0)),
+        "compas-rearrest-penalty": penalty_finals(
+            "compas-rearrest", (0.03, 0.01, 0.006), (0.2, 0.02, 0.0)
+        ),
+    }

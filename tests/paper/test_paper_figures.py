@@ -1,0 +1,185 @@
+"""The paper's figures: what they show, where their numbers come from, and the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from handmade_results import (
+    EXPLORING,
+    GOOD,
+    PENALTIES,
+    STRATEGIES,
+    all_good,
+    results_in,
+    time_runs,
+)
+from matplotlib.colors import same_color
+
+import consequential as cq
+from consequential.paper import truths
+from consequential.paper.figures import FIGURES
+from consequential.paper.figures.evolution import snapshots
+from consequential.paper.figures.looks import _spread, short
+from consequential.paper.sampling import held_out_deviation
+from consequential.paper.studies import NAMES
+from consequential.report import svg_of
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return results_in(tmp_path_factory.mktemp("good"), all_good())
+
+
+@pytest.fixture
+def drawn(results):
+    return lambda name, column="corrected": FIGURES[name].draw(results, column)
+
+
+def lines_of(ax):
+    return {str(line.get_label()): line for line in ax.lines}
+
+
+def test_every_figure_reads_studies_that_exist():
+    for figure in FIGURES.values():
+        assert set(figure.studies) <= set(NAMES)
+        assert figure.name.islower()
+        assert figure.caption.endswith(".")
+
+
+def test_a_figure_says_which_studies_it_misses(tmp_path):
+    results = results_in(tmp_path, {"first-time": time_runs("first")}, ("paper",))
+    figure = FIGURES["synthetic-over-time"]
+    assert figure.missing(results, "paper") == ("second-time",)
+    assert figure.missing(results, "corrected") == ("first-time", "second-time")
+
+
+def test_lending_shows_medians_and_the_best_possible(drawn):
+    utility, models, parity = drawn("lending", "paper").axes
+    lines = lines_of(utility)
+    assert {"ridge by accuracy", "ridge by likelihood", "best possible"} == set(lines)
+    assert lines["best possible"].get_ydata()[0] == pytest.approx(0.1434, abs=5e-5)
+    assert lines["ridge by accuracy"].get_ydata()[0] == pytest.approx(0.143)
+    assert len([name for name in lines_of(models) if name.startswith("ξ")]) == 5
+    assert parity.get_title(loc="left") == "Demographic parity"
+
+
+def test_settings_show_the_truth_and_both_thresholds(drawn):
+    first, second = drawn("settings").axes
+    for ax, best, start in ((first, -0.3, 0.241), (second, -1.698, 6.168)):
+        lines = lines_of(ax)
+        assert lines["best single threshold"].get_xdata()[0] == pytest.approx(best, abs=2e-3)
+        assert lines["its threshold"].get_xdata()[0] == pytest.approx(start, abs=2e-3)
+    curve = lines_of(first)["P(y = 1 | x)"]
+    world = cq.worlds.first_setting()
+    assert np.interp(-0.3, *curve.get_data()) == pytest.approx(world.cost, abs=1e-4)
+
+
+def test_the_illustration_marks_the_optimum_on_the_border_and_runs_from_the_start(drawn):
+    ax = drawn("illustration").axes[0]
+    stars = [line for line in ax.lines if line.get_marker() == "*"]
+    assert stars[0].get_xdata()[0] == pytest.approx(-0.3, abs=1e-3)
+    paths = [line for line in ax.lines if len(line.get_xdata()) == 7 and line.get_linewidth() < 2]
+    deterministic, logistic = paths[0], paths[-1]
+    assert len(set(deterministic.get_ydata())) == 1  # along the border
+    assert logistic.get_ydata()[0] == pytest.approx(5.0)
+    assert logistic.get_xdata()[0] == pytest.approx(0.6, abs=0.01)  # by hand: theta (-3, 5)
+
+
+def test_over_time_shows_each_strategy_s_median_and_the_optimum(drawn, results):
+    figure = drawn("synthetic-over-time")
+    assert len(figure.axes) == 6
+    runs = results.runs("second-time", "corrected")
+    lines = lines_of(figure.axes[3])
+    for strategy in STRATEGIES:
+        expected = np.median(runs.metric("utility", strategy), axis=0)
+        np.testing.assert_allclose(lines[strategy].get_ydata(), expected)
+    assert lines["optimal policy"].get_ydata()[0] == pytest.approx(0.0920, abs=5e-5)
+    assert lines["best single threshold"].get_ydata()[0] == pytest.approx(0.0651, abs=5e-5)
+    names = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert set(STRATEGIES) <= names
+
+
+def test_strategies_differ_in_colour_or_style_and_in_mark(drawn):
+    lines = lines_of(drawn("synthetic-over-time").axes[0])
+    looks = {
+        (line.get_linestyle(), line.get_marker(), same_color(line.get_markerfacecolor(), "white"))
+        for name, line in lines.items()
+        if name in STRATEGIES
+    }
+    assert len(looks) == len(STRATEGIES)  # without any colour
+
+
+def test_line_ends_are_named(drawn):
+    texts = {text.get_text() for text in drawn("synthetic-over-time").axes[0].texts}
+    assert {short(strategy) for strategy in STRATEGIES} <= texts
+    assert short("semi-logistic, aggregated") == "semi agg."
+
+
+def test_names_at_line_ends_keep_apart_and_in_order():
+    places = _spread(np.array([0.5, 0.5, 0.51, 0.9]), 0.1)
+    assert (np.diff(np.sort(places)) >= 0.1 - 1e-6).all()
+    assert list(np.argsort(places, kind="stable")) == [0, 1, 2, 3]
+    assert _spread(np.array([0.0, 0.0, 0.0]), 0.1).min() >= 0.0
+
+
+def test_evolution_shows_snapshots_from_light_to_dark(drawn):
+    assert snapshots(200) == [0, 1, 2, 5, 10, 21, 44, 94, 200]
+    figure = drawn("evolution")
+    assert len(figure.axes) == 12
+    ax = figure.axes[0]
+    greys = [
+        float(line.get_color())
+        for line in ax.lines
+        if line.get_color()[:1] in "01" and len(line.get_xdata()) > 2
+    ]
+    assert len(greys) == len(snapshots(6))
+    assert greys == sorted(greys, reverse=True)
+
+
+def test_the_frontier_is_drawn_with_the_corrected_column_only(drawn):
+    for column, expected in (("paper", False), ("corrected", True)):
+        ax = drawn("synthetic-against-penalty", column).axes[0]
+        assert ("best function of x" in lines_of(ax)) is expected
+    best = lines_of(ax)["best function of x"].get_ydata()
+    assert best[1] == pytest.approx(0.1628, abs=1e-4)  # first setting, lambda = 10
+    assert best[-1] == pytest.approx(0.1596, abs=1e-4)
+
+
+def test_compas_against_the_penalty_shows_chance_and_what_is_possible(drawn):
+    figure = drawn("compas-against-penalty")
+    gap, trade = figure.axes[1], figure.axes[5]
+    assert set(EXPLORING) <= set(lines_of(gap))
+    assert gap.collections  # the band of chance, and quartiles
+    assert {"reject all", "accept all", "possible"} <= {text.get_text() for text in trade.texts}
+
+
+def test_the_deviation_of_a_gap_is_that_of_two_means(results):
+    finals = results.finals("compas-penalty", "corrected")
+    people = truths.table("compas").population("held_out")
+    propensity = cq.Policy(finals.theta[0]).propensity(people.points)
+    group = people.mass.argmax(axis=1)
+    parts = [propensity[group == z] for z in range(2)]
+    expected = np.sqrt(sum(part.var() / len(part) for part in parts))
+    found = held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
+    assert found == pytest.approx(expected)
+    assert 0.01 < found < 0.04
+
+
+def test_differences_are_told_only_where_they_are_measured(tmp_path):
+    figure = FIGURES["synthetic-over-time"]
+    same = results_in(tmp_path / "same", {f"{n}-time": time_runs(n) for n in ("first", "second")})
+    assert figure.differs(same) == ""
+    lower = {s: (u - 0.01, g, t) for s, (u, g, t) in GOOD["second"].items()}
+    results_in(tmp_path / "other", {"first-time": time_runs("first")})
+    results_in(tmp_path / "other", {"second-time": time_runs("second", lower)}, ("paper",))
+    other = results_in(tmp_path / "other", {"second-time": time_runs("second")}, ("corrected",))
+    words = figure.differs(other)
+    assert "second setting" in words
+    assert words.count(". ") == 1  # two sentences
+
+
+@pytest.mark.parametrize("name", ["settings", "compas-over-time"])
+def test_a_figure_drawn_twice_has_the_same_bytes(results, name):
+    one, two = (svg_of(FIGURES[name].draw(results, "paper"), name) for _ in range(2))
+    assert one == two
+    assert "<dc:date>" not in one

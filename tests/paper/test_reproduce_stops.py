@@ -1,0 +1,144 @@
+"""Killed at any moment, a run goes on, and ends with the bytes of one that was left in peace."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from consequential.cli import main
+from consequential.paper.reproduce import complete
+from consequential.paper.results import Results
+from consequential.paper.store import Store
+from consequential.paper.studies import Scale, studies_named
+from consequential.paper.tasks import Simulation, task_of
+
+NAMES = ("second-time", "second-penalty")
+SCALE = Scale(seeds=11, penalties=2, time_steps=2)
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_reproduce_stops import run
+run(sys.argv[1], None)
+"""
+
+
+def run(folder, n_jobs: int | None) -> None:
+    tasks = [task_of(study, SCALE) for name in NAMES for study in studies_named(name)]
+    with Store.opened(folder, "reproduce", {"seeds": SCALE.seeds}) as store:
+        complete(store, tasks, n_jobs=n_jobs, progress=False)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "results").iterdir())}
+
+
+def started(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder), str(Path(__file__).parent)]
+    )
+
+
+def n_written(folder: Path) -> int:
+    """Parts and results, whole ones."""
+    return sum(
+        not path.name.startswith(".")
+        for kind in ("parts", "results")
+        for path in (folder / kind).rglob("*.parquet")
+    )
+
+
+@pytest.fixture(scope="module")
+def in_peace(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("peace")
+    run(folder, 1)
+    return folder
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_bytes(in_peace, tmp_path):
+    chance = random.Random(5)
+    killed = 0
+    while killed < 3:
+        before = n_written(tmp_path)
+        process = started(tmp_path)
+        while process.poll() is None and n_written(tmp_path) <= before:
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.15)
+        process.send_signal(signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            break  # it had come to its end
+        killed += 1
+    assert killed >= 2
+    seconds = Results(tmp_path).manifest["seconds"]
+    run(tmp_path, 2)
+    assert files(tmp_path) == files(in_peace)
+    assert not (tmp_path / "parts").exists()
+    again = Results(tmp_path).manifest["seconds"]
+    assert all(again[name] >= seconds[name] for name in seconds)
+
+
+def test_a_finished_directory_is_not_run_again(in_peace):
+    before = {path: path.stat().st_mtime_ns for path in (in_peace / "results").iterdir()}
+    run(in_peace, 1)
+    assert {path: path.stat().st_mtime_ns for path in (in_peace / "results").iterdir()} == before
+
+
+def test_results_are_read_by_study_and_column(in_peace):
+    results = Results(in_peace)
+    assert results.has("second-time", "paper")
+    assert not results.has("first-time", "paper")
+    runs = results.runs("second-time", "corrected")
+    assert runs.seeds == tuple(range(11))
+    assert len(runs.strategies) == 6
+    assert runs.runs[0].thetas.shape == (3, 2)
+    finals = results.finals("second-penalty", "paper")
+    assert len(finals) == 4 * 2 * 11
+    assert finals.penalties == SCALE.penalty_values
+
+
+def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):
+    with pytest.raises(ValueError, match="`consequential reproduce lending --out"):
+        Results(in_peace).lending()
+    with pytest.raises(ValueError, match=r"holds no results: it has no manifest\.json"):
+        Results(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals differ there")
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["simulate", "second_setting", "--strategies", "logistic-iterative"]
+    arguments += ["--steps", "40", "--seeds", "60", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "consequential", *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while not n_written(out) and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"what is done is kept in {out}; the same command goes on from there" in err
+    assert "Traceback" not in err
+    kept = {path: path.stat().st_mtime_ns for path in (out / "parts" / "runs").iterdir()}
+    assert 1 <= len(kept) < 6
+    seen = []
+    original = Simulation.run
+
+    def counted(self, block, path, n_jobs, tick):
+        seen.append(path)
+        original(self, block, path, n_jobs, tick)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simulation, "run", counted)
+        assert main(arguments) == 0
+    assert not set(seen) & set(kept)
+    assert len(seen) + len(kept) == 6
+    assert "of 60 runs" in capsys.readouterr().out

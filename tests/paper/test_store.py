@@ -1,0 +1,229 @@
+"""Stores: whose directory it is, what was left behind, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from consequential.paper import provenance, store
+from consequential.paper.store import Store, StoreError
+
+ASKED = {"seeds": 2, "penalties": [0.5, 1.0]}
+
+
+def opened(folder, command="reproduce", parameters=None):
+    return Store.opened(folder, command, ASKED if parameters is None else parameters)
+
+
+def everything(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def changed_manifest(folder, **changes) -> None:
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory of ours with one result."""
+    place = tmp_path / "results here"
+    with opened(place) as there:
+        there.make_room("a")
+        there.result("a").write_bytes(b"a result")
+        there.expect(["a"])
+        there.finish("a")
+    return place
+
+
+# --- what a directory says about itself
+
+
+def test_a_new_directory_says_how_it_is_made(tmp_path):
+    with opened(tmp_path / "deep" / "inside") as there:
+        there.took("a", 1.5)
+        there.took("a", 0.25)
+    manifest = json.loads((tmp_path / "deep" / "inside" / "manifest.json").read_text())
+    assert manifest["command"] == "reproduce"
+    assert manifest["parameters"] == ASKED
+    assert manifest["seconds"] == {"a": 1.75}
+    assert set(manifest["versions"]) >= {
+        "python",
+        "consequential",
+        "numpy",
+        "numba",
+        "scikit-learn",
+    }
+    assert set(manifest["machine"]) == {"type", "system", "cores"}
+    assert manifest["code"]["version"]
+
+
+def test_the_digests_of_the_data_are_those_of_the_shipped_files():
+    sums = provenance.files("consequential.worlds") / "data" / "SHA256SUMS"
+    shipped = dict(line.split()[::-1] for line in sums.read_text().splitlines())
+    assert provenance.data() == {name: shipped[name] for name in sorted(provenance.data())}
+    assert "compas.csv" in provenance.data()
+
+
+def test_the_manifest_names_neither_host_nor_path(folder):
+    text = (folder / "manifest.json").read_text()
+    assert os.uname().nodename not in text
+    assert str(folder) not in text
+    assert str(os.path.dirname(provenance.__file__)) not in text
+
+
+def test_what_was_asked_for_adds_up(folder):
+    with opened(folder) as there:
+        there.expect(["b", "a"])
+    assert json.loads((folder / "manifest.json").read_text())["studies"] == ["a", "b"]
+
+
+# --- going on
+
+
+def test_the_same_parameters_find_what_is_there(folder):
+    with opened(folder) as there:
+        assert there.has("a")
+        assert not there.has("b")
+
+
+def test_nothing_half_written_and_no_part_of_a_result_stays(folder):
+    for name in (".manifest.json.x1", "results/.b.parquet.x2", "figures/.f.svg.x3"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("half")
+    for name in ("parts/a/0000.parquet", "parts/b/0000.parquet", "parts/b/.0001.parquet.x4"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("whole")
+    (folder / "notes of mine.txt").write_text("stay")
+    with opened(folder) as there:
+        assert there.part("b", 0).is_file()
+    assert set(everything(folder)) == {
+        "manifest.json",
+        "results/a.parquet",
+        "parts/b/0000.parquet",
+        "notes of mine.txt",
+    }
+
+
+def test_a_directory_whose_manifest_was_never_finished_is_as_good_as_new(tmp_path):
+    (tmp_path / ".manifest.json.abc").write_text("{")
+    with opened(tmp_path):
+        pass
+    assert list(everything(tmp_path)) == ["manifest.json"]
+
+
+# --- refused, and left as it was
+
+
+@pytest.mark.parametrize(
+    ("command", "parameters", "message"),
+    [
+        ("reproduce", {**ASKED, "seeds": 3}, r"other parameters \(seeds 2 then, 3 now\)"),
+        ("reproduce", {"seeds": 2}, r"penalties \[0\.5, 1\.0\] then, null now"),
+        ("reproduce", {**ASKED, "penalties": list(range(99))}, r"\.\.\. now"),
+        ("simulate", ASKED, "was made by `consequential reproduce`"),
+    ],
+)
+def test_another_command_or_other_parameters_are_refused(folder, command, parameters, message):
+    before = everything(folder)
+    with pytest.raises(StoreError, match=message), opened(folder, command, parameters):
+        pass
+    assert everything(folder) == before
+
+
+def test_another_version_of_the_code_is_refused(folder):
+    changed_manifest(folder, code={"version": "0.0.1", "digest": "0123456789"})
+    with (
+        pytest.raises(StoreError, match=r"another version .* \(0\.0\.1, code 01234567; this is"),
+        opened(folder),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "other"}', "\x00"])
+def test_a_manifest_of_another_kind_is_refused(folder, content):
+    (folder / "manifest.json").write_text(content)
+    before = everything(folder)
+    with pytest.raises(StoreError, match="not a manifest that this version reads"), opened(folder):
+        pass
+    assert everything(folder) == before
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("all of it")
+    with pytest.raises(StoreError, match="holds other files and no results"), opened(tmp_path):
+        pass
+    assert list(everything(tmp_path)) == ["thesis.tex"]
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match=r"cannot write to .*--out"), opened(tmp_path / "file"):
+        pass
+    with pytest.raises(StoreError, match=r"cannot write to"), opened(tmp_path / "file" / "in it"):
+        pass
+
+
+def test_a_directory_without_permission_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreError, match=r"cannot write to .* \(no permission\)"), opened(tmp_path):
+        pass
+    assert everything(tmp_path) == {}
+
+
+def test_with_work_left_other_versions_are_refused(folder):
+    versions = provenance.versions() | {"numpy": "1.0"}
+    changed_manifest(folder, versions=versions)
+    with opened(folder) as there:
+        there.expect(["a"])  # nothing left: figures can be drawn anywhere
+        with pytest.raises(StoreError, match=r"begun elsewhere \(numpy 1\.0 then"):
+            there.expect(["a", "b"])
+
+
+def test_with_work_left_another_type_of_machine_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(store, "machine", lambda: {"type": "abacus"})
+    with (
+        opened(folder) as there,
+        pytest.raises(StoreError, match=r"machine .* then, abacus now"),
+    ):
+        there.expect(["b"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="directories are not locked there")
+def test_two_runs_at_once_are_refused(folder):
+    program = (
+        "import sys\n"
+        "from consequential.paper.store import Store, StoreError\n"
+        "try:\n"
+        f"    with Store.opened(sys.argv[1], 'reproduce', {ASKED!r}):\n"
+        "        pass\n"
+        "except StoreError as error:\n"
+        "    print(error)\n"
+    )
+    with opened(folder):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(folder)], capture_output=True, text=True
+        )
+    assert "another run is writing to" in done.stdout
+
+
+# --- provenance
+
+
+def test_the_digest_covers_what_numbers_depend_on_and_not_how_they_are_drawn(monkeypatch):
+    read = []
+    kind = type(provenance.files("consequential"))
+    original = kind.read_bytes
+    monkeypatch.setattr(kind, "read_bytes", lambda path: read.append(str(path)) or original(path))
+    provenance._digest.__wrapped__()
+    names = {os.path.relpath(path, provenance.files("consequential")) for path in read}
+    assert {"learning/ascent.py", "worlds/lending.py", "paper/studies.py"} <= names
+    assert not {name for name in names if "figures/" in name or "claims" in name or "cli" in name}

@@ -1,0 +1,187 @@
+"""Runs in worlds that drift: every engine, every row in the world of its step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tiny_worlds import TINY, Districts, Stay, assert_same_run, small_table, tiny
+
+import consequential as cq
+from consequential.simulation.fleet import Fleet
+from consequential.simulation.strategies import Strategy
+from consequential.worlds.drift import Drift
+
+STRATEGIES = [
+    *cq.paper_strategies(),
+    cq.LearnToDecide("smooth_semi_logistic", cq.Aggregated(500), "paper", named="paper, few"),
+]
+
+
+class Quick(Drift):
+    """The shipped drift in four steps of few people."""
+
+    parameters = TINY
+
+    def at(self, time_step):
+        return tiny(super().at(time_step))
+
+
+def drifting():
+    return Quick(0.4, 0.0, 4)
+
+
+class Moving(Districts):
+    """A drift without a crowd: repaying gets rarer, and people's features move."""
+
+    def __init__(self, gone=0.0):
+        self.gone = gone
+
+    def propose(self, n, rng):
+        features, district = super().propose(n, rng)
+        return features + self.gone, district
+
+    def label_probability(self, features, sensitive):
+        return (1.0 - self.gone) * super().label_probability(features, sensitive)
+
+    def at(self, time_step):
+        return Moving(time_step / 10)
+
+
+def alternating():
+    """Two tables, one after the other."""
+    table, other = small_table(), small_table(60)
+    table.at = lambda time_step: table if time_step % 2 == 0 else other
+    return table
+
+
+def simulated(world, strategies=STRATEGIES, **options):
+    usual = {"seeds": (3, 8), "penalties": (0.0, 3.0), "time_steps": 4, "n_proposals": 300}
+    return cq.simulate(world, strategies, progress=False, **usual | options)
+
+
+def assert_alike(runs, others):
+    assert len(runs.runs) == len(others.runs) > 0
+    for run, other in zip(runs.runs, others.runs, strict=True):
+        assert (run.strategy, run.penalty, run.seed) == (other.strategy, other.penalty, other.seed)
+        assert run.notes == other.notes
+        for name, values in run.metrics.items():
+            assert_allclose(values, other.metrics[name], rtol=1e-8, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("world", [drifting, Moving, alternating])
+def test_compiled_runs_are_the_runs_of_numpy(world):
+    compiled, defined = (simulated(world(), seeds=[5], engine=e) for e in ("compiled", "numpy"))
+    assert_alike(compiled, defined)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "numpy"])
+def test_every_row_is_measured_in_the_world_of_its_step(engine):
+    world, strategy = drifting(), cq.LearnToDecide("semi_logistic")
+    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0], engine=engine).runs
+    assert len(run.thetas) == 5
+    for step, theta in enumerate(run.thetas):
+        truth = world.at(step).exact(run.policy.at(theta))
+        assert run.metrics["utility"][step] == pytest.approx(truth.utility, abs=1e-9)
+        assert run.metrics["benefit_gap"][step] == pytest.approx(truth.benefit_gap, abs=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "numpy"])
+def test_steep_policies_too_are_measured_in_the_world_of_their_step(engine):
+    world = drifting()
+    strategy = Held(cq.Policy([0.0, 500.0]), cq.LearnToDecide(step=cq.GradientStep(1e-9)))
+    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0], engine=engine).runs
+    truth = [world.at(step).exact(strategy.rule).utility for step in range(5)]
+    assert_allclose(run.metrics["utility"], truth, atol=1e-8)
+    assert np.ptp(truth) > 0.05
+
+
+def test_people_and_what_is_gained_come_from_the_world_of_the_step():
+    world = drifting()
+    (run,) = simulated(world, Stay("all"), seeds=[0], penalties=[0.0], n_proposals=20_000).runs
+    utility = [world.at(step).exact(cq.AcceptAll()).utility for step in range(5)]
+    assert_allclose(run.metrics["utility"], utility, atol=1e-9)
+    gained = np.cumsum(utility[:4]) / np.arange(1, 5)
+    assert_allclose(run.metrics["effective_utility"][:4], gained, atol=0.008)
+    assert np.ptp(utility) > 0.1
+
+
+def standing(world, other):
+    world.at = lambda time_step: other()
+    return world
+
+
+@pytest.mark.parametrize(
+    "world", [lambda: tiny(cq.worlds.second_setting()), Districts, small_table]
+)
+@pytest.mark.parametrize("engine", ["compiled", "numpy"])
+def test_a_world_that_only_seems_to_drift_gives_the_same_runs_to_the_bit(world, engine):
+    options = {"engine": engine, "seeds": [5, 6]}
+    still = simulated(world(), **options)
+    seeming = simulated(standing(world(), world), **options)
+    for run, other in zip(still.runs, seeming.runs, strict=True):
+        assert_same_run(run, other)
+
+
+def test_threads_do_not_matter():
+    one, two = (simulated(drifting(), n_jobs=n) for n in (1, 2))
+    for run, other in zip(one.runs, two.runs, strict=True):
+        assert_same_run(run, other)
+
+
+def test_a_world_that_drifts_stays_on_the_cpu(monkeypatch):
+    device = pytest.importorskip("consequential.simulation.device")
+    monkeypatch.setattr(device.DeviceFleet, "sail", lambda *_: pytest.fail("went on a device"))
+    sailed = []
+    sail = Fleet.sail
+    monkeypatch.setattr(Fleet, "sail", lambda self, n: sailed.append(self) or sail(self, n))
+    strategy = cq.LearnToDecide()
+    assert_alike(simulated(drifting(), strategy, engine="jax"), simulated(drifting(), strategy))
+    assert len(sailed) == 2
+
+
+def test_a_world_that_cannot_go_so_far_says_so_before_anything_is_run():
+    world, ends = small_table(), [small_table()] * 4
+    world.at = lambda time_step: ends[time_step]
+    with pytest.raises(IndexError):
+        simulated(world, Stay("all"))
+    assert simulated(world, Stay("all"), time_steps=3).runs
+
+
+@dataclass
+class Held(Strategy):
+    """Another strategy from a start of our own."""
+
+    rule: cq.Policy
+    inner: Strategy
+    name: str = "held"
+    sequence: Any = "iterative"
+
+    def start(self, world, rng):
+        return self.rule
+
+    def learner(self, world, fairness, penalty):
+        return self.inner.learner(world, fairness, penalty)
+
+
+def test_what_is_learned_from_the_last_step_follows_and_what_is_learned_from_all_lags():
+    world = cq.worlds.drift(steps=40)
+    kinds = [cq.LearnToDecide("logistic", kind) for kind in ("iterative", "aggregated")]
+    runs = cq.simulate(
+        world,
+        [*kinds, cq.LearnToPredict()],
+        seeds=2,
+        time_steps=40,
+        n_proposals=8192,
+        progress=False,
+    )
+    follows, lags, stuck = (
+        runs.metric("utility", name)[:, -1].max()
+        for name in ("logistic, iterative", "logistic, aggregated", "deterministic, iterative")
+    )
+    assert world.at(40).optimal().utility - follows < 0.002
+    assert follows - lags > 0.002
+    assert lags - stuck > 0.002
