@@ -59,7 +59,7 @@ class Aggregated(Sequence):
     'aggregated'
     """
 
-    max_rows: int = 262_144
+    max_rows: int = 65_536
     name = "aggregated"
 
     def __post_init__(self) -> None:

@@ -130,4 +130,4 @@ def task_of(study: Study, scale: Scale) -> Task:
         return LendingExample(*about, study.world)  # type: ignore[arg-type]  # its world is Lending
     kind = Simulation if study.kind == "time" else Ends
     strategies, penalties = study.strategies(), study.penalties(scale)
-    return kind(*about, study.world, strategies, penalties, scale.time_steps)
+    return kind(*about, study.make_world, strategies, penalties, scale.time_steps)

@@ -170,24 +170,33 @@ def exponential(x: float) -> float:
 def linear_scores(theta: Floats, phi: Floats, start: int, eta: Floats) -> None:
     """Fill `eta` with `phi . theta` for the rows from `start` on; phi has one row an input."""
     # a slice begins at 0: an index that might be negative would not vectorise
-    stop = start + eta.size
-    if theta.size == 1:
-        column = phi[0, start:stop]
-        for i in range(eta.size):
-            eta[i] = theta[0] * column[i]
-        return
-    # two inputs at a time: loading and storing is what this costs
-    column, next_column = phi[0, start:stop], phi[1, start:stop]
-    for i in range(eta.size):
-        eta[i] = theta[0] * column[i] + theta[1] * next_column[i]
-    for k in range(2, theta.size - 1, 2):
-        column, next_column = phi[k, start:stop], phi[k + 1, start:stop]
-        for i in range(eta.size):
-            eta[i] += theta[k] * column[i] + theta[k + 1] * next_column[i]
-    if theta.size % 2:
-        column = phi[theta.size - 1, start:stop]
-        for i in range(eta.size):
-            eta[i] += theta[theta.size - 1] * column[i]
+    n, m, stop = eta.size, theta.size, start + eta.size
+    k = 0
+    if m >= 4:
+        # several inputs at a time: loading and storing is what this costs
+        a, b, c, d = phi[0, start:stop], phi[1, start:stop], phi[2, start:stop], phi[3, start:stop]
+        for i in range(n):
+            eta[i] = theta[0] * a[i] + theta[1] * b[i] + theta[2] * c[i] + theta[3] * d[i]
+        k = 4
+    elif m >= 2:
+        a, b = phi[0, start:stop], phi[1, start:stop]
+        for i in range(n):
+            eta[i] = theta[0] * a[i] + theta[1] * b[i]
+        k = 2
+    else:
+        a = phi[0, start:stop]
+        for i in range(n):
+            eta[i] = theta[0] * a[i]
+        k = 1
+    while k + 2 <= m:
+        a, b = phi[k, start:stop], phi[k + 1, start:stop]
+        for i in range(n):
+            eta[i] += theta[k] * a[i] + theta[k + 1] * b[i]
+        k += 2
+    if k < m:
+        a = phi[k, start:stop]
+        for i in range(n):
+            eta[i] += theta[k] * a[i]
 
 
 @compiled
@@ -234,15 +243,24 @@ def drawn_decisions(
 ) -> None:
     """Fill in decisions d drawn with the propensities, and `d g'/g`."""
     bend, flat, floor = link
+    if floor == 0.0:
+        for i in range(eta.size):
+            e = exponential(-abs(eta[i]))
+            q = 1.0 / (1.0 + e)
+            up = eta[i] >= 0.0
+            propensity = q + flat * (1.0 - q) if up else bend * e * q
+            taken = 1.0 if uniforms[i] < propensity else 0.0
+            decision[i] = taken
+            # g'/g is sigma(-eta), exact where g itself underflows
+            score[i] = taken * ((e * q * (1.0 - flat)) if up else q)
+        return
     for i in range(eta.size):
         e = exponential(-abs(eta[i]))
         q = 1.0 / (1.0 + e)
         up = eta[i] >= 0.0
         base = q + flat * (1.0 - q) if up else bend * e * q
         propensity = floor + (1.0 - floor) * base
-        # without a floor the ratio is sigma(-eta), exact where g itself underflows
-        plain = (e * q * (1.0 - flat)) if up else q
         slope = ((1.0 - flat) if up else bend) * (1.0 - floor) * e * q * q
-        ratio = slope / propensity if floor > 0.0 else plain
-        decision[i] = 1.0 if uniforms[i] < propensity else 0.0
-        score[i] = decision[i] * ratio
+        taken = 1.0 if uniforms[i] < propensity else 0.0
+        decision[i] = taken
+        score[i] = taken * (slope / propensity)

@@ -27,6 +27,7 @@ from consequential.simulation.step import (
     advance_deciding,
     advance_predicting,
     keep_all,
+    keep_people,
     read_circle,
 )
 from consequential.worlds import World
@@ -57,6 +58,7 @@ class _Memory:
     sizes: Floats
     moves: NDArray[np.int64]
     n_moves: NDArray[np.int64]
+    lost: NDArray[np.int64]
     starts: Floats
     keys: NDArray[np.uint64]
 
@@ -129,12 +131,14 @@ class Fleet:
         self._raw = raw
         self._memories = {crew.sequence: self._memory(crew.sequence) for crew in crews}
         self._kept_weights: list[Floats] = []
+        self._tallies: list[Floats] = []
         self._passing: list[_Passing | None] = []
         same: dict[Any, _Passing] = {}
         for crew, inputs in zip(crews, self._inputs, strict=True):
             memory = self._memories[crew.sequence]
             room = memory.room if memory.grows else 0
             self._kept_weights.append(np.zeros((crew.n_runs, room)))
+            self._tallies.append(np.zeros((crew.n_runs, len(world.groups), 4)))
             if memory.grows and memory.sequence not in inputs.kept:
                 inputs.kept[memory.sequence] = np.zeros((n_seeds, inputs.phi.shape[1], room))
             if isinstance(crew.learner, FitPredictor):
@@ -171,6 +175,7 @@ class Fleet:
             np.zeros((n_seeds, len(self.world.groups))),
             np.zeros((n_seeds, n, 3), dtype=np.int64),
             np.zeros(n_seeds, dtype=np.int64),
+            np.zeros((n_seeds, n), dtype=np.int64),
             np.zeros(n_seeds),
             np.zeros(n_seeds, dtype=np.uint64),
         )
@@ -221,8 +226,10 @@ class Fleet:
             moves = reservoir_moves(rng.random(n), n * time_step, memory.room)
             memory.moves[s, : len(moves)], memory.n_moves[s] = moves, len(moves)
             memory.n_kept[s] = min(n * (time_step + 1), memory.room)
-            keep_all(moves, len(moves), self._group[s], memory.group[s])
-            keep_all(moves, len(moves), self._label[s], memory.label[s])
+            keep_people(
+                moves, len(moves), self._group[s], self._label[s], memory.group[s],
+                memory.label[s], memory.lost[s],
+            )  # fmt: skip
             for inputs in {id(each): each for each in self._inputs}.values():
                 if memory.sequence in inputs.kept:
                     for k in range(inputs.phi.shape[1]):
@@ -251,6 +258,7 @@ class Fleet:
             memory.sizes,
             memory.moves,
             memory.n_moves,
+            memory.lost,
             memory.starts,
             memory.keys,
         )
@@ -264,7 +272,7 @@ class Fleet:
         )
         crew.happened.append(happened)
         seed_of = np.repeat(np.arange(len(self.seeds)), len(crew.penalties))
-        kept_weights = self._kept_weights[index]
+        kept_weights, tallies = self._kept_weights[index], self._tallies[index]
         block = ceil(crew.n_runs / (self.n_threads * _BLOCKS_A_THREAD))
         if isinstance(crew.learner, FitPredictor):
             threshold = crew.learner.threshold
@@ -285,7 +293,7 @@ class Fleet:
             def advance(first: int) -> None:
                 advance_deciding(
                     first, min(first + block, crew.n_runs), seed_of, shared, passed, memory.grows,
-                    learning, rate, penalties, crew.thetas, kept_weights, happened,
+                    learning, rate, penalties, crew.thetas, kept_weights, tallies, happened,
                 )  # fmt: skip
 
         return [partial(advance, first) for first in range(0, crew.n_runs, block)]

@@ -53,20 +53,33 @@ def count_groups(group: Codes, sizes: Floats) -> None:
         sizes[z] = count
 
 
+# columns of a tally, one row a group: weight with label 0 and with label 1, accepted rows, and
+# squared weight
+ZEROS, ONES, ACCEPTED, SQUARES = range(4)
+
+
 @compiled
-def group_totals(
-    weights: Floats, label: Floats, group: Codes, positives: Floats, negatives: Floats,
-    accepted: Floats,
-) -> None:  # fmt: skip
-    """Fill in each group's weight with label 1 and with label 0, and its accepted rows."""
-    for z in range(positives.size):
-        ones, all_, count = 0.0, 0.0, 0.0
-        for i in range(weights.size):
-            weight = weights[i] if group[i] == z else 0.0
+def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> None:
+    """Count what each group's accepted rows weigh."""
+    n, last = weights.size, tally.shape[0] - 1
+    left = np.zeros(4)  # of the groups that are left
+    for z in range(-1, last):
+        zeros, ones, accepted, squares = 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            weight = weights[i] if group[i] == z or z < 0 else 0.0
             ones += weight * label[i]
-            all_ += weight
-            count += 1.0 if weight > 0.0 else 0.0
-        positives[z], negatives[z], accepted[z] = ones, all_ - ones, count
+            zeros += weight
+            squares += weight * weight
+            accepted += 1.0 if weight > 0.0 else 0.0
+        zeros -= ones
+        if z < 0:
+            left[0], left[1], left[2], left[3] = zeros, ones, accepted, squares
+        else:
+            tally[z, 0], tally[z, 1], tally[z, 2], tally[z, 3] = zeros, ones, accepted, squares
+            for k in range(4):
+                left[k] -= tally[z, k]
+    for k in range(4):
+        tally[last, k] = left[k]
 
 
 @compiled
@@ -97,11 +110,9 @@ def _set_column(
 
 
 class Log(NamedTuple):
-    """All rows of a run's log: what normalisers are taken from."""
+    """What normalisers are taken from: all rows of a run's log, counted."""
 
-    weights: Floats
-    group: Codes
-    label: Floats
+    tally: Floats  # (groups, 4); for notions without labels the groups need not be told apart
     sizes: Floats  # people a group
 
 
@@ -120,7 +131,9 @@ def functionals(
     everybody = 1.0
     shared = notion.label_free and not weighing.accepted_only
     if weighing.self_normalised or not shared:
-        group_totals(log.weights, log.label, log.group, positives, negatives, accepted)
+        for z in range(n_groups):
+            negatives[z], positives[z] = log.tally[z, ZEROS], log.tally[z, ONES]
+            accepted[z] = log.tally[z, ACCEPTED]
     if weighing.self_normalised:
         in_all = 0.0
         for z in range(n_groups):
@@ -129,7 +142,7 @@ def functionals(
             norm[z] = log.sizes[z] / own if own > 0.0 else 0.0
             positives[z] *= norm[z]
             negatives[z] *= norm[z]
-        everybody = log.weights.size / in_all if in_all > 0.0 else 1.0
+        everybody = log.sizes.sum() / in_all if in_all > 0.0 else 1.0
     utility = np.empty(n)
     factor = everybody / total
     for i in range(n):

@@ -18,7 +18,18 @@ from consequential.learning.newton import RIDGE, fit_logistic
 from consequential.learning.prediction import MAX_ITERATIONS
 from consequential.learning.sums import objective_value
 from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
-from consequential.simulation.functionals import Log, Notion, People, Weighing, functionals
+from consequential.simulation.functionals import (
+    ACCEPTED,
+    ONES,
+    SQUARES,
+    ZEROS,
+    Log,
+    Notion,
+    People,
+    Weighing,
+    count_tally,
+    functionals,
+)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
@@ -57,11 +68,14 @@ NOBODY_ACCEPTED, LABELS_ALIKE = -1, -2
 def decide(
     phi: Floats, label: Floats, uniforms: Floats, theta: Floats, link: Bend, cost: float,
     weights: Floats,
-) -> tuple[float, float]:  # fmt: skip
-    """Fill in `d / p` for each person; return the realised utility and effective sample size."""
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """Fill in `d / p` for each person; return the realised utility, and what weights add up to.
+
+    That is their sum, the sum of their squares, and how many are above 0.
+    """
     n = weights.size
     room, chances = np.empty(_STRETCH), np.empty(_STRETCH)
-    gain, total, squares = 0.0, 0.0, 0.0
+    gain, total, squares, count = 0.0, 0.0, 0.0, 0.0
     for start in range(0, n, _STRETCH):
         length = min(_STRETCH, n - start)
         eta, chance = room[:length], chances[:length]
@@ -76,7 +90,14 @@ def decide(
             gain += accepted * (outcome[i] - cost)
             total += weight
             squares += weight * weight
-    return gain / n, total * total / squares if squares > 0.0 else 0.0
+            count += accepted
+    return gain / n, total, squares, count
+
+
+@compiled
+def effective_size(total: float, squares: float) -> float:
+    """Return the effective sample size of weights."""
+    return total * total / squares if squares > 0.0 else 0.0
 
 
 @compiled
@@ -113,6 +134,7 @@ class Shared(NamedTuple):
     sizes: Floats  # of their groups: (seeds, groups)
     moves: NDArray[np.int64]  # (seeds, n, 3), see `keep_all`
     n_moves: NDArray[np.int64]
+    lost: NDArray[np.int64]  # (seeds, n), see `keep_people`
     starts: Floats  # where in the circle of people to begin, in [0, 1)
     keys: NDArray[np.uint64]  # of the random numbers for sampled decisions
 
@@ -128,21 +150,45 @@ class Passed(NamedTuple):
 
 
 @compiled
+def _accepted_rows(weights: Floats, start: int, n: int) -> NDArray[np.int64]:
+    """Return n of the accepted rows, read in a circle from the given one on."""
+    rows = np.empty(n + 1, np.int64)
+    block, i, position = 1024, 0, 0
+    while i + block <= weights.size:
+        count = 0
+        for weight in weights[i : i + block]:
+            count += weight > 0.0
+        if position + count > start:
+            break
+        position += count
+        i += block
+    while position < start:
+        position += weights[i] > 0.0
+        i += 1
+    found = 0
+    while found < n:
+        i = i if i < weights.size else 0
+        rows[found] = i
+        found += weights[i] > 0.0
+        i += 1
+    return rows[:n]
+
+
+@compiled
 def _accepted_people(
-    phi: Floats, group: Codes, label: Floats, weights: Floats, n_accepted: int, start: int, n: int
+    phi: Floats, group: Codes, label: Floats, weights: Floats, start: int, n: int
 ) -> tuple[People, Floats]:
     """Return n of the accepted people, read in a circle from the given one on."""
+    rows = _accepted_rows(weights, start, n)
     chosen = np.empty((phi.shape[0], n))
     groups, labels, own = np.empty(n, np.int16), np.empty(n), np.empty(n)
-    position = 0
-    for i in range(weights.size):
-        if weights[i] > 0.0:
-            at = position - start if position >= start else position - start + n_accepted
-            position += 1
-            if at < n:
-                groups[at], labels[at], own[at] = group[i], label[i], weights[i]
-                for k in range(phi.shape[0]):
-                    chosen[k, at] = phi[k, i]
+    for at in range(n):
+        i = rows[at]
+        groups[at], labels[at], own[at] = group[i], label[i], weights[i]
+    for k in range(phi.shape[0]):
+        column, out = phi[k], chosen[k]
+        for at in range(n):
+            out[at] = column[rows[at]]
     return People(chosen, groups, labels), own
 
 
@@ -156,6 +202,55 @@ def keep_all(
         if end >= 0:
             kept[end] = kept[slot]
         kept[slot] = fresh[entry]
+
+
+@compiled
+def keep_people(
+    moves: NDArray[np.int64], n_moves: int, group: Codes, label: Floats, kept_group: Codes,
+    kept_label: Floats, lost: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Put people into a reservoir, and note whom each move puts out: -1, or 2 group + label."""
+    for k in range(n_moves):
+        entry, end, slot = moves[k]
+        lost[k] = -1
+        if end >= 0:
+            kept_group[end], kept_label[end] = kept_group[slot], kept_label[slot]
+        else:
+            lost[k] = 2 * kept_group[slot] + (kept_label[slot] > 0.0)
+        kept_group[slot], kept_label[slot] = group[entry], label[entry]
+
+
+@compiled
+def keep_weights(
+    moves: NDArray[np.int64], n_moves: int, lost: NDArray[np.int64], group: Codes, label: Floats,
+    fresh: Floats, kept: Floats, tally: Floats,
+) -> bool:  # fmt: skip
+    """Put weights into a reservoir and bring the tally up to date; return whether it still holds.
+
+    A heavy weight that goes leaves its rounding error behind: then all must be counted anew.
+    """
+    heaviest = 0.0
+    for k in range(n_moves):
+        entry, end, slot = moves[k]
+        if end >= 0:
+            kept[end] = kept[slot]
+        elif kept[slot] > 0.0:
+            old, z = kept[slot], lost[k] >> 1
+            tally[z, lost[k] & 1] -= old
+            tally[z, ACCEPTED] -= 1.0
+            tally[z, SQUARES] -= old * old
+            heaviest = max(heaviest, old)
+        new = fresh[entry]
+        kept[slot] = new
+        if new > 0.0:
+            z = group[entry]
+            tally[z, 1 if label[entry] > 0.0 else 0] += new
+            tally[z, ACCEPTED] += 1.0
+            tally[z, SQUARES] += new * new
+    squares = 0.0
+    for z in range(tally.shape[0]):
+        squares += tally[z, SQUARES]
+    return heaviest * heaviest <= 1e-3 * squares
 
 
 @compiled
@@ -184,30 +279,45 @@ def follow_moves(
 def advance_deciding(
     first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, passed: Passed,
     aggregated: bool, learning: Learning, base_rate: float, penalties: Floats, thetas: Floats,
-    kept_weights: Floats, happened: Happened,
+    kept_weights: Floats, tallies: Floats, happened: Happened,
 ) -> None:  # fmt: skip
     """Let runs decide on this step's people and update their policies."""
     weighing = learning.weighing
+    by_group = weighing.accepted_only or weighing.self_normalised or not learning.notion.label_free
+    as_drawn = weighing.weighted and weighing.largest == np.inf
     for run in range(first, last):
         seed = seed_of[run]
-        weights = np.empty(shared.label.shape[1])
-        happened.gain[run], happened.effective[run] = decide(
-            shared.phi[seed], shared.label[seed], shared.uniforms[seed], thetas[run],
-            learning.link, learning.world_cost, weights,
+        group, label = shared.group[seed], shared.label[seed]
+        weights, tally = np.empty(label.size), np.zeros((shared.sizes.shape[1], 4))
+        gain, total, squares, count = decide(
+            shared.phi[seed], label, shared.uniforms[seed], thetas[run], learning.link,
+            learning.world_cost, weights,
         )  # fmt: skip
+        happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
         reweigh(weighing, weights)
         if aggregated:
-            keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
-            weights = kept_weights[run, : shared.n_kept[seed]]
+            tally = tallies[run]
+            holds = keep_weights(
+                shared.moves[seed], shared.n_moves[seed], shared.lost[seed], group, label, weights,
+                kept_weights[run], tally,
+            )  # fmt: skip
+            n = shared.n_kept[seed]
+            weights, group = kept_weights[run, :n], shared.kept_group[seed, :n]
+            label = shared.kept_label[seed, :n]
+            if not holds:
+                count_tally(weights, label, group, tally)
+        elif by_group or not as_drawn:
+            count_tally(weights, label, group, tally)
+        else:
+            tally[0, ZEROS], tally[0, ACCEPTED], tally[0, SQUARES] = total, count, squares
         n = weights.size
-        log = Log(
-            weights, shared.kept_group[seed, :n], shared.kept_label[seed, :n], shared.sizes[seed]
-        )
-        total, squares, n_accepted = 0.0, 0.0, 0
-        for i in range(n):
-            total += weights[i]
-            squares += weights[i] * weights[i]
-            n_accepted += weights[i] > 0.0
+        log = Log(tally, shared.sizes[seed])
+        total, squares = 0.0, 0.0
+        n_accepted = 0
+        for z in range(tally.shape[0]):
+            total += tally[z, ZEROS] + tally[z, ONES]
+            squares += tally[z, SQUARES]
+            n_accepted += int(tally[z, ACCEPTED])
         happened.before[run] = happened.after[run] = 0.0
         happened.absent[run] = 0
         happened.rejected[run] = NOBODY_ACCEPTED
@@ -215,13 +325,13 @@ def advance_deciding(
             continue
         rate = base_rate
         if learning.enough_rows > 0.0:
-            rate *= min(1.0, np.sqrt(total * total / squares / learning.enough_rows))
+            rate *= min(1.0, np.sqrt(effective_size(total, squares) / learning.enough_rows))
         n_rows = n_accepted if weighing.accepted_only else n
         n_passed, ascent = prepared(learning.ascent, n_rows, penalties[run], rate)
         start = int(shared.starts[seed] * n_rows)
         if weighing.accepted_only:
             people, own = _accepted_people(
-                shared.kept_phi[seed], log.group, log.label, weights, n_accepted, start, n_passed
+                shared.kept_phi[seed], group, label, weights, start, n_passed
             )
             values, scale = passed.values[seed], mean_squares(people.phi)
         else:
@@ -260,9 +370,10 @@ def advance_predicting(
         weights = np.empty(shared.label.shape[1])
         cut = thetas[run].copy()
         cut[0] -= shift
-        happened.gain[run], happened.effective[run] = decide(
+        gain, total, squares, _ = decide(
             shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, cost, weights
         )
+        happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
         if aggregated:
             keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
             weights = kept_weights[run, : shared.n_kept[seed]]
