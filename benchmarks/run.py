@@ -177,13 +177,13 @@ def growth(report: Report, repeats: int) -> None:
 
     def penalties(n: int):
         spread = tuple(np.logspace(-0.5, 4, n))
-        return update_seconds(world, seeds=4, penalties=spread, time_steps=12)[0]
+        return update_seconds(world, seeds=4, penalties=spread, time_steps=8)[0]
 
     near_one = {"at_least": 0.95, "at_most": 1.05}
     for what, sizes, make in (
         ("growth with rows, 2^16 to 2^19", [2**k for k in range(16, 20)], rows),
         ("growth with runs, 4 to 16 seeds x 19 penalties", [4, 8, 16], runs),
-        ("growth with penalties, 24 to 96", [24, 48, 96], penalties),
+        ("growth with penalties, 48 to 192", [48, 96, 192], penalties),
     ):
         report.promise(what, fitted(sizes, make), **near_one)
     slope = fitted([8, 16, 32], features)

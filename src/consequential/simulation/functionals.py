@@ -116,10 +116,38 @@ class Log(NamedTuple):
     sizes: Floats  # people a group
 
 
+class Room(NamedTuple):
+    """Where a thread computes one run after another: asking the system for so much takes time."""
+
+    fresh: Floats  # one entry a person of the step
+    weights: Floats  # one entry a person learned from
+    label: Floats
+    group: Codes
+    rows: NDArray[np.int64]
+    phi: Floats  # as many entries for each input
+    utility: Floats
+    values: Floats  # for each benefit
+    denominators: Floats
+
+
+@compiled
+def room_for(
+    n_fresh: int, n: int, n_inputs: int, n_benefits: int, accepted_only: bool, shared: bool,
+    any_ratio: bool,
+) -> Room:  # fmt: skip
+    """Return room for so many people."""
+    own, labelled = n if accepted_only else 0, 0 if shared else n_benefits * n
+    return Room(
+        np.empty(n_fresh), np.empty(n), np.empty(own), np.empty(own, np.int16),
+        np.empty(own + 1, np.int64), np.empty(n_inputs * own), np.empty(n), np.empty(labelled),
+        np.empty(n_benefits * n if any_ratio else 0),
+    )  # fmt: skip
+
+
 @compiled
 def functionals(
     log: Log, people: People, weights: Floats, notion: Notion, weighing: Weighing, cost: float,
-    total: float, values: Floats,
+    total: float, values: Floats, room: Room,
 ) -> Rows:  # fmt: skip
     """Return the functionals of the people learned from, normalised by the whole log.
 
@@ -143,16 +171,18 @@ def functionals(
             positives[z] *= norm[z]
             negatives[z] *= norm[z]
         everybody = log.sizes.sum() / in_all if in_all > 0.0 else 1.0
-    utility = np.empty(n)
+    utility = room.utility[:n]
     factor = everybody / total
     for i in range(n):
         utility[i] = factor * weights[i] * (people.label[i] - cost)
     constant = np.zeros((n_benefits, n_groups))
     defined = np.zeros((n_benefits, n_groups), np.bool_)
     any_ratio = notion.is_ratio.any()
-    denominators = np.ones((n_benefits if any_ratio else 0, n))
+    n_ratios = n_benefits if any_ratio else 0
+    denominators = room.denominators[: n_ratios * n].reshape((n_ratios, n))
+    denominators[:] = 1.0
     if not shared:
-        values = np.empty((n_benefits, n))
+        values = room.values[: n_benefits * n].reshape((n_benefits, n))
     for b in range(n_benefits):
         for z in range(n_groups):
             labelled = positives[z] + negatives[z]

@@ -26,9 +26,11 @@ from consequential.simulation.functionals import (
     Log,
     Notion,
     People,
+    Room,
     Weighing,
     count_tally,
     functionals,
+    room_for,
 )
 
 Floats = NDArray[np.float64]
@@ -150,9 +152,8 @@ class Passed(NamedTuple):
 
 
 @compiled
-def _accepted_rows(weights: Floats, start: int, n: int) -> NDArray[np.int64]:
-    """Return n of the accepted rows, read in a circle from the given one on."""
-    rows = np.empty(n + 1, np.int64)
+def _find_accepted(weights: Floats, start: int, n: int, rows: NDArray[np.int64]) -> None:
+    """Find n of the accepted rows, read in a circle from the given one on."""
     block, i, position = 1024, 0, 0
     while i + block <= weights.size:
         count = 0
@@ -171,21 +172,21 @@ def _accepted_rows(weights: Floats, start: int, n: int) -> NDArray[np.int64]:
         rows[found] = i
         found += weights[i] > 0.0
         i += 1
-    return rows[:n]
 
 
 @compiled
 def _accepted_people(
-    phi: Floats, group: Codes, label: Floats, weights: Floats, start: int, n: int
+    phi: Floats, group: Codes, label: Floats, weights: Floats, start: int, n: int, room: Room
 ) -> tuple[People, Floats]:
     """Return n of the accepted people, read in a circle from the given one on."""
-    rows = _accepted_rows(weights, start, n)
-    chosen = np.empty((phi.shape[0], n))
-    groups, labels, own = np.empty(n, np.int16), np.empty(n), np.empty(n)
+    m, rows = phi.shape[0], room.rows
+    _find_accepted(weights, start, n, rows)
+    chosen = room.phi[: m * n].reshape((m, n))
+    groups, labels, own = room.group[:n], room.label[:n], room.weights[:n]
     for at in range(n):
         i = rows[at]
         groups[at], labels[at], own[at] = group[i], label[i], weights[i]
-    for k in range(phi.shape[0]):
+    for k in range(m):
         column, out = phi[k], chosen[k]
         for at in range(n):
             out[at] = column[rows[at]]
@@ -285,10 +286,17 @@ def advance_deciding(
     weighing = learning.weighing
     by_group = weighing.accepted_only or weighing.self_normalised or not learning.notion.label_free
     as_drawn = weighing.weighted and weighing.largest == np.inf
+    n_passed, _ = prepared(learning.ascent, max(shared.n_kept.max(), 1), 0.0, 1.0)
+    room = room_for(
+        shared.label.shape[1], n_passed + 2 * learning.ascent.batch_size, thetas.shape[1],
+        learning.notion.values.shape[0], weighing.accepted_only,
+        learning.notion.label_free and not weighing.accepted_only,
+        bool(learning.notion.is_ratio.any()),
+    )  # fmt: skip
     for run in range(first, last):
         seed = seed_of[run]
         group, label = shared.group[seed], shared.label[seed]
-        weights, tally = np.empty(label.size), np.zeros((shared.sizes.shape[1], 4))
+        weights, tally = room.fresh, np.zeros((shared.sizes.shape[1], 4))
         gain, total, squares, count = decide(
             shared.phi[seed], label, shared.uniforms[seed], thetas[run], learning.link,
             learning.world_cost, weights,
@@ -331,16 +339,24 @@ def advance_deciding(
         start = int(shared.starts[seed] * n_rows)
         if weighing.accepted_only:
             people, own = _accepted_people(
-                shared.kept_phi[seed], group, label, weights, start, n_passed
+                shared.kept_phi[seed], group, label, weights, start, n_passed, room
             )
             values, scale = passed.values[seed], mean_squares(people.phi)
         else:
             people = People(passed.phi[seed], passed.group[seed], passed.label[seed])
-            own = np.empty(n_passed)
+            own = room.weights[:n_passed]
             read_circle(weights, start, own)
             values, scale = passed.values[seed], passed.scale[seed]
         rows = functionals(
-            log, people, own, learning.notion, weighing, learning.cost, float(n_rows), values
+            log,
+            people,
+            own,
+            learning.notion,
+            weighing,
+            learning.cost,
+            float(n_rows),
+            values,
+            room,
         )
         for z in range(shared.sizes.shape[1]):
             if not rows.defined[:, z].all():

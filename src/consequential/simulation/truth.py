@@ -23,8 +23,9 @@ from consequential.worlds.world import world_at
 Floats = NDArray[np.float64]
 
 _NO_CELLS = Cells(0.0, 0.0, 0)
-# a smooth policy that changes more than this over one cell needs the world's closer look
-_STEEP = 0.02
+# A policy that changes more than this over one cell needs the world's closer look: four nodes a
+# cell then no longer give twelve digits. A jump is cut out of its cell; a kink is not.
+_STEEP, _STEEP_WITH_A_KINK = 0.2, 0.02
 
 _WHOLE = slice(None)
 
@@ -127,7 +128,7 @@ class Truth:
         if not plain:
             return np.arange(len(thetas))
         steepest = link.bend / 4.0 * np.abs(thetas[:, 1]) * self.cells.width
-        return np.flatnonzero(steepest > _STEEP)
+        return np.flatnonzero(steepest > (_STEEP_WITH_A_KINK if link.bend > 1.0 else _STEEP))
 
     def _metrics(self, sums: Floats) -> PathMetrics:
         groups, benefits = self.coefficients.n_groups, self.coefficients.benefits
