@@ -14,6 +14,7 @@ from handmade_results import (
     time_runs,
 )
 from matplotlib.colors import same_color
+from numpy.testing import assert_allclose
 
 import consequential as cq
 from consequential.paper import truths
@@ -183,3 +184,17 @@ def test_a_figure_drawn_twice_has_the_same_bytes(results, name):
     one, two = (svg_of(FIGURES[name].draw(results, "paper"), name) for _ in range(2))
     assert one == two
     assert "<dc:date>" not in one
+
+
+def test_a_drifting_worlds_best_policy_moves_with_it():
+    from matplotlib.figure import Figure
+
+    from consequential.paper.figures.over_time import _draw_moving_best
+
+    ax = Figure().subplots()
+    ax.set_xlim(0, 3)
+    line = _draw_moving_best(ax, "drift", "utility")
+    best = [cq.worlds.drift().at(step).optimal().utility for step in range(4)]
+    assert list(line.get_xdata()) == [0, 1, 2, 3]
+    assert_allclose(line.get_ydata(), best, rtol=1e-12)
+    assert best[3] > best[0]

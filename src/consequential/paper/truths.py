@@ -53,6 +53,14 @@ def table(name: str) -> TableWorld:
 
 
 @cache
+def optimum_at(name: str, time_step: int) -> Optimum:
+    """Return the best policy of a world with one score as it is at a time step."""
+    world = score_world(name).at(time_step)
+    assert isinstance(world, ScoreWorld)
+    return world.optimal()
+
+
+@cache
 def optimum(name: str) -> Optimum:
     """Return the best policy of a world with one score."""
     return score_world(name).optimal()

@@ -10,6 +10,7 @@ import numpy as np
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
 from consequential.paper.figures.looks import (
+    BLACK,
     label_ends,
     legend_above,
     mark_level,
@@ -51,6 +52,8 @@ def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
                 for text, style, level in levels
                 if metric in level
             ]
+            if truths.world_of(name).drifts and metric != "effective_utility":
+                marks.append(_draw_moving_best(ax, name, metric))
             label_ends(ax, drawn, [short(strategy) for strategy in runs.strategies])
             lines = lines if len(lines) > len(drawn) + len(marks) - 1 else [*drawn, *marks]
     legend_above(figure, lines)
@@ -62,6 +65,17 @@ def _draw_strategy(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
     steps = np.flatnonzero(np.isfinite(values).all(axis=0))
     quartiles = np.percentile(values[:, steps], [25, 50, 75], axis=0)
     return draw_band(ax, steps.astype(float), quartiles, strategy, runs.strategies)
+
+
+def _draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
+    """Draw what the best policy of each step has, in a world whose truth moves."""
+    last = int(ax.get_xlim()[1])
+    steps = np.unique(np.linspace(0, last, 21).astype(int))
+    best = [getattr(truths.optimum_at(name, int(step)), metric) for step in steps]
+    (line,) = ax.plot(
+        steps, best, color=BLACK, linewidth=1, linestyle="--", label="optimal policy", zorder=1
+    )
+    return line
 
 
 def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
@@ -111,7 +125,8 @@ def differs(results: Results, names: Sequence[str]) -> str:
         f"Farthest apart at the end: {METRICS[metric]} of {strategy}, "
         f"{truths.where(name)}, {middle:.4f} as printed and {median:.4f} corrected (medians; the "
         "quartiles do not overlap). Without a penalty the printed estimator only rescales the "
-        "gradient, so what differs is the step: a fixed learning rate against a preconditioned one."
+        "gradient, so what differs is the step (a fixed learning rate against a preconditioned "
+        "one) and that printed gradients draw decisions anew."
     )
 
 
