@@ -88,3 +88,18 @@ def test_a_study_becomes_a_task_of_its_kind(name, kind):
     task = task_of(study, QUICK)
     assert type(task) is kind
     assert task.file == study.file
+
+
+@pytest.mark.parametrize(("column", "n_iterations"), [("paper", 2560), ("corrected", 256)])
+def test_the_corrected_column_passes_over_compas_four_times_a_step(column, n_iterations):
+    study = next(s for s in studies_named("compas-penalty") if s.column == column)
+    parameters = study.make_world().parameters
+    assert parameters.n_iterations == n_iterations
+    assert (parameters.n_proposals, parameters.batch_size) == (4096, 64)
+
+
+@pytest.mark.parametrize("name", ["first-time", "second-time"])
+def test_both_columns_pass_once_over_the_people_of_a_setting(name):
+    for study in studies_named(name):
+        parameters = study.make_world().parameters
+        assert parameters.n_iterations * parameters.batch_size == parameters.n_proposals

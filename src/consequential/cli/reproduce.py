@@ -108,7 +108,7 @@ def _listed(names: list[str], scale: Scale) -> str:
         columns = studies_named(name)
         first = columns[0]
         seeds = sum(len(block) for block in first.blocks(scale))
-        work = first.seconds_a_seed(scale) * seeds * len(columns)
+        work = seeds * sum(study.seconds_a_seed(scale) for study in columns)
         shown = ", ".join(study.column for study in columns)
         lines.append([name, first.figure or "-", shown, _duration(work), first.shows])
     figures = [["figure", "drawn from"]]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from consequential.cli.arguments import Commands, Help, at_least_one, named, not_negative
 from consequential.cli.reproduce import kept
@@ -131,12 +131,15 @@ def _strategies(options: argparse.Namespace) -> list[Strategy]:
     from consequential.simulation import LearnToDecide, LearnToPredict, paper_strategies
 
     six = paper_strategies(options.normalisation)
+    drawn: Literal["expected", "sampled"] = "expected"
+    if options.normalisation == "paper":
+        drawn = "sampled"
     others: list[Strategy] = [
         strategy
         for sequence in ("iterative", "aggregated")
         for strategy in (
             LearnToPredict(sequence, fair=True),
-            LearnToDecide("smooth_semi_logistic", sequence, options.normalisation),
+            LearnToDecide("smooth_semi_logistic", sequence, options.normalisation, drawn),
         )
     ]
     known = {

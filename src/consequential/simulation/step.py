@@ -251,7 +251,7 @@ def keep_weights(
     squares = 0.0
     for z in range(tally.shape[0]):
         squares += tally[z, SQUARES]
-    return heaviest * heaviest <= 1e-3 * squares
+    return heaviest * heaviest <= 1e4 * squares
 
 
 @compiled
