@@ -24,7 +24,7 @@ same command goes on where it was."""
 
 _EXAMPLES = """\
 examples:
-  consequential reproduce --quick                      everything, small: about a minute
+  consequential reproduce --quick                      everything, small: half a minute
   consequential reproduce                              the paper's size
   consequential reproduce first-time evolution         two of them
   consequential reproduce --list                       what there is"""
