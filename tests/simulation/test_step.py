@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from consequential.learning.sequences import reservoir_moves
 from consequential.simulation.functionals import count_tally
-from consequential.simulation.step import _find_accepted, keep_people, keep_weights
+from consequential.simulation.reservoir import keep_people, keep_weights
+from consequential.simulation.step import _find_accepted
 
 
 def counted(weights, label, group, n_groups):

@@ -21,7 +21,8 @@ from consequential.policies import Policy
 from consequential.simulation.crew import Crew
 from consequential.simulation.fleet import Fleet
 from consequential.simulation.proposals import learning_rng
-from consequential.simulation.step import Happened, follow_moves
+from consequential.simulation.reservoir import follow_moves
+from consequential.simulation.step import Happened
 from consequential.worlds import World
 from consequential.worlds.crowd import FEATURES
 

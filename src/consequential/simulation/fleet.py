@@ -20,14 +20,13 @@ from consequential.policies.compiled import compiling_reported
 from consequential.simulation.crew import Crew, notion_of
 from consequential.simulation.functionals import count_groups, fill_label_free
 from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
+from consequential.simulation.reservoir import keep_all, keep_people
 from consequential.simulation.step import (
     Happened,
     Passed,
     Shared,
     advance_deciding,
     advance_predicting,
-    keep_all,
-    keep_people,
     read_circle,
 )
 from consequential.worlds import World
