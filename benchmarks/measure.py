@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -55,8 +54,3 @@ def machine() -> str:
         model = names[0] if names else model
         flags = ", AVX-512" if "avx512f" in text else ", AVX2" if "avx2" in text else ""
     return f"{os.cpu_count()} cores, {model}{flags}, Python {platform.python_version()}"
-
-
-def peak_gib() -> float:
-    """Return the largest memory this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

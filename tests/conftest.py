@@ -26,3 +26,16 @@ def exploring_log(
     return cq.DecisionLog.from_arrays(
         features, decision, propensity, label, group, groups=range(n_groups), **columns
     )
+
+
+def residual_slopes(objective, policy, rows):
+    """Return what an ascent takes for the slopes of its penalty's residuals, from all rows."""
+    from consequential.learning.reference import Circle, _Batch, _Running
+    from consequential.policies.uniforms import UniformStream
+
+    phi, coefficients = policy.inputs(rows.features), objective.coefficients(rows)
+    scale = phi.T @ phi / len(phi)
+    circle = Circle(phi, scale, coefficients, coefficients.shares(), len(phi), 0)
+    running = _Running(circle, objective)
+    running.absorb(_Batch(circle, objective, policy, policy.theta, 0, UniformStream(0)))
+    return running.prepared(cq.PreconditionedStep(), policy.theta, 0.1)[0]

@@ -10,7 +10,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
+from conftest import exploring_log, residual_slopes
+from consequential.objective import deviations
 
 F_TABLE = {(0, 0): 0.7, (0, 1): -0.2, (1, 0): 0.1, (1, 1): 1.3}
 LABEL_DEPENDENT = cq.BenefitParity(lambda d, y: F_TABLE[d, y])
@@ -120,22 +121,21 @@ def test_gradient_is_the_derivative_for_a_policy_that_uses_the_sensitive_attribu
 @pytest.mark.parametrize("normalisation", ["applicants", "paper"])
 @pytest.mark.parametrize(("case", "n_groups"), CASES[1:])
 @pytest.mark.parametrize("link", LINKS)
-def test_benefit_slopes_are_the_derivative_of_each_benefit(link, case, n_groups, normalisation):
+def test_residual_slopes_are_the_derivative_of_each_residual(link, case, n_groups, normalisation):
     log, policy = two_step_log(n_groups), cq.Policy(THETA, link, floor=0.05)
     objective = penalised(case, normalisation=normalisation)
     rows = objective.rows(log)
     coefficients, phi = objective.coefficients(rows), policy.inputs(rows.features)
 
-    def benefits(theta: np.ndarray) -> np.ndarray:
-        return coefficients.sums(policy.probability(phi @ theta)).benefits
+    def residuals(theta: np.ndarray) -> np.ndarray:
+        benefits = coefficients.sums(policy.probability(phi @ theta)).benefits
+        return np.sqrt(2.0) * deviations(benefits).ravel()
 
     numeric = np.stack(
-        [(benefits(THETA + h) - benefits(THETA - h)) / (2 * STEP) for h in STEP * np.eye(3)],
+        [(residuals(THETA + h) - residuals(THETA - h)) / (2 * STEP) for h in STEP * np.eye(3)],
         axis=-1,
     )
-    eta = phi @ THETA
-    sums = coefficients.sums(policy.probability(eta))
-    slopes = coefficients.benefit_slopes(sums, policy.derivative(eta), phi)
+    slopes = residual_slopes(objective, policy, rows)
     assert np.abs(numeric).max() > 1e-2
     assert_allclose(slopes, numeric, rtol=1e-5, atol=1e-9)
 

@@ -85,22 +85,6 @@ class Coefficients:
                 slopes = slopes + denominators[k][self.group] * benefit.denominator
         return slopes
 
-    def benefit_slopes(self, sums: Sums, slope: Floats, phi: Floats) -> Floats:
-        """Return the derivative of each benefit of each group in theta: (benefits, groups, m)."""
-        values = np.nan_to_num(sums.benefits, nan=0.0)
-        slopes = np.zeros((*values.shape, phi.shape[1]))
-        positions = np.arange(len(slope))
-        for k, benefit in enumerate(self.benefits):
-            by_row = benefit.values * slope
-            if benefit.denominator is not None:
-                by_row = by_row - values[k][self.group] * benefit.denominator * slope
-            spread = np.zeros((self.n_groups, len(slope)))
-            spread[self.group, positions] = by_row
-            usable = benefit.defined & sums.usable[k]
-            scale = np.divide(1.0, sums.denominators[k], out=np.zeros(self.n_groups), where=usable)
-            slopes[k] = (spread @ phi) * scale[:, None]
-        return slopes
-
     def shares(self) -> Floats:
         """Return the groups' shares of the rows."""
         return self._by_group(np.ones(len(self.group))) / max(len(self.group), 1)
