@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.objective import BenefitParity as BenefitParity
     from consequential.objective import Clipped as Clipped
     from consequential.objective import DemographicParity as DemographicParity
+    from consequential.objective import DoublyRobust as DoublyRobust
     from consequential.objective import EqualisedOdds as EqualisedOdds
     from consequential.objective import EqualOpportunity as EqualOpportunity
     from consequential.objective import Fairness as Fairness
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
     from consequential.policies import Link as Link
+    from consequential.policies import Logged as Logged
     from consequential.policies import Mixture as Mixture
     from consequential.policies import Policy as Policy
     from consequential.policies import PolicyError as PolicyError
@@ -69,6 +71,7 @@ _HOME = {
             "DecisionRule",
             "EveryNth",
             "Link",
+            "Logged",
             "Mixture",
             "Policy",
             "PolicyError",
@@ -87,6 +90,7 @@ _HOME = {
             "BenefitParity",
             "Clipped",
             "DemographicParity",
+            "DoublyRobust",
             "EqualOpportunity",
             "EqualisedOdds",
             "Fairness",

@@ -169,3 +169,64 @@ def test_the_balance_heuristic_knows_the_whole_log_under_the_papers_normalisatio
     truth = list(world.exact(policy, "equal_opportunity").benefits.values())
     # 20 such logs had a standard deviation of .003; rejected rows left out give .911 for .878
     np.testing.assert_allclose(sums.benefits[0], truth, atol=0.012)
+
+
+# --- doubly robust
+
+
+def test_a_doubly_robust_tally_counts_the_model_corrected_by_weighted_residuals():
+    log = exploring_log(n=300, seed=4)
+    robust = cq.DoublyRobust(folds=3)
+    q, w = robust.predicted(log), log.decision / log.propensity
+    overall, within = robust.tallies(log)
+    for tally in (overall, within):
+        np.testing.assert_allclose(tally.positives, q + w * (log.outcome - q))
+        np.testing.assert_allclose(tally.positives + tally.negatives, 1.0)
+
+
+def test_no_row_is_predicted_by_a_model_that_saw_it():
+    # a nearest neighbour that saw the row would repeat its label
+    from sklearn.neighbors import KNeighborsClassifier
+
+    log = exploring_log(n=400, seed=5)
+    predicted = cq.DoublyRobust(KNeighborsClassifier(1)).predicted(log)
+    accepted = log.decision
+    assert 0.5 < (predicted[accepted] == log.label[accepted]).mean() < 0.9
+
+
+def test_doubly_robust_utility_is_unbiased_whatever_the_model_says():
+    from sklearn.dummy import DummyClassifier
+
+    world = cq.worlds.first_setting()
+    start = world.initial_policy().with_floor(0.1)
+    truth = world.exact(cq.Policy([0.3, 2.0])).utility
+    objective = cq.Objective(
+        world.cost, weighting=cq.DoublyRobust(DummyClassifier(strategy="prior"), folds=2)
+    )
+    values = [
+        objective.value(
+            cq.Policy([0.3, 2.0]), world.collect(start, 2000, np.random.default_rng(seed))
+        )
+        for seed in range(200)
+    ]
+    error = np.std(values) / np.sqrt(len(values))
+    assert abs(np.mean(values) - truth) < 4 * error < 0.003
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": 1}, "at least 2 folds"),
+        ({"folds": 2.5}, "at least 2 folds"),
+        ({"classifier": object()}, "no predict_proba"),
+    ],
+)
+def test_a_model_that_cannot_be_cross_fitted_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        cq.DoublyRobust(**options)
+
+
+def test_a_log_without_accepted_people_has_no_label_to_model():
+    log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None])
+    with pytest.raises(cq.DecisionLogError, match="nobody was accepted outside fold 1 of 5"):
+        cq.DoublyRobust().predicted(log)

@@ -221,3 +221,19 @@ def test_a_predictor_of_other_labels_than_0_and_1_is_refused():
 def test_nobody_is_decided_on_by_a_missing_feature():
     with pytest.raises(cq.PolicyError, match="features must be finite"):
         cq.Policy([5.0, 1.0]).decide([[float("nan")]], rng=np.random.default_rng(0))
+
+
+def test_what_the_log_did_is_known_of_the_log_only():
+    log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
+    np.testing.assert_array_equal(log.propensity_of(cq.Logged()), [0.25, 0.5])
+    with pytest.raises(cq.PolicyError, match="no propensity for other people"):
+        cq.Logged().propensity([[0.0]])
+
+
+def test_a_log_asks_a_rule_about_its_people_with_their_groups_where_it_uses_them():
+    log = cq.DecisionLog.from_arrays(
+        [[0.0], [0.0]], [1, 0], [0.25, 0.5], [1, None], sensitive=["a", "b"]
+    )
+    apart = cq.Policy([0.0, 0.0, 50.0, 0.0], groups=["a", "b"])
+    np.testing.assert_allclose(log.propensity_of(apart), [0.5, 1.0])
+    np.testing.assert_allclose(log.propensity_of(cq.AcceptAll()), [1.0, 1.0])

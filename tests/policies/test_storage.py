@@ -147,6 +147,7 @@ def test_the_file_is_json_that_a_person_can_read(file):
             "feature_map": None,
             "floor": 0.25,
             "groups": [],
+            "learned_from": "",
         },
     }
 

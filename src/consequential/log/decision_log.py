@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import DecisionLogError, checked_columns, checked_names
 from consequential.log.frames import frame_columns, make_frame, read_table
-from consequential.policies import DecisionRule
+from consequential.policies import DecisionRule, Logged
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +51,9 @@ class DecisionLog:
         How many time steps an outcome may take; None where outcomes are immediate.
     as_of
         The last time step of the whole log, which its parts remember: by it age is counted.
+    estimated_propensity
+        Whether the propensities were estimated after the fact instead of logged; every figure
+        made from them says so.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class DecisionLog:
     policies: Mapping[int, DecisionRule] = field(default_factory=dict)
     horizon: int | None = None
     as_of: int | None = None
+    estimated_propensity: bool = False
 
     def __post_init__(self) -> None:
         for name in _ROW_COLUMNS:
@@ -304,6 +308,12 @@ class DecisionLog:
     def outcome(self) -> Floats:
         """The label, and 0 where there is none (those rows have weight 0 wherever it is used)."""
         return _frozen(np.nan_to_num(self.label, nan=0.0))
+
+    def propensity_of(self, rule: DecisionRule) -> Floats:
+        """Return the probability with which a rule would accept each person of the log."""
+        if isinstance(rule, Logged):
+            return self.propensity
+        return rule.propensity(self.features, self.sensitive if rule.uses_sensitive else None)
 
     @property
     def sensitive(self) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from consequential.objective.objective import ROOT_TWO, Objective, Slopes, decid
 from consequential.objective.weights import (
     BalanceHeuristic,
     Clipped,
+    DoublyRobust,
     InversePropensity,
     SelfNormalised,
     Unweighted,
@@ -35,6 +36,7 @@ __all__ = [
     "Clipped",
     "Coefficients",
     "DemographicParity",
+    "DoublyRobust",
     "EqualOpportunity",
     "EqualisedOdds",
     "Fairness",

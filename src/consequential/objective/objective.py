@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.fairness import Fairness, Tally, fairness_named
-from consequential.objective.functionals import Benefit, Coefficients, Sums
+from consequential.objective.functionals import Coefficients, Sums
 from consequential.objective.weights import InversePropensity, Weighting
 from consequential.policies import Policy
 
@@ -133,28 +133,26 @@ class Objective:
         rows = self.rows(settled)
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        tally = self._tally(settled, rows, within_group=False)
+        tally, within = (self._of_rows(tally, settled) for tally in self.weighting.tallies(settled))
         amount = np.ones(len(rows)) if rows.amount is None else rows.amount
         cost = self.cost if rows.cost is None else rows.cost
         gain = (1.0 - cost) * tally.positives - cost * tally.negatives
         forgone = tally.valued(self.rejection_utility)
         constant = float(amount @ forgone) / len(rows)
-        benefits: tuple[Benefit, ...] = ()
-        if self.fairness is not None:
-            benefits = self.fairness.benefits(self._tally(settled, rows, within_group=True))
+        benefits = () if self.fairness is None else self.fairness.benefits(within)
         return Coefficients(
             amount * (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
         )
 
-    def _tally(self, log: DecisionLog, rows: DecisionLog, *, within_group: bool) -> Tally:
+    def _of_rows(self, tally: Tally, log: DecisionLog) -> Tally:
         # weights are a matter of the whole log, whichever rows are then looked at
-        weights = self.weighting.weights(log, within_group=within_group)
-        people = np.ones(len(rows))
-        if self.normalisation == "paper":
-            people = weights = weights[log.decision]
-        positives = weights * rows.outcome
-        sizes = rows.group_counts.astype(np.float64)
-        return Tally(people, positives, weights - positives, rows.group, sizes)
+        if self.normalisation == "applicants":
+            return tally
+        accepted = log.decision
+        positives, negatives = tally.positives[accepted], tally.negatives[accepted]
+        group = tally.group[accepted]
+        sizes = np.bincount(group, minlength=len(tally.sizes)).astype(np.float64)
+        return Tally(positives + negatives, positives, negatives, group, sizes)
 
     # From functionals to a number
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
+from consequential.objective.fairness import Tally
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +25,18 @@ class Weighting(ABC):
     @abstractmethod
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """One weight a row; `within_group` for sums that are normalised group by group."""
+
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Whom the rows stand for in sums over all applicants, and in sums by group."""
+        overall = _tally(log, self.weights(log))
+        within = self.weights(log, within_group=True)
+        return overall, _tally(log, within)
+
+
+def _tally(log: DecisionLog, weights: Floats) -> Tally:
+    positives = weights * log.outcome
+    sizes = log.group_counts.astype(np.float64)
+    return Tally(np.ones(len(log)), positives, weights - positives, log.group, sizes)
 
 
 def _inverse(decision: NDArray[np.bool_], propensity: Floats) -> Floats:
@@ -157,6 +171,89 @@ class Unweighted(Weighting):
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return the decisions."""
         return log.decision.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class DoublyRobust(Weighting):
+    """A model of the label stands in for everybody, and weighted residuals correct it.
+
+    A row counts for `q + w (y - q)` people with label 1, where q is the label's probability by a
+    classifier that never saw the row (cross-fitted on accepted people). Unbiased whatever the
+    model if propensities are right, and close if the model is right and propensities are not.
+
+    Parameters
+    ----------
+    classifier
+        Any scikit-learn classifier; gradient-boosted trees by default. The sensitive groups are
+        among its inputs, which no decision is made from.
+    folds
+        Into how many parts the log is cut for cross-fitting.
+    weighting
+        The weights of the residuals.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> start = world.initial_policy().with_floor(0.05)
+    >>> log = world.collect(start, 10_000, np.random.default_rng(0))
+    >>> objective = cq.Objective(world.cost, weighting=cq.DoublyRobust())
+    >>> round(objective.value(cq.Policy([0.0, 0.0]), log), 2)  # half of accept-all's .1596
+    0.08
+    """
+
+    classifier: Any = None
+    folds: int = 5
+    weighting: Weighting = InversePropensity()
+
+    def __post_init__(self) -> None:
+        if self.folds != int(self.folds) or self.folds < 2:
+            raise ValueError(f"cross-fitting needs at least 2 folds, not {self.folds!r}")
+        if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
+            raise ValueError(f"{self.classifier!r} has no predict_proba to model a label with")
+
+    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+        """Return the weights of the residuals."""
+        return self.weighting.weights(log, within_group=within_group)
+
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Let the model count, and correct it by weighted residuals."""
+        predicted = self.predicted(log)
+        corrected = []
+        for within_group in (False, True):
+            weights = self.weights(log, within_group=within_group)
+            positives = predicted + weights * (log.outcome - predicted)
+            sizes = log.group_counts.astype(np.float64)
+            people = np.ones(len(log))
+            corrected.append(Tally(people, positives, people - positives, log.group, sizes))
+        return corrected[0], corrected[1]
+
+    def predicted(self, log: DecisionLog) -> Floats:
+        """Return each row's probability of label 1, by a model fitted on the other folds."""
+        from sklearn.base import clone
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        model = self.classifier
+        if model is None:
+            model = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15, random_state=0)
+        groups = np.eye(len(log.groups))[:, 1:][log.group]  # no column where there is one group
+        inputs = np.column_stack([log.features, groups])
+        fold = np.random.default_rng(0).permutation(len(log)) % self.folds
+        predicted = np.empty(len(log))
+        for k in range(self.folds):
+            seen, unseen = log.decision & (fold != k), fold == k
+            labels = log.label[seen].astype(np.int64)
+            if len(labels) == 0:
+                raise DecisionLogError(
+                    f"nobody was accepted outside fold {k + 1} of {self.folds}: a model of the "
+                    "label has nothing to learn from"
+                )
+            if labels.min() == labels.max():
+                predicted[unseen] = labels[0]
+            elif unseen.any():
+                fitted = clone(model).fit(inputs[seen], labels)
+                predicted[unseen] = fitted.predict_proba(inputs[unseen])[:, 1]
+        return predicted
 
 
 def effective_sample_size(weights: Floats) -> float:

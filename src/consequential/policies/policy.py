@@ -46,6 +46,8 @@ class Policy(DecisionRule):
         Give the sensitive groups here, in the order of theta's blocks, for a policy that uses
         the sensitive attribute: each group then has parameters of its own. Without them (the
         default) the sensitive attribute is not an input.
+    learned_from
+        Fingerprint of the log the parameters were learned from; empty where they were not.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Policy(DecisionRule):
     feature_map: FeatureMap | None
     floor: float
     groups: tuple[Hashable, ...]
+    learned_from: str
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class Policy(DecisionRule):
         *,
         floor: float = 0.0,
         groups: Sequence[Hashable] = (),
+        learned_from: str = "",
     ) -> None:
         values = np.array(theta, dtype=np.float64)
         groups = plain_groups(groups)
@@ -95,6 +99,7 @@ class Policy(DecisionRule):
             ("feature_map", feature_map),
             ("floor", checked_floor(floor)),
             ("groups", groups),
+            ("learned_from", str(learned_from)),
         ):
             object.__setattr__(self, name, value)
 

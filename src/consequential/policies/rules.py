@@ -113,6 +113,28 @@ class RejectAll(DecisionRule):
 
 
 @dataclass(frozen=True, slots=True)
+class Logged(DecisionRule):
+    """What the log did: the incumbent, whatever it was, with the propensities it logged.
+
+    It can be evaluated on a log and compared there; about new people it cannot be asked.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
+    >>> log.propensity_of(cq.Logged())
+    array([0.25, 0.5 ])
+    """
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Say that only a log can answer."""
+        raise PolicyError(
+            "Logged() is what a log's rule did with the people in it; it has no propensity for "
+            "other people. Evaluate it on a log: log.propensity_of(Logged())"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ThresholdPolicy(DecisionRule):
     """Accept where a fitted predictor puts the label's probability at `threshold` or above.
 

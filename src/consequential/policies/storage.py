@@ -139,6 +139,7 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
                 "feature_map": _encode(rule.feature_map),
                 "floor": rule.floor,
                 "groups": [_encode(group) for group in rule.groups],
+                "learned_from": rule.learned_from,
             }
         case ThresholdPolicy():
             predictor = _encode(rule.predictor)
@@ -161,6 +162,7 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
                 _decode(data["feature_map"]),
                 floor=data["floor"],
                 groups=[_decode(group) for group in data["groups"]],
+                learned_from=data.get("learned_from", ""),
             )
         case "ThresholdPolicy":
             return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])
