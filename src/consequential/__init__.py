@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -119,6 +120,7 @@ _HOME = {
         ],
         "learning",
     ),
+    "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [
