@@ -12,6 +12,13 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
     from consequential.estimator import FairPolicyLearner as FairPolicyLearner
+    from consequential.evaluation import Comparison as Comparison
+    from consequential.evaluation import Estimate as Estimate
+    from consequential.evaluation import Evaluation as Evaluation
+    from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
+    from consequential.evaluation import compare as compare
+    from consequential.evaluation import cross_fitted_propensities as cross_fitted_propensities
+    from consequential.evaluation import evaluate as evaluate
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -104,6 +111,18 @@ _HOME = {
             "fairness_named",
         ],
         "objective",
+    ),
+    **dict.fromkeys(
+        [
+            "Comparison",
+            "Estimate",
+            "Evaluation",
+            "WinnersCurseWarning",
+            "compare",
+            "cross_fitted_propensities",
+            "evaluate",
+        ],
+        "evaluation",
     ),
     **dict.fromkeys(
         [
