@@ -114,13 +114,24 @@ class DecisionLog:
         feature_names: Sequence[str] | None = None,
         policies: Mapping[int, DecisionRule] | None = None,
         horizon: int | None = None,
+        copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
 
         `groups` fixes the groups and their order; without it they are the sorted values seen.
+        With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
         columns = checked_columns(
-            features, decision, propensity, label, sensitive, time_step, amount, cost, groups
+            features,
+            decision,
+            propensity,
+            label,
+            sensitive,
+            time_step,
+            amount,
+            cost,
+            groups,
+            copy=copy,
         )
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
