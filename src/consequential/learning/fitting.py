@@ -104,7 +104,9 @@ def fit_policy(
     sums, _ = problem.at(theta)
     free = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
     return Fitted(
-        policy=replace(template.at(theta), learned_from=log.fingerprint),
+        policy=replace(
+            template.at(theta), learned_from=log.fingerprint, feature_names=log.feature_names
+        ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
         benefits=dict(zip(settled.groups, sums.benefits[0].tolist(), strict=True))

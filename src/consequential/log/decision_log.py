@@ -164,6 +164,8 @@ class DecisionLog:
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
+        A feature that is words becomes one indicator a word, named `column=word`.
+
         Examples
         --------
         >>> import pyarrow as pa, consequential as cq
@@ -173,7 +175,7 @@ class DecisionLog:
         ...                           propensity="p", label="repaid")
         DecisionLog(2 decisions, 1 accepted, 0 pending, 1 feature)
         """
-        matrix, columns = frame_columns(
+        matrix, names, columns = frame_columns(
             frame,
             features,
             decision=decision,
@@ -188,7 +190,7 @@ class DecisionLog:
         return cls.from_arrays(
             matrix,
             time_step=0 if step is None else step,
-            feature_names=list(features),
+            feature_names=names,
             groups=groups,
             horizon=horizon,
             **columns,  # type: ignore[arg-type]  # the three required names are never None
