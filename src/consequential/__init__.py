@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
+    from consequential.log import LogScan as LogScan
     from consequential.objective import BalanceHeuristic as BalanceHeuristic
     from consequential.objective import BenefitParity as BenefitParity
     from consequential.objective import Clipped as Clipped
@@ -73,6 +74,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
 _HOME = {
     "DecisionLog": "log",
     "DecisionLogError": "log",
+    "LogScan": "log",
     **dict.fromkeys(
         [
             "AcceptAll",

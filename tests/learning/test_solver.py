@@ -137,7 +137,7 @@ def test_it_is_never_worse_than_accepting_or_rejecting_everybody():
 def test_the_result_says_where_it_comes_from():
     log = exploring_log(n=300)
     found = fitted(log, cq.Policy(np.zeros(3)), cq.Objective(0.5), n_starts=3)
-    assert set(found.values) == {"prediction", "even chance", "random 1"}
+    assert {"prediction"} <= set(found.values) <= {"prediction", "even chance", "random 1"}
     assert found.start in {*found.values, "accept all", "reject all"}
     assert found.policy.learned_from == log.fingerprint
     assert_allclose(found.utility, cq.Objective(0.5).value(found.policy, log), rtol=1e-9)

@@ -7,7 +7,7 @@ problem is not convex, so there are several starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,23 +79,42 @@ def minimise(
     return found.x, bool(found.success), int(found.nfev)
 
 
-def solve(problem: Problem, start: Floats, constraint: Constraint, *, max_passes: int) -> Attempt:
-    """Return the best policy found from one start (parameters of the inputs as they are)."""
-    price, gain = Price(Constraint()), _SMALLEST_GAIN
-    beta = problem.standardised(start)
-    beta, converged, n_passes = minimise(problem, beta, price, max_passes, gain)
-    free_theta = problem.original(beta)
-    if constraint.binds:
-        price = Price(constraint)
-        for by in _RELAXED:
-            price.constraint = constraint.relaxed(by)
-            beta, _, more = _satisfied(problem, beta, price, max_passes, gain, n_rounds=2)
-            n_passes += more
-        price.constraint = constraint
-        beta, converged, more = _satisfied(problem, beta, price, max_passes, gain)
-        n_passes += more
+def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
+    """Return the best policy found from a start (parameters of the inputs as they are)."""
+    price = Price(Constraint())
+    beta, converged, n_passes = minimise(
+        problem, problem.standardised(start), price, max_passes, _SMALLEST_GAIN
+    )
     theta = problem.original(beta)
-    return _reached(problem, theta, free_theta, converged, n_passes, price)
+    return _reached(problem, theta, theta, converged, n_passes + 1, price)
+
+
+def constrain(
+    problem: Problem, attempt: Attempt, constraint: Constraint, *, max_passes: int
+) -> Attempt:
+    """Go on from a free attempt to the best that keeps a constraint, by way of looser ones."""
+    if not constraint.binds:
+        return attempt
+    price, beta, n_passes = Price(constraint), problem.standardised(attempt.theta), attempt.n_passes
+    for by in _RELAXED:
+        price.constraint = constraint.relaxed(by)
+        beta, _, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN, n_rounds=2)
+        n_passes += more
+    price.constraint = constraint
+    beta, converged, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN)
+    theta, n_passes = problem.original(beta), n_passes + more
+    return _reached(problem, theta, attempt.theta, converged, n_passes, price)
+
+
+def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
+    """Return attempts of which no two ended in the same place; of those that did, the first."""
+    kept: dict[str, Attempt] = {}
+    for name, attempt in attempts.items():
+        here = problem.standardised(attempt.theta)
+        others = (problem.standardised(other.theta) for other in kept.values())
+        if not any(np.allclose(here, there, rtol=0.05, atol=0.05) for there in others):
+            kept[name] = attempt
+    return kept
 
 
 def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> Attempt:
@@ -108,8 +127,10 @@ def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> A
     for problem in stages[:-1]:
         on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, _SMALLEST_GAIN))
     # too steep a policy cannot be moved to where all rows want it: then from a less steep one
+    more_rows = len(stages) > 1 and stages[-1].n_rows > stages[-2].n_rows
+    gain = _SMALLEST_GAIN_AT_LAST if more_rows else _SMALLEST_GAIN
     for attempt in reversed(on_the_way):
-        found = _bettered(stages[-1], attempt, max_passes, _SMALLEST_GAIN_AT_LAST, final=True)
+        found = _bettered(stages[-1], attempt, max_passes, gain, final=True)
         if found.is_kept:
             break
     return found

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.log.checks import DecisionLogError, checked_columns, checked_names
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.policies import DecisionRule, Logged
+
+if TYPE_CHECKING:
+    from consequential.log.scan import LogScan
 
 Floats = NDArray[np.float64]
 
@@ -200,6 +203,17 @@ class DecisionLog:
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
         """Make a log of a CSV or Parquet file; the named columns are those of `from_frame`."""
         return cls.from_frame(read_table(path), **columns)
+
+    @classmethod
+    def scan(cls, path: str | os.PathLike[str], **columns: Any) -> LogScan:
+        """Return a log of any size in a Parquet file or a folder of them, read piece by piece.
+
+        The named columns are those of `from_frame`. With `client=`, a Dask client, its workers
+        read and sum the pieces; else a few threads do, `n_threads=` of them.
+        """
+        from consequential.log.scan import scan_of
+
+        return scan_of(path, **columns)
 
     @classmethod
     def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +63,28 @@ def _values(series: Any) -> NDArray[Any]:
 
 def read_table(path: str | os.PathLike[str]) -> Any:
     """A CSV or Parquet file as a pyarrow table, by its ending."""
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     if not Path(path).exists():
         raise FileNotFoundError(f"no file {os.fspath(path)!r}")
-    try:
+    with read_damage(os.fspath(path)):
         if Path(path).suffix.lower() == ".parquet":
             return pyarrow.parquet.read_table(path)
         return pyarrow.csv.read_csv(
             path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
         )
+
+
+@contextmanager
+def read_damage(where: str) -> Iterator[None]:
+    """Say where a file could not be read."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise DecisionLogError(f"{os.fspath(path)} cannot be read: {error}") from None
+        raise DecisionLogError(f"{where} cannot be read: {error}") from None
 
 
 def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:
