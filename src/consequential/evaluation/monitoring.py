@@ -53,7 +53,7 @@ def utility_sequence(
     >>> lower, upper = cq.utility_sequence(
     ...     cq.Policy([1.5, 5.0]), log, cost=world.cost, versus=cq.Logged())
     >>> int(np.argmax(lower > 0))  # the first decision after which the policy is known better
-    2334
+    514
     """
     checked_log(log)
     objective = question(log, cost, None, weighting, rejection_utility)
