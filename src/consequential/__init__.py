@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
     from consequential.evaluation import Evaluation as Evaluation
@@ -152,6 +153,7 @@ _HOME = {
         ],
         "learning",
     ),
+    "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [

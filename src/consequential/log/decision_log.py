@@ -114,13 +114,24 @@ class DecisionLog:
         feature_names: Sequence[str] | None = None,
         policies: Mapping[int, DecisionRule] | None = None,
         horizon: int | None = None,
+        copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
 
         `groups` fixes the groups and their order; without it they are the sorted values seen.
+        With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
         columns = checked_columns(
-            features, decision, propensity, label, sensitive, time_step, amount, cost, groups
+            features,
+            decision,
+            propensity,
+            label,
+            sensitive,
+            time_step,
+            amount,
+            cost,
+            groups,
+            copy=copy,
         )
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
@@ -153,6 +164,8 @@ class DecisionLog:
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
+        A feature that is words becomes one indicator a word, named `column=word`.
+
         Examples
         --------
         >>> import pyarrow as pa, consequential as cq
@@ -162,7 +175,7 @@ class DecisionLog:
         ...                           propensity="p", label="repaid")
         DecisionLog(2 decisions, 1 accepted, 0 pending, 1 feature)
         """
-        matrix, columns = frame_columns(
+        matrix, names, columns = frame_columns(
             frame,
             features,
             decision=decision,
@@ -177,7 +190,7 @@ class DecisionLog:
         return cls.from_arrays(
             matrix,
             time_step=0 if step is None else step,
-            feature_names=list(features),
+            feature_names=names,
             groups=groups,
             horizon=horizon,
             **columns,  # type: ignore[arg-type]  # the three required names are never None
@@ -333,7 +346,7 @@ class DecisionLog:
             column = getattr(self, name)
             digest.update(name.encode())
             if column is not None:
-                digest.update(np.ascontiguousarray(column).tobytes())
+                digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
