@@ -14,6 +14,8 @@ from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]
 
+# bounds of a row, low and high, and of the mean of rows
+Span = tuple[float, float, float, float]
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]
 
@@ -25,7 +27,7 @@ class Reach:
     rows: Floats
     means: Floats
 
-    def at(self, ratio: float) -> tuple[float, float, float, float]:
+    def at(self, ratio: float) -> Span:
         """Return the bounds of `num - ratio den` for a row, and those of its mean."""
         weigh = np.array([1.0, -ratio])
         rows, means = self.rows @ weigh, self.means @ weigh
