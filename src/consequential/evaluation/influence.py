@@ -48,6 +48,8 @@ class Ratios:
         What each row adds to the influence by way of weights that were scaled to average one.
     reach, scale
         How far a row can go, and what was then multiplied into it; None where nobody asked.
+    labelled
+        Whether labels matter.
     """
 
     numerator: Floats
@@ -57,6 +59,7 @@ class Ratios:
     moved: Floats | None = None
     reach: Reach | None = None
     scale: Floats | None = None
+    labelled: bool = True
 
     def __len__(self) -> int:
         return len(self.numerator)
@@ -164,7 +167,7 @@ class Yardstick:
             doubled = self._gained(propensity, less, _scaled(self.overall, 2.0))
             moved = -(doubled.mean() - gained.mean()) * (self.overall.normalised - 1.0)
         if self.extremes is not None:
-            reach = self.extremes.utility(self.objective, self.log, paired=less is not None)
+            reach = self._reach(self.extremes, propensity, less)
         return self._mean(gained, moved, reach)
 
     def acceptance(self, propensity: Floats, less: Floats | None = None) -> Ratios:
@@ -208,6 +211,13 @@ class Yardstick:
             return (propensity - less) * (accepting - rejecting)
         return propensity * (accepting - rejecting) + rejecting
 
+    def _reach(self, extremes: Extremes, propensity: Floats, less: Floats | None) -> Reach:
+        if less is None:
+            return extremes.utility(self.objective, self.log)
+        rules = zip((1.0, -1.0), (propensity, less), strict=True)
+        logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
+        return extremes.difference(self.objective, self.log, np.array(logged))
+
     def _mean(
         self, values: Floats, moved: Floats | None = None, reach: Reach | None = None
     ) -> Ratios:
@@ -250,6 +260,7 @@ def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios
         denominator,
         group,
         len(benefit.defined),
+        labelled=benefit.shape is None or benefit.shape.labelled,
     )
 
 
