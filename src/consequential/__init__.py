@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
+    from consequential.log import EstimatedPropensity as EstimatedPropensity
     from consequential.objective import BalanceHeuristic as BalanceHeuristic
     from consequential.objective import BenefitParity as BenefitParity
     from consequential.objective import Clipped as Clipped
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
 _HOME = {
     "DecisionLog": "log",
     "DecisionLogError": "log",
+    "EstimatedPropensity": "log",
     **dict.fromkeys(
         [
             "AcceptAll",
