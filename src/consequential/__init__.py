@@ -11,6 +11,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.evaluation import Overlap as Overlap
+    from consequential.evaluation import overlap as overlap
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -121,6 +123,7 @@ _HOME = {
         ],
         "learning",
     ),
+    **dict.fromkeys(["Overlap", "overlap"], "evaluation"),
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [
