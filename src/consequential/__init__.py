@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.objective import Unweighted as Unweighted
     from consequential.objective import effective_sample_size as effective_sample_size
     from consequential.objective import fairness_named as fairness_named
+    from consequential.planning import Plan as Plan
+    from consequential.planning import plan as plan
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
@@ -124,6 +126,7 @@ _HOME = {
         "learning",
     ),
     **dict.fromkeys(["Overlap", "overlap"], "evaluation"),
+    **dict.fromkeys(["Plan", "plan"], "planning"),
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [
