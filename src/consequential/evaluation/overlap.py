@@ -75,7 +75,16 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What `overlap` found; print it for a table and the verdict in words."""
+    """What `overlap` found; print it for a table and the verdict in words.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> found = cq.overlap(world.collect(cq.AcceptAll(), 1_000, np.random.default_rng(0)))
+    >>> [(group.name, group.people, group.smallest) for group in found.groups]
+    [(0, 496, 1.0), (1, 504, 1.0)]
+    """
 
     exploring: Literal["yes", "partly", "no"]
     reasons: tuple[str, ...]

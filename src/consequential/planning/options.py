@@ -47,6 +47,14 @@ class Plan:
     """What `plan` worked out, an option a floor; print it for a table.
 
     `break_even` is the share of label 1 at which extra acceptances cost nothing.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], [None, 1])
+    >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1])
+    >>> found.options[0].decisions, found.options[0].worst_loss
+    (3917, 25.0)
     """
 
     options: tuple[Option, ...]
