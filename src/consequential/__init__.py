@@ -11,7 +11,15 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.estimator import FairPolicyLearner as FairPolicyLearner
+    from consequential.evaluation import Comparison as Comparison
+    from consequential.evaluation import Estimate as Estimate
+    from consequential.evaluation import Evaluation as Evaluation
     from consequential.evaluation import Overlap as Overlap
+    from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
+    from consequential.evaluation import compare as compare
+    from consequential.evaluation import cross_fitted_propensities as cross_fitted_propensities
+    from consequential.evaluation import evaluate as evaluate
     from consequential.evaluation import overlap as overlap
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
@@ -112,6 +120,20 @@ _HOME = {
     ),
     **dict.fromkeys(
         [
+            "Comparison",
+            "Estimate",
+            "Evaluation",
+            "Overlap",
+            "WinnersCurseWarning",
+            "compare",
+            "cross_fitted_propensities",
+            "evaluate",
+            "overlap",
+        ],
+        "evaluation",
+    ),
+    **dict.fromkeys(
+        [
             "Aggregated",
             "FitFairPredictor",
             "FitPredictor",
@@ -125,8 +147,8 @@ _HOME = {
         ],
         "learning",
     ),
-    **dict.fromkeys(["Overlap", "overlap"], "evaluation"),
     **dict.fromkeys(["Plan", "plan"], "planning"),
+    "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [

@@ -2,6 +2,8 @@
 
 from consequential.learning.algorithm import Collector, Learner, Step, consequential_learning
 from consequential.learning.ascent import Update, UpdatePolicy
+from consequential.learning.constraints import Constraint
+from consequential.learning.fitting import Fitted, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
 from consequential.learning.sequences import (
     Aggregated,
@@ -15,8 +17,10 @@ from consequential.learning.steps import GradientStep, PreconditionedStep, StepR
 __all__ = [
     "Aggregated",
     "Collector",
+    "Constraint",
     "FitFairPredictor",
     "FitPredictor",
+    "Fitted",
     "GradientStep",
     "Iterative",
     "LastSteps",
@@ -29,5 +33,6 @@ __all__ = [
     "Update",
     "UpdatePolicy",
     "consequential_learning",
+    "fit_policy",
     "sequence_named",
 ]

@@ -340,7 +340,7 @@ class DecisionLog:
             column = getattr(self, name)
             digest.update(name.encode())
             if column is not None:
-                digest.update(np.ascontiguousarray(column).tobytes())
+                digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:

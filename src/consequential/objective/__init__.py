@@ -7,14 +7,13 @@ from consequential.objective.fairness import (
     EqualOpportunity,
     Fairness,
     PredictiveParity,
-    Shape,
     ShapedFairness,
     Tally,
     benefit_gap,
     benefit_gaps,
     fairness_named,
 )
-from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Sums
+from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Shape, Sums
 from consequential.objective.objective import ROOT_TWO, Objective, Slopes, decided, deviations
 from consequential.objective.weights import (
     BalanceHeuristic,

@@ -14,32 +14,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.objective.functionals import Benefit
+from consequential.objective.functionals import (
+    LABELLED,
+    NEGATIVES,
+    PEOPLE,
+    POSITIVES,
+    Benefit,
+    Mix,
+    Shape,
+)
 
 Floats = NDArray[np.float64]
-
-
-# weights of a row's people, of its positives and of its negatives
-Mix = tuple[float, float, float]
-_NONE: Mix = (0.0, 0.0, 0.0)
-_PEOPLE: Mix = (1.0, 0.0, 0.0)
-_POSITIVES: Mix = (0.0, 1.0, 0.0)
-_NEGATIVES: Mix = (0.0, 0.0, 1.0)
-_LABELLED: Mix = (0.0, 1.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a benefit weighs the rows of any tally.
-
-    `b_z = (sum_{i in z} values pi + constant) / total`, the total being the group's size or the
-    group's sum of `share_of`; with a denominator, `b_z = sum values pi / sum denominator pi`.
-    """
-
-    values: Mix
-    constant: Mix = _NONE
-    share_of: Mix | None = None
-    denominator: Mix | None = None
 
 
 def mean_shape(at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Shape:
@@ -64,6 +49,7 @@ class Tally:
 
     In a log a row stands for itself, and for `w` people with its label; in a world whose truth
     is known a row is a point with its mass. `sizes` is the number of people by group.
+    `normalised` holds weights that were scaled to average one, where they were.
     """
 
     people: Floats
@@ -71,6 +57,7 @@ class Tally:
     negatives: Floats
     group: NDArray[np.intp]
     sizes: Floats
+    normalised: Floats | None = None
 
     def by_group(self, values: Floats) -> Floats:
         """Sum of one value a row, group by group."""
@@ -79,15 +66,25 @@ class Tally:
 
     def benefit(self, shape: Shape) -> Benefit:
         """Return the benefit of a shape as functionals over the rows."""
-        totals = self.sizes if shape.share_of is None else self.by_group(self.mixed(shape.share_of))
+        counted = self.mixed(shape.counted)
+        totals = self.sizes if shape.share_of is None else self.by_group(counted)
         defined = totals > 0
         scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
+        by_row = scale[self.group]
         denominator = None
         if shape.denominator is not None:
-            denominator = self.mixed(shape.denominator) * scale[self.group]
-        values = self.mixed(shape.values) * scale[self.group]
-        constant = self.by_group(self.mixed(shape.constant)) * scale
-        return Benefit(values, constant, defined, denominator)
+            denominator = self.mixed(shape.denominator) * by_row
+        constants = self.mixed(shape.constant)
+        return Benefit(
+            self.mixed(shape.values) * by_row,
+            self.by_group(constants) * scale,
+            defined,
+            denominator,
+            constants * by_row,
+            counted * by_row,
+            scale,
+            shape,
+        )
 
     def mixed(self, mix: Mix) -> Floats:
         """Each row's people, positives and negatives, weighted and added."""
@@ -98,7 +95,15 @@ class Tally:
         totals = self.by_group(values)
         defined = totals > 0
         scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
-        return Benefit(values * scale[self.group], np.zeros(len(totals)), defined)
+        shares = values * scale[self.group]
+        return Benefit(
+            shares,
+            np.zeros(len(totals)),
+            defined,
+            constants=np.zeros(len(shares)),
+            counted=shares,
+            scale=scale,
+        )
 
     def mean(self, at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Benefit:
         """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1."""
@@ -161,7 +166,7 @@ class DemographicParity(ShapedFairness):
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return the acceptance rates."""
-        return (Shape(_PEOPLE),)
+        return (Shape(PEOPLE),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ class EqualOpportunity(ShapedFairness):
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return the true positive rates."""
-        return (Shape(_POSITIVES, share_of=_POSITIVES),)
+        return (Shape(POSITIVES, share_of=POSITIVES),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ class EqualisedOdds(ShapedFairness):
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return the true and the false positive rates."""
-        return tuple(Shape(labelled, share_of=labelled) for labelled in (_POSITIVES, _NEGATIVES))
+        return tuple(Shape(labelled, share_of=labelled) for labelled in (POSITIVES, NEGATIVES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +224,7 @@ class PredictiveParity(ShapedFairness):
     def shapes(self) -> tuple[Shape, ...]:
         """Return the positive predictive values."""
         # a ratio does not care for scale; this one keeps numerator and denominator of order one
-        return (Shape(_POSITIVES, share_of=_LABELLED, denominator=_LABELLED),)
+        return (Shape(POSITIVES, share_of=LABELLED, denominator=LABELLED),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,39 @@ Codes = NDArray[np.intp]
 # a denominator below this is nobody accepted; dividing by it would overflow
 NOBODY = 1e-300
 
+# weights of a row's people, of its positives and of its negatives
+Mix = tuple[float, float, float]
+NONE: Mix = (0.0, 0.0, 0.0)
+PEOPLE: Mix = (1.0, 0.0, 0.0)
+POSITIVES: Mix = (0.0, 1.0, 0.0)
+NEGATIVES: Mix = (0.0, 0.0, 1.0)
+LABELLED: Mix = (0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a benefit weighs the rows of any tally.
+
+    `b_z = (sum_{i in z} values pi + constant) / total`, the total being the group's size or the
+    group's sum of `share_of`; with a denominator, `b_z = sum values pi / sum denominator pi`.
+    """
+
+    values: Mix
+    constant: Mix = NONE
+    share_of: Mix | None = None
+    denominator: Mix | None = None
+
+    @property
+    def counted(self) -> Mix:
+        """What the total is the sum of."""
+        return PEOPLE if self.share_of is None else self.share_of
+
+    @property
+    def labelled(self) -> bool:
+        """Whether anything in it needs labels."""
+        mixes = (self.values, self.constant, self.counted, self.denominator or NONE)
+        return any(mix[1] != 0.0 or mix[2] != 0.0 for mix in mixes)
+
 
 @dataclass(frozen=True, slots=True)
 class Benefit:
@@ -25,12 +58,20 @@ class Benefit:
     `b_z = (sum_{i in z} values_i pi_i + constant_z) / (sum_{i in z} denominator_i pi_i)`, the
     division only where there is a denominator. `defined` says for which groups the log allows
     an estimate at all.
+
+    What a row adds to the constant is `constants`, and what it adds to the total that values
+    were divided by is `counted`, which sums to one in each group: the total is random too, and
+    intervals must know it. `scale` is one over the total, `shape` how the rows were weighed.
     """
 
     values: Floats
     constant: Floats
     defined: NDArray[np.bool_]
     denominator: Floats | None = None
+    constants: Floats | None = None
+    counted: Floats | None = None
+    scale: Floats | None = None
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +134,18 @@ class Coefficients:
         """Return the same functionals estimated from some of the rows, scaled up to all."""
         utility = self.utility[rows]
         scale = len(self.utility) / max(len(utility), 1)
+
+        def taken(column: Floats | None) -> Floats | None:
+            return None if column is None else scale * column[rows]
+
         benefits = tuple(
             replace(
                 benefit,
                 values=scale * benefit.values[rows],
-                denominator=(
-                    None if benefit.denominator is None else scale * benefit.denominator[rows]
-                ),
+                denominator=taken(benefit.denominator),
+                constants=taken(benefit.constants),
+                counted=taken(benefit.counted),
+                scale=None if benefit.scale is None else scale * benefit.scale,
             )
             for benefit in self.benefits
         )

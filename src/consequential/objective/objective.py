@@ -134,15 +134,21 @@ class Objective:
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
         tally, within = (self._of_rows(tally, settled) for tally in self.weighting.tallies(settled))
-        amount = np.ones(len(rows)) if rows.amount is None else rows.amount
+        gain, forgone = self.worth(rows, tally)
+        constant = float(forgone.sum()) / len(rows)
+        benefits = () if self.fairness is None else self.fairness.benefits(within)
+        return Coefficients(
+            (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
+        )
+
+    def worth(self, rows: DecisionLog, tally: Tally) -> tuple[Floats, Floats]:
+        """Return what accepting, and what rejecting, the people of each row is worth."""
         cost = self.cost if rows.cost is None else rows.cost
         gain = (1.0 - cost) * tally.positives - cost * tally.negatives
         forgone = tally.valued(self.rejection_utility)
-        constant = float(amount @ forgone) / len(rows)
-        benefits = () if self.fairness is None else self.fairness.benefits(within)
-        return Coefficients(
-            amount * (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
-        )
+        if rows.amount is None:
+            return gain, forgone
+        return rows.amount * gain, rows.amount * forgone
 
     def _of_rows(self, tally: Tally, log: DecisionLog) -> Tally:
         # weights are a matter of the whole log, whichever rows are then looked at

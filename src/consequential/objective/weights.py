@@ -7,7 +7,7 @@ although y is known for accepted people only. A rejected row's weight is 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,15 +64,23 @@ class InversePropensity(Weighting):
 class Clipped(Weighting):
     """`w = min(d / p, maximum)`: less variance, and biased wherever it binds.
 
+    Gains and losses are clipped alike, so the bias can have either sign. `pessimistic` clips
+    gains alone: a row counts for `w y` people with label 1 and `1 - w y` with label 0, and the
+    utility is too low wherever clipping binds.
+
     Examples
     --------
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
     >>> cq.Clipped(3.0).weights(log)
     array([3., 0.])
+    >>> overall, _ = cq.Clipped(3.0, pessimistic=True).tallies(log)
+    >>> overall.positives, overall.negatives
+    (array([3., 0.]), array([-2.,  1.]))
     """
 
     maximum: float
+    pessimistic: bool = False
 
     def __post_init__(self) -> None:
         if not self.maximum >= 1.0:
@@ -81,6 +89,13 @@ class Clipped(Weighting):
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return `min(d / p, maximum)`."""
         return np.minimum(_inverse(log.decision, log.propensity), self.maximum)
+
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Count people; under `pessimistic` whoever is not known to have label 1 has label 0."""
+        tally = _tally(log, self.weights(log))
+        if self.pessimistic:
+            tally = replace(tally, negatives=tally.people - tally.positives)
+        return tally, tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,14 @@ class SelfNormalised(Weighting):
         totals = np.bincount(log.group, plain, len(log.groups))
         scale = np.divide(log.group_counts, totals, out=np.zeros(len(totals)), where=totals > 0)
         return plain * scale[log.group]
+
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Count people, and keep the weights whose average was made one."""
+        overall, within = self.weights(log), self.weights(log, within_group=True)
+        return (
+            replace(_tally(log, overall), normalised=overall),
+            replace(_tally(log, within), normalised=within),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,15 +110,10 @@ class Policy(DecisionRule):
 
     def inputs(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """`phi`, one row a person."""
-        mapped = as_features(features)
-        if self.feature_map is not None:
-            mapped = self.feature_map.transform(mapped)
-            mapped = mapped.toarray() if hasattr(mapped, "toarray") else np.asarray(mapped)
+        mapped = self.mapped(features)
         phi = np.empty((mapped.shape[0], mapped.shape[1] + 1))
         phi[:, 0] = 1.0
         phi[:, 1:] = mapped
-        if not np.isfinite(phi).all():
-            raise PolicyError("features must be finite: impute missing values before deciding")
         if self.groups:
             phi = self._in_group_blocks(phi, sensitive)
         if phi.shape[1] != self.theta.size:
@@ -127,6 +122,17 @@ class Policy(DecisionRule):
                 f"{phi.shape[1]} inputs (intercept included)"
             )
         return phi
+
+    def mapped(self, features: ArrayLike) -> Floats:
+        """`T(x)`, one row a person: the inputs without their constant and without groups."""
+        mapped = as_features(features)
+        if self.feature_map is not None:
+            found = self.feature_map.transform(mapped)
+            found = found.toarray() if hasattr(found, "toarray") else found
+            mapped = np.ascontiguousarray(found, dtype=np.float64)
+        if not np.isfinite(mapped).all():
+            raise PolicyError("features must be finite: impute missing values before deciding")
+        return mapped
 
     def _in_group_blocks(self, phi: Floats, sensitive: ArrayLike | None) -> Floats:
         if sensitive is None:

@@ -1,0 +1,215 @@
+"""Compare: is one rule better than another? Row by row on the same log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.influence import Ratios
+from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals, gap_interval
+from consequential.evaluation.judged import checked_log, judge, needs_folds, question
+from consequential.evaluation.offpolicy import (
+    Evaluation,
+    Maker,
+    Measure,
+    Method,
+    checked_method,
+    evaluation,
+    measured_with,
+    uses_labels,
+)
+from consequential.evaluation.quantiles import checked_confidence
+from consequential.log import DecisionLog
+from consequential.objective import Fairness, Weighting, effective_sample_size
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """A new rule against an old one: differences, new minus old, each with its interval.
+
+    Attributes
+    ----------
+    utility, acceptance
+        How much more the new rule is worth, and accepts.
+    benefit_gap
+        How much larger `b0 - b1` is, for two groups and one benefit; else how much larger the
+        largest difference between groups is.
+    verdict
+        What the intervals allow one to say, in words.
+    new, old
+        Both rules evaluated by themselves.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.05), 5000, np.random.default_rng(1))
+    >>> cq.compare(cq.Policy([1.5, 5.0]), cq.Logged(), log, cost=world.cost)
+    new less old on 5000 decisions (95% intervals, normal)
+      utility                     0.0209 [0.0143, 0.0285]
+      acceptance                  0.3005 [0.2957, 0.3053]
+      gap, demographic_parity   -0.0029 [-0.0125, 0.0068]
+    better: utility is higher; cannot tell whether the gap is narrower
+    """
+
+    utility: Estimate
+    acceptance: Estimate
+    benefit_gap: Estimate
+    verdict: str
+    new: Evaluation
+    old: Evaluation
+
+    @property
+    def better(self) -> bool:
+        """Whether the new rule's utility is certainly higher."""
+        return self.utility.low > 0.0
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is certainly lower."""
+        return self.utility.high < 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before relying on the figures, about either rule."""
+        return tuple(dict.fromkeys((*self.new.notes, *self.old.notes)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return {
+            "utility": self.utility.to_dict(),
+            "acceptance": self.acceptance.to_dict(),
+            "benefit_gap": self.benefit_gap.to_dict(),
+            "verdict": self.verdict,
+            "new": self.new.to_dict(),
+            "old": self.old.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        gap = f"gap, {self.new.fairness}"
+        lines = [
+            f"new less old on {self.new.n} decisions "
+            f"({self.utility.confidence:.0%} intervals, {self.utility.method})",
+            f"  {'utility':<24}{self.utility!r:>27}",
+            f"  {'acceptance':<24}{self.acceptance!r:>27}",
+            f"  {gap:<24}{self.benefit_gap!r:>27}",
+            self.verdict,
+        ]
+        lines[-1:-1] = [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def compare(
+    new: Any,
+    old: Any,
+    log: DecisionLog,
+    *,
+    cost: float | None = None,
+    fairness: str | Fairness = "demographic_parity",
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    method: Method = "normal",
+    folds: int | None = None,
+    rejection_utility: tuple[float, float] = (0.0, 0.0),
+    floor: float | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Estimate how much better a new rule is than an old one, on the same rows.
+
+    Rows on which both rules agree say nothing and add no error, so the difference is known far
+    better than either value. With `method="normal"` the interval of the utility is corrected for
+    skewness. Keywords are those of `evaluate`; with `folds` whichever of the two is a learner is
+    cross-fitted.
+
+    Parameters
+    ----------
+    new, old
+        Rules or learners; `Logged()` is what the log itself did.
+    log, cost, fairness, weighting, confidence, method, folds, rejection_utility, floor, seed
+        As in `evaluate`.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.second_setting()
+    >>> log = world.collect(cq.Policy([0.0, 0.1]), 4000, np.random.default_rng(1))
+    >>> found = cq.compare(cq.AcceptAll(), cq.Logged(), log, cost=world.cost)
+    >>> found.utility, found.verdict
+    (-0.0198 [-0.0316, -0.0082], 'worse: utility is lower; the gap is narrower')
+    """
+    checked_log(log)
+    needs_folds((new, old), folds)
+    objective = question(log, cost, fairness, weighting, rejection_utility)
+    kind = checked_method(method)
+    level = checked_confidence(confidence)
+    judged = [judge(rule, log, folds=folds, seed=seed) for rule in (new, old)]
+    yardstick, notes = measured_with(objective, judged[0].log, kind, floor)
+    one, other = (Measure.of(yardstick, each) for each in judged)
+    utility = yardstick.utility(one.propensity, other.propensity)
+    acceptance = yardstick.acceptance(one.propensity, other.propensity)
+    intervals = kind((*one.ratios, *other.ratios, utility, acceptance), level, seed)
+    made = Maker(intervals)
+    n = len(judged[0].log)
+    changed = effective_sample_size(yardstick.weighted(np.abs(one.propensity - other.propensity)))
+    gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
+    gain = made(intervals.difference(utility), n, changed)
+    return Comparison(
+        utility=gain,
+        acceptance=made(intervals.of(acceptance)[0], n, float(n)),
+        benefit_gap=made(gap, n, changed if uses_labels(yardstick) else float(n)),
+        verdict=_verdict(gain, narrower),
+        new=evaluation(yardstick, one, intervals, (*judged[0].notes, *notes)),
+        old=evaluation(yardstick, other, intervals, (*judged[1].notes, *notes)),
+    )
+
+
+def _gap_change(
+    intervals: Intervals, new: tuple[Ratios, ...], old: tuple[Ratios, ...]
+) -> tuple[Interval, str]:
+    """Return the difference of gaps, and whether the new one is certainly narrower or wider."""
+    if new[0].n_groups == 1:
+        return Interval(0.0, 0.0, 0.0, 0.0), ""
+    if len(new) == 1 and new[0].n_groups == 2:
+        if not np.isfinite([new[0].values, old[0].values]).all():
+            return UNKNOWN, "the gap cannot be measured"
+        sign = np.array([1.0, -1.0])
+        less = intervals.contrast([(new[0], sign), (old[0], -sign)])
+        plus = intervals.contrast([(new[0], sign), (old[0], sign)])
+        # |a| < |b| exactly where (a - b) (a + b) < 0
+        return less, _said(_sign(less) * _sign(plus))
+    one, other = gap_interval(intervals, new), gap_interval(intervals, old)
+    if not np.isfinite([one.value, other.value]).all():
+        return UNKNOWN, "the gap cannot be measured"
+    # largest differences are not smooth: no pairing, but bounds that hold
+    change = Interval(
+        one.value - other.value,
+        one.low - other.high,
+        one.high - other.low,
+        float(np.hypot(one.standard_error, other.standard_error)),
+    )
+    return change, _said(_sign(change))
+
+
+def _sign(found: Interval) -> int:
+    return int(found.low > 0.0) - int(found.high < 0.0)
+
+
+def _said(sign: int) -> str:
+    if sign == 0:
+        return "cannot tell whether the gap is narrower"
+    return f"the gap is {'narrower' if sign < 0 else 'wider'}"
+
+
+def _verdict(utility: Estimate, gap: str) -> str:
+    if utility.low > 0.0:
+        words = "better: utility is higher"
+    elif utility.high < 0.0:
+        words = "worse: utility is lower"
+    elif utility.low == utility.high == 0.0:
+        words = "no difference in utility"
+    else:
+        words = "cannot tell which has the higher utility"
+    return f"{words}; {gap}" if gap else words

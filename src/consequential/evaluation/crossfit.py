@@ -1,0 +1,97 @@
+"""Cross-fitting: propensities of a learner for people it has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log import DecisionLog, DecisionLogError
+from consequential.policies import DecisionRule
+
+Floats = NDArray[np.float64]
+
+
+def is_learner(thing: Any) -> bool:
+    """Whether something learns a policy from a log: it has `fit_log`."""
+    return not isinstance(thing, type) and callable(getattr(thing, "fit_log", None))
+
+
+def cross_fitted_propensities(
+    learner: Any, log: DecisionLog, folds: int = 5, *, seed: int = 0
+) -> Floats:
+    """Return each settled row's propensity under a policy that was not fitted on that row.
+
+    The settled rows are dealt into folds at random; for each fold an unfitted copy of the learner
+    is fitted on all other folds and asked about this one.
+
+    Parameters
+    ----------
+    learner
+        Anything with `fit_log(log)`, which returns itself with a `policy_`.
+    log
+        The log; all its settled rows are used.
+    folds
+        How many; each policy is fitted on a share `1 - 1/folds` of the rows.
+    seed
+        Of the dealing.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> class AcceptanceRate:
+    ...     def fit_log(self, log):
+    ...         self.policy_ = cq.RejectAll().with_floor(float(log.decision.mean()))
+    ...         return self
+    >>> log = cq.DecisionLog.from_arrays(
+    ...     np.zeros((4, 1)), [1, 0, 0, 0], [0.5] * 4, [1, None, None, None])
+    >>> cq.cross_fitted_propensities(AcceptanceRate(), log, folds=4).round(2)
+    array([0.  , 0.33, 0.33, 0.33])
+    """
+    if not is_learner(learner):
+        raise TypeError(
+            f"cross-fitting needs a learner with fit_log(log); {_kind(learner)} has none"
+        )
+    rows = log.settled()
+    count = checked_folds(folds, len(rows))
+    fold = np.random.default_rng(seed).permutation(len(rows)) % count
+    propensity = np.empty(len(rows))
+    for k in range(count):
+        unseen = fold == k
+        try:
+            fitted = _unfitted(learner).fit_log(rows.take(~unseen))
+        except DecisionLogError as error:
+            raise DecisionLogError(f"fold {k + 1} of {count} cannot be fitted: {error}") from error
+        propensity[unseen] = rows.take(unseen).propensity_of(fitted_policy(fitted))
+    return propensity
+
+
+def fitted_policy(learner: Any) -> DecisionRule:
+    """Return the policy a learner has found, or say that it has not been fitted."""
+    policy = getattr(learner, "policy_", None)
+    if isinstance(policy, DecisionRule):
+        return policy
+    raise TypeError(
+        f"{_kind(learner)} is not fitted: it has no policy_. Call fit_log(log) on other rows "
+        "first, or give folds=5 to have it fitted on parts of this log and judged on the rest"
+    )
+
+
+def checked_folds(folds: Any, n_rows: int) -> int:
+    """Return a whole number of folds that a log of this size can be cut into."""
+    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
+        raise ValueError(f"folds is a whole number of at least 2, not {folds!r}")
+    if folds > n_rows:
+        raise ValueError(f"{n_rows} settled decisions cannot be cut into {folds} folds")
+    return int(folds)
+
+
+def _unfitted(learner: Any) -> Any:
+    from sklearn.base import clone
+
+    return clone(learner, safe=False)
+
+
+def _kind(thing: Any) -> str:
+    return thing.__name__ if isinstance(thing, type) else type(thing).__name__

@@ -1,0 +1,292 @@
+"""Intervals: four ways from rows to bounds, each with the same three questions answered."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import log, sqrt
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.evaluation.bootstrap import replicates
+from consequential.evaluation.influence import Ratios
+from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
+from consequential.evaluation.reach import Reach
+from consequential.evaluation.sequences import mean_sequence
+from consequential.evaluation.simultaneous import Pairs, largest
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value with its bounds and its standard error."""
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+
+
+UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), float("nan"))
+
+# ratios, each with the sign that every group's value enters a contrast with
+Terms = Sequence[tuple[Ratios, Floats]]
+
+
+class Intervals(ABC):
+    """A way to make intervals; it is shown all ratios first, so that they can share draws."""
+
+    name: ClassVar[str]
+    needs_reach: ClassVar[bool] = False
+
+    def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
+        self.confidence, self.seed = confidence, seed
+
+    @abstractmethod
+    def of(self, ratios: Ratios) -> list[Interval]:
+        """Return an interval for each group's ratio."""
+
+    @abstractmethod
+    def contrast(self, terms: Terms) -> Interval:
+        """Return an interval for a signed sum of ratios over groups."""
+
+    @abstractmethod
+    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+        """Return an interval for the largest difference between groups, over all benefits."""
+
+    def difference(self, ratios: Ratios) -> Interval:
+        """Return an interval for the one ratio that two rules differ by."""
+        return self.of(ratios)[0]
+
+
+class Normal(Intervals):
+    """As if estimates were normal around the truth, with influence values for their errors."""
+
+    name = "normal"
+
+    def of(self, ratios: Ratios) -> list[Interval]:
+        """Return the values, plus and minus z standard errors."""
+        z = normal_quantile(self.confidence)
+        pairs = zip(ratios.values.tolist(), ratios.standard_errors.tolist(), strict=True)
+        return [_around(value, error, z, z) for value, error in pairs]
+
+    def contrast(self, terms: Terms) -> Interval:
+        """Return the sum, plus and minus z standard errors of the summed influence."""
+        value = sum(float(signs @ each.values) for each, signs in terms)
+        first = terms[0][0]
+        psi = sum(signs[each.group] * each.influence for each, signs in terms)
+        inflation = np.max([each.inflation for each, _ in terms], axis=0)
+        squares = first.by_group(np.asarray(psi) ** 2) / max(len(first), 1) ** 2
+        if not (np.isfinite(inflation).all() and np.isfinite(value)):
+            return _around(value, float("inf"), 1.0, 1.0)
+        z = normal_quantile(self.confidence)
+        return _around(value, sqrt(float(squares @ inflation)), z, z)
+
+    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+        """Return simultaneous bounds over all pairs of groups."""
+        pairs = Pairs(benefits)
+        if len(pairs) == 0:
+            return UNKNOWN
+        differences = pairs.differences(np.stack([each.values for each in benefits]))
+        return Interval(*largest(differences, pairs.covariance(), self.confidence, self.seed))
+
+    def difference(self, ratios: Ratios) -> Interval:
+        """Correct for skewness: differences of similar rules live on few rows."""
+        below, above = skewness_corrected(ratios.influence, self.confidence)
+        return _around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)
+
+
+class Bootstrap(Intervals):
+    """Percentiles over replicates of the log."""
+
+    name = "bootstrap"
+
+    def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
+        super().__init__(ratios, confidence, seed)
+        self._ratios = list(ratios)
+        self._replicates = replicates(ratios, seed=seed)
+
+    def of(self, ratios: Ratios) -> list[Interval]:
+        """Return percentiles of each group's replicates."""
+        drawn = self._of(ratios)
+        return [self._percentiles(value, drawn[:, k]) for k, value in enumerate(ratios.values)]
+
+    def contrast(self, terms: Terms) -> Interval:
+        """Return percentiles of the sum's replicates."""
+        value = sum(float(signs @ each.values) for each, signs in terms)
+        drawn = sum(self._of(each) @ signs for each, signs in terms)
+        return self._percentiles(value, np.asarray(drawn))
+
+    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+        """Return simultaneous bounds; the quantile is that of the replicates."""
+        pairs = Pairs(benefits)
+        if len(pairs) == 0:
+            return UNKNOWN
+        differences = pairs.differences(np.stack([each.values for each in benefits]))
+        drawn = pairs.differences(np.stack([self._of(each) for each in benefits], axis=1))
+        drawn = drawn[np.isfinite(drawn).all(axis=1)]
+        errors = drawn.std(axis=0)
+        away = np.abs(drawn - differences)
+        scaled = np.divide(away, errors, out=np.zeros_like(away), where=errors > 0)
+        q = float(np.quantile(scaled.max(axis=1), self.confidence)) if len(drawn) else np.inf
+        size = np.abs(differences)
+        widest = int(size.argmax())
+        low = max(float((size - q * errors).max()), 0.0)
+        return Interval(
+            float(size[widest]), low, float((size + q * errors).max()), float(errors[widest])
+        )
+
+    def _of(self, ratios: Ratios) -> Floats:
+        place = next(k for k, each in enumerate(self._ratios) if each is ratios)
+        return self._replicates[place]
+
+    def _percentiles(self, value: float, drawn: Floats) -> Interval:
+        drawn = drawn[np.isfinite(drawn)]
+        if len(drawn) == 0 or not np.isfinite(value):
+            return UNKNOWN
+        tail = (1.0 - self.confidence) / 2.0
+        low, high = np.quantile(drawn, [tail, 1.0 - tail])
+        return Interval(float(value), float(low), float(high), float(drawn.std()))
+
+
+class Bounded(Intervals):
+    """Bounds for rows of known reach that hold at any size of the log."""
+
+    needs_reach = True
+
+    @abstractmethod
+    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
+        """Return an interval for the mean of `num - ratio den`, given those rows."""
+
+    def of(self, ratios: Ratios) -> list[Interval]:
+        """Return an interval for each group."""
+        return [self._one(ratios, k, self.confidence) for k in range(ratios.n_groups)]
+
+    def contrast(self, terms: Terms) -> Interval:
+        """Let each of the parts err a little: together they err no more than allowed."""
+        value = sum(float(signs @ each.values) for each, signs in terms)
+        parts = [
+            (sign, each, k)
+            for each, signs in terms
+            for k, sign in enumerate(signs.tolist())
+            if sign != 0.0
+        ]
+        shared = self._shared(len(parts))
+        low = high = squares = 0.0
+        for sign, each, k in parts:
+            one = self._one(each, k, shared)
+            low += sign * (one.low if sign > 0 else one.high)
+            high += sign * (one.high if sign > 0 else one.low)
+            squares += (sign * one.standard_error) ** 2
+        return Interval(value, low, high, sqrt(squares))
+
+    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+        """Return how far apart the groups' intervals certainly, and at most, are."""
+        pairs = Pairs(benefits)
+        if len(pairs) == 0:
+            return UNKNOWN
+        shared = self._shared(sum(len(each.known) for each in benefits))
+        low = high = value = error = 0.0
+        for benefit in benefits:
+            found = {k: self._one(benefit, k, shared) for k in benefit.known}
+            for one, other in combinations(benefit.known, 2):
+                a, b = found[one], found[other]
+                low = max(low, a.low - b.high, b.low - a.high)
+                high = max(high, a.high - b.low, b.high - a.low)
+                if abs(a.value - b.value) >= value:
+                    value = abs(a.value - b.value)
+                    error = sqrt(a.standard_error**2 + b.standard_error**2)
+        return Interval(value, low, high, error)
+
+    def _shared(self, parts: int) -> float:
+        return 1.0 - (1.0 - self.confidence) / max(parts, 1)
+
+    def _one(self, ratios: Ratios, code: int, confidence: float) -> Interval:
+        value = float(ratios.values[code])
+        if not np.isfinite(value):
+            return UNKNOWN
+        reach = ratios.reach
+        assert reach is not None
+        rows = ratios.of_group(code)
+        scale = 1.0 if rows.scale is None else float(rows.scale[0])
+        numerator, denominator = rows.numerator / scale, rows.denominator / scale
+        if np.ptp(denominator) == 0.0 and np.ptp(reach.rows[:, 1]) == 0.0:
+            found = self.mean(numerator, reach, 0.0, confidence)
+            low, high = found.low / denominator[0], found.high / denominator[0]
+        else:
+
+            def excess(ratio: float) -> Interval:
+                return self.mean(numerator - ratio * denominator, reach, ratio, confidence)
+
+            # a ratio is too small if, with it, the mean of what is left is certainly above 0
+            least, most = reach.ratios
+            low = _crossing(lambda ratio: excess(ratio).low > 0.0, value, least)
+            high = _crossing(lambda ratio: excess(ratio).high < 0.0, value, most)
+        return Interval(value, low, high, float(ratios.standard_errors[code]))
+
+
+class Bernstein(Bounded):
+    """The empirical Bernstein bound: right for any number of rows, and wide."""
+
+    name = "bernstein"
+
+    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
+        """`mean +- sqrt(2 V t / n) + 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
+        low, high, least, most = reach.at(ratio)
+        n, value = len(rows), float(rows.mean())
+        if n < 2:
+            return Interval(value, least, most, float("inf"))
+        t = log(4.0 / (1.0 - confidence))
+        half = sqrt(2.0 * float(rows.var(ddof=1)) * t / n) + 7.0 * (high - low) * t / (3 * (n - 1))
+        return Interval(value, max(value - half, least), min(value + half, most), half)
+
+
+class AnyTime(Bounded):
+    """Where a confidence sequence stands after the last row: one may have looked all along."""
+
+    name = "any_time"
+
+    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
+        """Return the intersection of all bounds so far."""
+        low, high, least, most = reach.at(ratio)
+        lower, upper = mean_sequence(
+            rows, low=low, high=high, mean_low=least, mean_high=most, confidence=confidence
+        )
+        return Interval(float(rows.mean()), float(lower[-1]), float(upper[-1]), 0.0)
+
+
+METHODS: dict[str, type[Intervals]] = {
+    method.name: method for method in (Normal, Bootstrap, Bernstein, AnyTime)
+}
+
+
+def gap_interval(intervals: Intervals, benefits: tuple[Ratios, ...]) -> Interval:
+    """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
+    if len(benefits) == 1 and benefits[0].n_groups == 2:
+        if not np.isfinite(benefits[0].values).all():
+            return UNKNOWN
+        return intervals.contrast([(benefits[0], np.array([1.0, -1.0]))])
+    return intervals.largest(benefits)
+
+
+def _around(value: float, error: float, below: float, above: float) -> Interval:
+    return Interval(value, value - below * error, value + above * error, error)
+
+
+def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:
+    """Return the ratio furthest from `inside` towards `end` that is not refused, by bisection."""
+    if not refused(end):
+        return end
+    kept, lost = inside, end
+    for _ in range(40):
+        middle = (kept + lost) / 2.0
+        if refused(middle):
+            lost = middle
+        else:
+            kept = middle
+    return lost

@@ -1,0 +1,139 @@
+"""Reach: how far a row, and a mean, can possibly go. Bounded intervals rest on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log import DecisionLog
+from consequential.objective import Clipped, InversePropensity, Objective, Shape, Weighting
+from consequential.policies import DecisionRule
+
+Floats = NDArray[np.float64]
+
+# positives and negatives that a row can stand for
+Corners = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The extreme pairs (numerator, denominator) of a row, and of the means over rows."""
+
+    rows: Floats
+    means: Floats
+
+    def at(self, ratio: float) -> tuple[float, float, float, float]:
+        """Return the bounds of `num - ratio den` for a row, and those of its mean."""
+        weigh = np.array([1.0, -ratio])
+        rows, means = self.rows @ weigh, self.means @ weigh
+        return float(rows.min()), float(rows.max()), float(means.min()), float(means.max())
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """The smallest and largest ratio of means there can be."""
+        counted = self.means[self.means[:, 1] > 0]
+        found = counted[:, 0] / counted[:, 1]
+        return float(found.min()), float(found.max())
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """Weights whose largest possible value is known."""
+
+    row_corners: Corners
+    mean_corners: Corners
+
+    @classmethod
+    def of(cls, weighting: Weighting, floor: float) -> Extremes:
+        """Return what rows can stand for when nobody's propensity is below a floor."""
+        most = 1.0 / floor
+        if isinstance(weighting, InversePropensity):
+            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ((1.0, 0.0), (0.0, 1.0)))
+        if isinstance(weighting, Clipped):
+            most = min(most, weighting.maximum)
+            if weighting.pessimistic:
+                return cls(((0.0, 1.0), (most, 1.0 - most)), ((0.0, 1.0), (1.0, 0.0)))
+            ends = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
+            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends)
+        raise ValueError(
+            f"the largest weight of {weighting!r} is not known, and bounded intervals need it: "
+            'use InversePropensity() or Clipped(maximum), or method="normal"'
+        )
+
+    def utility(self, objective: Objective, log: DecisionLog, *, paired: bool) -> Reach:
+        """Of a row's utility, or (`paired`) of the difference between two rules' utilities."""
+        costs = _ends(log.cost, objective.cost)
+        amounts = _ends(log.amount, 1.0)
+        g0, g1 = objective.rejection_utility
+        taken = (-1.0, 1.0) if paired else (0.0, 1.0)
+
+        def reached(corners: Corners) -> Floats:
+            worths = []
+            for amount, cost, accepted, (ones, zeros) in product(amounts, costs, taken, corners):
+                accepting = (1.0 - cost) * ones - cost * zeros
+                rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
+                worth = accepted * (accepting - rejecting) + (0.0 if paired else rejecting)
+                worths.append((amount * worth, 1.0))
+            return np.array(worths)
+
+        return Reach(reached(self.row_corners), reached(self.mean_corners))
+
+    def acceptance(self, *, paired: bool) -> Reach:
+        """Of a propensity, or of the difference between two."""
+        ends = np.array([[-1.0 if paired else 0.0, 1.0], [1.0, 1.0]])
+        return Reach(ends, ends)
+
+    def benefit(self, shape: Shape | None) -> Reach:
+        """Of what a row adds to a benefit's two sums, before they are scaled."""
+        if shape is None:
+            raise ValueError(
+                "bounded intervals need to know how a benefit weighs people: build it with "
+                'tally.mean or tally.benefit, or use method="normal"'
+            )
+
+        def reached(corners: Corners) -> Floats:
+            pairs = []
+            for accepted, (ones, zeros) in product((0.0, 1.0), corners):
+                person = np.array([1.0, ones, zeros])
+                counted = person @ shape.counted
+                if shape.denominator is not None:
+                    counted = accepted * (person @ shape.denominator)
+                gained = accepted * (person @ shape.values) + person @ shape.constant
+                pairs.append((gained, counted))
+            return np.array(pairs)
+
+        return Reach(reached(self.row_corners), reached(self.mean_corners))
+
+
+def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
+    """Return the smallest propensity anybody can have had, and a note where it is only observed."""
+    lowest = float(log.propensity[log.propensity > 0].min(initial=1.0))
+    if floor is not None:
+        if not 0.0 < floor <= 1.0:
+            raise ValueError(f"the floor is a propensity above 0, not {floor!r}")
+        if lowest < floor * (1.0 - 1e-9):
+            raise ValueError(
+                f"the floor is {floor:g} but the log has a propensity of {lowest:g}: "
+                "nobody's propensity may lie below the floor"
+            )
+        return float(floor), ""
+    known = min(_floor_of(log.policies.get(int(step))) for step in np.unique(log.time_step))
+    if 0.0 < known <= lowest * (1.0 + 1e-9):
+        return known, ""
+    return lowest, (
+        f"bounds rest on the smallest propensity of this log, {lowest:.3g}; if people could have "
+        "been accepted with less, give floor="
+    )
+
+
+def _floor_of(rule: DecisionRule | None) -> float:
+    return float(getattr(rule, "floor", 0.0) or 0.0)
+
+
+def _ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:
+    if column is None:
+        return (otherwise,)
+    return float(column.min()), float(column.max())

@@ -1,0 +1,240 @@
+"""Fit a policy to a log: starts, their screening on a sample, and what was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning.constraints import Constraint
+from consequential.learning.newton import fit_logistic
+from consequential.learning.passes import Rows
+from consequential.learning.solver import KEPT, SHRINKING, Attempt, Columns, Problem, polish, solve
+from consequential.log import DecisionLog, DecisionLogError
+from consequential.objective import Objective, benefit_gap
+from consequential.policies import Policy
+from consequential.policies.compiled import Bend, bend_of
+
+Floats = NDArray[np.float64]
+
+SCREENED = 30_000  # rows of the sample on which starts are compared
+_SURE = 30.0  # a score at which acceptance is all but certain
+_SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted policy with its certificates: figures on the log it was fitted to.
+
+    They flatter the policy, having been maximised; an honest value comes from other rows.
+
+    Attributes
+    ----------
+    utility, benefit_gap, benefits
+        What the log says of the policy.
+    violation
+        By how much the constraint is broken on the log; 0 without a constraint.
+    unconstrained_utility
+        What the best policy found without constraint and penalty reaches on the log.
+    start
+        Which start led to the policy.
+    converged
+        Whether the last ascent ended because nothing was left to gain.
+    values
+        The objective reached from each start; those on a sample are its own estimates.
+    """
+
+    policy: Policy
+    utility: float
+    benefit_gap: float
+    benefits: dict[Hashable, float]
+    violation: float
+    unconstrained_utility: float
+    start: str
+    converged: bool
+    n_passes: int
+    values: dict[str, float]
+
+    @property
+    def cost_of_fairness(self) -> float:
+        """Utility given up for the constraint or the penalty, on the log."""
+        return self.unconstrained_utility - self.utility
+
+
+def fit_policy(
+    log: DecisionLog,
+    template: Policy,
+    objective: Objective,
+    constraint: Constraint,
+    *,
+    l2: float,
+    n_starts: int = 4,
+    variance_penalty: float = 0.0,
+    max_passes: int = 400,
+    tolerance: float = 1e-7,
+    warm: Policy | None = None,
+    rng: np.random.Generator,
+) -> Fitted:
+    """Fit theta of a policy like `template` to a log.
+
+    With `warm`, a policy of the same form, its theta is the only start.
+    """
+    link = bend_of(template)
+    if link is None:
+        raise ValueError(f"the solver does not know the link {template.link.name!r}")
+    settled = log.settled()
+    _check(settled, objective, constraint)
+    problem, rows = _problem(settled, template, objective, link, l2, variance_penalty)
+    order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
+    stages = _stages(problem, rows, order)
+    if warm is not None:
+        starts = {"the policy so far": np.array(warm.theta)}
+    else:
+        starts = _starts(settled, rows, problem, objective, n_starts, rng)
+    attempts = {
+        name: solve(stages[0], start, constraint, max_passes=max_passes, tolerance=1e-7)
+        for name, start in starts.items()
+    }
+    start = max(attempts, key=lambda name: attempts[name].worth)
+    best = polish(stages[1:], attempts[start], max_passes=max_passes, tolerance=tolerance)
+    start, theta, violation = _never_worse(problem, constraint, start, best)
+    sums, _ = problem.at(theta)
+    free = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
+    return Fitted(
+        policy=replace(template.at(theta), learned_from=log.fingerprint),
+        utility=sums.utility,
+        benefit_gap=benefit_gap(sums.benefits),
+        benefits=dict(zip(settled.groups, sums.benefits[0].tolist(), strict=True)),
+        violation=violation,
+        unconstrained_utility=max(free, sums.utility),
+        start=start,
+        converged=best.converged,
+        n_passes=best.n_passes,
+        values={name: attempt.value for name, attempt in attempts.items()},
+    )
+
+
+def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Problem]:
+    """The same problem with ever less shrinkage, on ever more rows: the last two on all."""
+    sizes = (SCREENED, 5 * SCREENED, 5 * SCREENED, len(order))
+    stages: list[Problem] = []
+    for l2, size in zip(SHRINKING, sizes, strict=True):
+        if size < len(order) and (not stages or stages[-1].n_rows != size):
+            some = rows.take(np.sort(order[:size]))
+        elif size >= len(order):
+            some = rows
+        stages.append(replace(problem, passes=some, n_rows=len(some.group), l2=max(l2, problem.l2)))
+    return [*stages, problem]
+
+
+def _never_worse(
+    problem: Problem, constraint: Constraint, start: str, best: Attempt
+) -> tuple[str, Floats, float]:
+    """Fall back on accepting or rejecting everybody where that is better and allowed."""
+    found = start, best.theta, best.violation
+    worth = best.worth
+    for name, score in (("accept all", _SURE), ("reject all", -_SURE)):
+        theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
+        theta[:, 0] = score
+        sums, value = problem.at(theta.ravel())
+        violation = constraint.violation(sums.benefits)
+        if violation <= KEPT and (True, value) > worth:
+            found, worth = (name, theta.ravel(), violation), (True, value)
+    return found
+
+
+def _check(log: DecisionLog, objective: Objective, constraint: Constraint) -> None:
+    if not log.decision.any():
+        raise DecisionLogError("nobody was accepted: there is nothing to learn from")
+    if constraint.binds and objective.fairness is None:
+        raise ValueError("a constraint needs a fairness notion to constrain: give fairness=")
+    if (constraint.binds or objective.penalty > 0) and len(log.groups) < 2:
+        raise DecisionLogError(
+            "fairness between groups needs a sensitive attribute with at least two groups; the "
+            f"log has {len(log.groups)}"
+        )
+
+
+def _problem(
+    log: DecisionLog,
+    template: Policy,
+    objective: Objective,
+    link: Bend,
+    l2: float,
+    variance_penalty: float,
+) -> tuple[Problem, Rows]:
+    coefficients = objective.coefficients(log)
+    inputs = template.mapped(log.features)
+    rows = Rows(
+        inputs,
+        Columns.rows(coefficients),
+        coefficients.group,
+        coefficients.n_groups,
+        apart=template.uses_sensitive,
+        squares=variance_penalty > 0.0,
+    )
+    centre, scale = moments(inputs)
+    unit = float(np.abs(coefficients.utility).sum())
+    problem = Problem(
+        rows,
+        Columns.of(coefficients),
+        objective,
+        link,
+        centre,
+        scale,
+        l2,
+        unit if unit > 0.0 else 1.0,
+        len(log),
+        variance_penalty,
+    )
+    return problem, rows
+
+
+def moments(inputs: Floats) -> tuple[Floats, Floats]:
+    """Return the inputs' means and deviations; 1 for an input that does not vary."""
+    n = len(inputs)
+    stretches = [inputs[start : start + 65_536] for start in range(0, n, 65_536)]
+    centre = np.sum([part.sum(axis=0) for part in stretches], axis=0) / n
+    squares = np.sum([((part - centre) ** 2).sum(axis=0) for part in stretches], axis=0)
+    scale = np.sqrt(squares / n)
+    tiny = 1e-12 * np.maximum(np.abs(centre), 1.0)
+    return centre, np.where(scale > tiny, scale, 1.0)
+
+
+def _starts(
+    log: DecisionLog,
+    rows: Rows,
+    problem: Problem,
+    objective: Objective,
+    n_starts: int,
+    rng: np.random.Generator,
+) -> dict[str, Floats]:
+    """Where to start from: a predictive model, an even chance for all, and at random."""
+    size = rows.n_parameters
+    starts = {"prediction": _predicted(log, rows, problem, objective)}
+    starts["even chance"] = np.zeros(size)
+    for k in range(n_starts - 2):
+        starts[f"random {k + 1}"] = problem.original(rng.normal(size=size))
+    return dict(list(starts.items())[:n_starts])
+
+
+def _predicted(log: DecisionLog, rows: Rows, problem: Problem, objective: Objective) -> Floats:
+    """The policy that cuts where a weighted logistic regression predicts the cost."""
+    accepted = np.flatnonzero(log.decision)
+    accepted = accepted[:: max(1, len(accepted) // SCREENED)]
+    weights = objective.weighting.weights(log)[accepted]
+    cost = objective.cost if log.cost is None else float(log.cost.mean())
+    theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
+    for block in range(problem.n_blocks):
+        mine = accepted if problem.n_blocks == 1 else accepted[log.group[accepted] == block]
+        chosen = weights if problem.n_blocks == 1 else weights[log.group[accepted] == block]
+        if len(mine) and log.label[mine].min() < log.label[mine].max():
+            phi = np.ones((len(problem.centre) + 1, len(mine)))
+            phi[1:] = ((rows.inputs[mine] - problem.centre) / problem.scale).T
+            ridge = _SHRUNK * float(chosen.sum())
+            start = np.zeros(len(phi))
+            theta[block] = fit_logistic(phi, log.label[mine], chosen, start, ridge, 50)[0]
+        theta[block, 0] += np.log((1.0 - cost) / cost)
+    return problem.original(theta.ravel())
