@@ -11,6 +11,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.baseline import Baselines as Baselines
+    from consequential.baseline import baselines as baselines
     from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
@@ -148,6 +150,7 @@ _HOME = {
         "learning",
     ),
     **dict.fromkeys(["Plan", "plan"], "planning"),
+    **dict.fromkeys(["Baselines", "baselines"], "baseline"),
     "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
