@@ -148,6 +148,7 @@ def test_the_file_is_json_that_a_person_can_read(file):
             "floor": 0.25,
             "groups": [],
             "learned_from": "",
+            "feature_names": [],
         },
     }
 

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 SCREENED = 30_000  # rows of the sample on which starts are compared
 _SURE = 30.0  # a score at which acceptance is all but certain
+_FLAT = 4.0  # the largest standardised slope of a start
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
 
 
@@ -90,7 +91,7 @@ def fit_policy(
     order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
     stages = _stages(problem, rows, order)
     if warm is not None:
-        starts = {"the policy so far": np.array(warm.theta)}
+        starts = {"the policy so far": _flattened(problem, np.array(warm.theta))}
     else:
         starts = _starts(settled, rows, problem, objective, n_starts, rng)
     attempts = {
@@ -103,10 +104,14 @@ def fit_policy(
     sums, _ = problem.at(theta)
     free = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
     return Fitted(
-        policy=replace(template.at(theta), learned_from=log.fingerprint),
+        policy=replace(
+            template.at(theta), learned_from=log.fingerprint, feature_names=log.feature_names
+        ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
-        benefits=dict(zip(settled.groups, sums.benefits[0].tolist(), strict=True)),
+        benefits=dict(zip(settled.groups, sums.benefits[0].tolist(), strict=True))
+        if objective.fairness is not None
+        else {},
         violation=violation,
         unconstrained_utility=max(free, sums.utility),
         start=start,
@@ -218,6 +223,13 @@ def _starts(
     for k in range(n_starts - 2):
         starts[f"random {k + 1}"] = problem.original(rng.normal(size=size))
     return dict(list(starts.items())[:n_starts])
+
+
+def _flattened(problem: Problem, theta: Floats) -> Floats:
+    """The same cut, less steep: a steep policy would not move."""
+    beta = problem.standardised(theta)
+    steepest = np.abs(np.delete(beta.reshape(problem.n_blocks, -1), 0, axis=1)).max(initial=0.0)
+    return problem.original(beta * min(1.0, _FLAT / max(steepest, 1e-300)))
 
 
 def _predicted(log: DecisionLog, rows: Rows, problem: Problem, objective: Objective) -> Floats:

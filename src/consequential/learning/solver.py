@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 _RELAXED = (0.15, 0.1, 0.05, 0.02, 0.01)
 KEPT = 1e-4  # excess of a benefit up to which a constraint counts as kept
 _MAX_ROUNDS = 15
+_STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 # the shrinkage under which starts are tried; it then goes down to the one asked for
 SHRINKING = (1e-4, 1e-4, 3e-6, 1e-7)
 
@@ -307,6 +308,6 @@ def _satisfied(
         if violation <= KEPT:
             return beta, converged, n_passes
         if violation > 0.25 * last:
-            price.steepness *= 4.0
+            price.steepness = min(4.0 * price.steepness, _STEEPEST)
         last = violation
     return beta, False, n_passes

@@ -58,9 +58,11 @@ def checked_columns(
     amount: ArrayLike | None,
     cost: ArrayLike | None,
     groups: Sequence[Hashable] | None,
+    *,
+    copy: bool = True,
 ) -> Columns:
     """Turn what a user gives into checked, private, typed columns."""
-    matrix = _features(features)
+    matrix = _features(features, copy)
     n = len(matrix)
     decided = _decision(_column("decision", decision, n))
     codes, names = _groups(sensitive, groups, n)
@@ -137,8 +139,10 @@ def _column(name: str, values: ArrayLike, n: int) -> Floats:
     return column
 
 
-def _features(features: ArrayLike) -> Floats:
-    numbers = _numbers("features", features)
+def _features(features: ArrayLike, copy: bool) -> Floats:
+    as_is = not copy and isinstance(features, np.ndarray) and features.dtype == np.float64
+    # a view, so that closing the log's columns to writing does not close the caller's array
+    numbers = features.view() if as_is else _numbers("features", features)  # type: ignore[union-attr]
     if numbers.ndim not in (1, 2):
         raise DecisionLogError(f"features is one row a person, not of shape {numbers.shape}")
     matrix = as_features(numbers)

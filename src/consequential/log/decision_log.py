@@ -115,13 +115,24 @@ class DecisionLog:
         feature_names: Sequence[str] | None = None,
         policies: Mapping[int, DecisionRule] | None = None,
         horizon: int | None = None,
+        copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
 
         `groups` fixes the groups and their order; without it they are the sorted values seen.
+        With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
         columns = checked_columns(
-            features, decision, propensity, label, sensitive, time_step, amount, cost, groups
+            features,
+            decision,
+            propensity,
+            label,
+            sensitive,
+            time_step,
+            amount,
+            cost,
+            groups,
+            copy=copy,
         )
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
@@ -155,6 +166,8 @@ class DecisionLog:
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
+        A feature that is words becomes one indicator a word, named `column=word`.
+
         Examples
         --------
         >>> import pyarrow as pa, consequential as cq
@@ -164,7 +177,7 @@ class DecisionLog:
         ...                           propensity="p", label="repaid")
         DecisionLog(2 decisions, 1 accepted, 0 pending, 1 feature)
         """
-        matrix, columns = frame_columns(
+        matrix, names, columns = frame_columns(
             frame,
             features,
             decision=decision,
@@ -181,7 +194,7 @@ class DecisionLog:
             matrix,
             propensity=propensity if isinstance(propensity, EstimatedPropensity) else logged,
             time_step=0 if step is None else step,
-            feature_names=list(features),
+            feature_names=names,
             groups=groups,
             horizon=horizon,
             **columns,  # type: ignore[arg-type]  # the required names are never None

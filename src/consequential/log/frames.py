@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.checks import DecisionLogError
+from consequential.policies import PolicyError, expanded_names, feature_matrix
 
 
 def frame_columns(
     frame: Any, features: Sequence[str], **named: str | None
-) -> tuple[NDArray[Any], dict[str, NDArray[Any] | None]]:
-    """Feature matrix and named columns of a pandas, polars or pyarrow frame."""
+) -> tuple[NDArray[Any], list[str], dict[str, NDArray[Any] | None]]:
+    """Feature matrix, the features' names, and named columns of a frame of any library.
+
+    A column of words becomes one indicator a word.
+    """
     import narwhals as nw
 
     try:
@@ -28,23 +32,19 @@ def frame_columns(
         ) from None
     if isinstance(features, str):
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
-    features = list(features)
-    wanted = [*features, *(name for name in named.values() if name is not None)]
-    unknown = [name for name in wanted if name not in table.columns]
+    unknown = [name for name in named.values() if name is not None and name not in table.columns]
     if unknown:
         raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
+    features = list(features)
     if not features:
         raise DecisionLogError("features is empty: name at least one column")
-    for name in features:
-        dtype = table[name].dtype
-        if not (dtype.is_numeric() or dtype == nw.Boolean):
-            raise DecisionLogError(
-                f"feature {name!r} has type {dtype}, not numbers: "
-                "encode categories first (one-hot, say)"
-            )
-    matrix = np.column_stack([_numeric(table[name]) for name in features])
+    try:
+        names = expanded_names(table, features)
+        matrix = feature_matrix(table, names)
+    except PolicyError as error:
+        raise DecisionLogError(str(error)) from None
     columns = {key: None if name is None else _values(table[name]) for key, name in named.items()}
-    return matrix, columns
+    return matrix, names, columns
 
 
 def _numeric(series: Any) -> NDArray[np.float64]:

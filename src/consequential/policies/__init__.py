@@ -1,5 +1,6 @@
 """Policies: who is accepted, with what probability."""
 
+from consequential.policies.frames import expanded_names, feature_matrix
 from consequential.policies.links import (
     LINKS,
     LOGISTIC,
@@ -48,6 +49,8 @@ __all__ = [
     "RejectAll",
     "ThresholdPolicy",
     "as_features",
+    "expanded_names",
+    "feature_matrix",
     "group_codes",
     "link_named",
     "load_policy",

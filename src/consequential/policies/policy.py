@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.policies.frames import named_features
 from consequential.policies.links import Link, link_named
 from consequential.policies.rules import (
     DecisionRule,
@@ -48,6 +49,9 @@ class Policy(DecisionRule):
         default) the sensitive attribute is not an input.
     learned_from
         Fingerprint of the log the parameters were learned from; empty where they were not.
+    feature_names
+        Names of the features, in order. A data frame's columns are then found by name, in
+        whatever order they come; `"purpose=car"` is 1 where the column `purpose` says `car`.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class Policy(DecisionRule):
     floor: float
     groups: tuple[Hashable, ...]
     learned_from: str
+    feature_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class Policy(DecisionRule):
         floor: float = 0.0,
         groups: Sequence[Hashable] = (),
         learned_from: str = "",
+        feature_names: Sequence[str] = (),
     ) -> None:
         values = np.array(theta, dtype=np.float64)
         groups = plain_groups(groups)
@@ -100,6 +106,7 @@ class Policy(DecisionRule):
             ("floor", checked_floor(floor)),
             ("groups", groups),
             ("learned_from", str(learned_from)),
+            ("feature_names", tuple(str(name) for name in feature_names)),
         ):
             object.__setattr__(self, name, value)
 
@@ -125,6 +132,8 @@ class Policy(DecisionRule):
 
     def mapped(self, features: ArrayLike) -> Floats:
         """`T(x)`, one row a person: the inputs without their constant and without groups."""
+        if self.feature_names:
+            features = named_features(features, self.feature_names)
         mapped = as_features(features)
         if self.feature_map is not None:
             found = self.feature_map.transform(mapped)
@@ -172,7 +181,14 @@ class Policy(DecisionRule):
 
     def at(self, theta: ArrayLike) -> Policy:
         """Return the same policy with other parameters."""
-        return Policy(theta, self.link, self.feature_map, floor=self.floor, groups=self.groups)
+        return Policy(
+            theta,
+            self.link,
+            self.feature_map,
+            floor=self.floor,
+            groups=self.groups,
+            feature_names=self.feature_names,
+        )
 
     def with_floor(self, floor: float) -> Policy:
         """Return the same policy with an exploration floor; a policy that learns keeps it."""

@@ -140,6 +140,7 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
                 "floor": rule.floor,
                 "groups": [_encode(group) for group in rule.groups],
                 "learned_from": rule.learned_from,
+                "feature_names": list(rule.feature_names),
             }
         case ThresholdPolicy():
             predictor = _encode(rule.predictor)
@@ -163,6 +164,7 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
                 floor=data["floor"],
                 groups=[_decode(group) for group in data["groups"]],
                 learned_from=data.get("learned_from", ""),
+                feature_names=data.get("feature_names", ()),
             )
         case "ThresholdPolicy":
             return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])

@@ -153,14 +153,14 @@ def from_frame(
     """
     from consequential.log.frames import frame_columns
 
-    matrix, columns = frame_columns(frame, features, sensitive=sensitive, label=label)
+    matrix, names, columns = frame_columns(frame, features, sensitive=sensitive, label=label)
     return TableWorld(
         matrix,
         columns["sensitive"],
         columns["label"],  # type: ignore[arg-type]  # its name was given, so it is there
         cost=cost,
         name=name,
-        feature_names=list(features),
+        feature_names=names,
         parameters=parameters,
         held_out_fraction=held_out_fraction,
     )

@@ -11,6 +11,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from consequential.estimator.tables import (
+    accepted_rows,
+    at_step,
+    coded_labels,
+    column_of,
+    frame_like,
+    log_of,
+    seen_labels,
+)
 from consequential.evaluation import evaluate
 from consequential.learning import Aggregated, Constraint, Fitted, fit_policy
 from consequential.log import DecisionLog, DecisionLogError
@@ -156,9 +165,9 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Without `decisions` everybody was accepted and every label is known. With them,
         `propensities` are the probabilities with which people were accepted.
         """
-        X, labels = self._checked(X, y, decisions, reset=True)
-        log = self._log(X, labels, sensitive_features, decisions, propensities, amounts, costs)
-        return self._learn(log)
+        return self._learn(
+            self._log(X, y, sensitive_features, decisions, propensities, amounts, costs, reset=True)
+        )
 
     def fit_log(self, log: DecisionLog, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log; with folds, `value_` says what comes of it on rows not learned from."""
@@ -193,18 +202,22 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         as any other to be among them. Give `classes` where the first batch may lack one.
         """
         first = not hasattr(self, "policy_")
-        X, labels = self._checked(X, y, decisions, reset=first, classes=classes)
-        log = self._log(X, labels, sensitive_features, decisions, propensities, amounts, costs)
-        return self._learn_more(log)
-
-    def _learn_more(self, log: DecisionLog) -> FairPolicyLearner:
+        log = self._log(
+            X,
+            y,
+            sensitive_features,
+            decisions,
+            propensities,
+            amounts,
+            costs,
+            reset=first,
+            classes=classes,
+        )
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
-        rng = np.random.default_rng([int(self.random_state), self.n_batches_])
-        stamped = _at_step(log, self.n_batches_ - 1)
-        if kept is not None:
-            stamped = _with_groups(stamped, kept)
-        self.kept_ = Aggregated(self.max_rows).extend(kept, stamped, rng)
+        rng = np.random.default_rng([self.random_state, self.n_batches_])
+        batch = at_step(log, self.n_batches_ - 1, None if kept is None else kept.groups)
+        self.kept_ = Aggregated(self.max_rows).extend(kept, batch, rng)
         return self._learn(self.kept_, warm=getattr(self, "policy_", None))
 
     def _learn(self, log: DecisionLog, warm: Policy | None = None) -> FairPolicyLearner:
@@ -276,7 +289,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         propensity = self._propensity(X, sensitive_features)
         uniforms = check_random_state(random_state).random_sample(len(propensity))
         decision = (uniforms < propensity).astype(np.int8)
-        return _like(X, {"decision": decision, "propensity": propensity}, decision)
+        return frame_like(X, {"decision": decision, "propensity": propensity}, decision)
 
     def score(
         self,
@@ -286,14 +299,15 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         sensitive_features: ArrayLike | None = None,
         decisions: ArrayLike | None = None,
         propensities: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return the estimated utility per applicant of the policy on other people's decisions."""
         check_is_fitted(self)
-        X, labels = self._checked(X, y, decisions, reset=False)
-        log = self._log(X, labels, sensitive_features, decisions, propensities, None, None)
-        objective = Objective(self.cost, weighting=self.weighting)
-        sums = objective.coefficients(log).sums(log.propensity_of(self.policy_))
-        return float(sums.utility)
+        log = self._log(X, y, sensitive_features, decisions, propensities, reset=False)
+        coefficients = Objective(self.cost, weighting=self.weighting).coefficients(log)
+        gains = len(log) * coefficients.utility * log.propensity_of(self.policy_)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(gains, weights=weights))
 
     def _propensity(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         check_is_fitted(self)
@@ -304,90 +318,61 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 raise PolicyError(
                     "this policy uses the sensitive attribute: pass sensitive_features="
                 )
-            sensitive = _column(sensitive_features)
+            sensitive = column_of(sensitive_features)
         return self.policy_.propensity(matrix, sensitive)
 
-    # From what scikit-learn hands over to a log
-
-    def _checked(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        decisions: ArrayLike | None,
-        *,
-        reset: bool,
-        classes: ArrayLike | None = None,
-    ) -> tuple[Floats, Floats]:
-        """X as a matrix, y as labels 0 and 1; NaN for people who were rejected."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        if decisions is None:
-            X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
-            known = np.ones(len(X), dtype=np.bool_)
-            column = np.asarray(y)
-        else:
-            X = validate_data(self, X, reset=reset, dtype=np.float64)
-            known = np.asarray(_column(decisions)).astype(np.float64) == 1.0
-            column = np.asarray(_column(y))
-        if column.shape != (len(X),) or known.shape != (len(X),):
-            raise DecisionLogError(
-                f"y and decisions need one value for each of the {len(X)} rows of X"
-            )
-        seen = column[known]
-        if seen.dtype == object and decisions is not None:
-            seen = np.array(seen.tolist())
-        if len(seen) == 0:
-            raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        if reset:
-            check_classification_targets(seen)
-            self.classes_ = np.unique(seen if classes is None else np.asarray(classes))
-            if len(self.classes_) > 2:
-                raise ValueError(
-                    "Only binary classification is supported. The type of the target is "
-                    f"multiclass: y has {len(self.classes_)} classes; 1 is the outcome hoped for, "
-                    "0 the other"
-                )
-            if len(self.classes_) < 2:
-                raise ValueError(
-                    f"y has one class, {self.classes_.tolist()[0]!r}: labels of both kinds are "
-                    "needed to tell whom to accept"
-                )
-        unknown = np.setdiff1d(seen, self.classes_)
-        if len(unknown):
+    def _classes(self, seen: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
+        """Both labels, sorted: the second is the outcome hoped for."""
+        check_classification_targets(seen)
+        found = np.unique(seen if classes is None else np.asarray(classes))
+        if len(found) > 2:
             raise ValueError(
-                f"y has a label {unknown.tolist()[0]!r} that is not one of the classes "
-                f"{self.classes_.tolist()}"
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"y has {len(found)} classes; 1 is the outcome hoped for, 0 the other"
             )
-        labels = np.full(len(X), np.nan)
-        labels[known] = seen == self.classes_[1]
-        return X, labels
+        if len(found) < 2:
+            raise ValueError(
+                f"y has one class, {found.tolist()[0]!r}: labels of both kinds are needed to tell "
+                "whom to accept"
+            )
+        return found
 
     def _log(
         self,
-        X: Floats,
-        labels: Floats,
+        X: ArrayLike,
+        y: ArrayLike,
         sensitive_features: ArrayLike | None,
         decisions: ArrayLike | None,
         propensities: ArrayLike | None,
-        amounts: ArrayLike | None,
-        costs: ArrayLike | None,
+        amounts: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+        *,
+        reset: bool,
+        classes: ArrayLike | None = None,
     ) -> DecisionLog:
+        """What scikit-learn hands over, as a log; labels of rejected people are not looked at."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        matrix: Floats
         if decisions is None:
-            if propensities is not None:
-                raise DecisionLogError(
-                    "propensities are given but no decisions: say who was accepted"
-                )
-            decisions = propensities = np.ones(len(X))
+            matrix, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        else:
+            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            labels = column_of(y)
+        accepted = accepted_rows(decisions, propensities, len(matrix))
+        seen = seen_labels(labels, accepted)
+        if reset:
+            self.classes_ = self._classes(seen, classes)
         names = getattr(self, "feature_names_in_", None)
-        return DecisionLog.from_arrays(
-            X,
-            _column(decisions),
-            None if propensities is None else _column(propensities),
-            labels,
-            None if sensitive_features is None else _column(sensitive_features),
-            amount=None if amounts is None else _column(amounts),
-            cost=None if costs is None else _column(costs),
-            feature_names=None if names is None else list(names),
+        return log_of(
+            matrix,
+            coded_labels(seen, accepted, self.classes_),
+            sensitive_features,
+            decisions,
+            propensities,
+            amounts,
+            costs,
+            None if names is None else list(names),
         )
 
     def _remember_features(self, log: DecisionLog) -> None:
@@ -395,42 +380,3 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if log.feature_names != tuple(f"x{k}" for k in range(self.n_features_in_)):
             self.feature_names_in_ = np.array(log.feature_names, dtype=object)
         self.classes_ = np.array([0, 1])
-
-
-def _column(values: Any) -> Any:
-    """A series of any library, or a frame of one column, as a plain one-dimensional array."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-
-
-def _like(X: Any, columns: dict[str, NDArray[Any]], otherwise: NDArray[Any]) -> Any:
-    """Columns as a frame of X's library, with pandas' index kept; an array where X is one."""
-    import narwhals as nw
-
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        return otherwise
-    made = nw.from_dict(columns, backend=frame.implementation)
-    return nw.maybe_set_index(made, index=nw.maybe_get_index(frame)).to_native()
-
-
-def _at_step(log: DecisionLog, step: int) -> DecisionLog:
-    from dataclasses import replace
-
-    return replace(log, time_step=np.full(len(log), step), as_of=step)
-
-
-def _with_groups(log: DecisionLog, like: DecisionLog) -> DecisionLog:
-    """The log with its groups numbered as in another one, which may have more of them."""
-    from dataclasses import replace
-
-    if log.groups == like.groups:
-        return log
-    strangers = [name for name in log.groups if name not in like.groups]
-    if strangers:
-        raise DecisionLogError(
-            f"a later batch has a sensitive group {strangers[0]!r} that the first had not: "
-            f"{list(like.groups)}"
-        )
-    places = np.array([like.groups.index(name) for name in log.groups])
-    return replace(log, group=places[log.group], groups=like.groups)

@@ -1,0 +1,69 @@
+"""Features out of data frames, by name; a category is an indicator of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.policies.rules import PolicyError
+
+# a column with more different words is a name or an address, not a category
+MOST_CATEGORIES = 50
+
+
+def named_features(features: Any, names: Sequence[str]) -> Any:
+    """Return the named features of a data frame as a matrix; what is no frame passes through."""
+    import narwhals as nw
+
+    frame = nw.from_native(features, eager_only=True, pass_through=True)
+    return feature_matrix(frame, names) if isinstance(frame, nw.DataFrame) else features
+
+
+def feature_matrix(frame: Any, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return columns of a narwhals frame; `column=word` is 1 where the column has the word."""
+    return np.column_stack([_feature(frame, name) for name in names])
+
+
+def expanded_names(frame: Any, names: Sequence[str]) -> list[str]:
+    """Return features' names with each column of words replaced by one indicator a word."""
+    expanded: list[str] = []
+    for name in names:
+        if name not in frame.columns or not _is_words(frame[name]):
+            expanded.append(name)
+            continue
+        column = frame[name]
+        if column.is_null().any():
+            raise PolicyError(
+                f"the column {name!r} has missing values: name a category for them, say 'unknown'"
+            )
+        words = sorted({str(word) for word in column.unique().to_list()})
+        if len(words) > MOST_CATEGORIES:
+            raise PolicyError(
+                f"the column {name!r} has {len(words)} different values: more than "
+                f"{MOST_CATEGORIES} are no categories to learn from; group them"
+            )
+        expanded += [f"{name}={word}" for word in words]
+    return expanded
+
+
+def _feature(frame: Any, name: str) -> NDArray[np.float64]:
+    import narwhals as nw
+
+    if name in frame.columns:
+        dtype = frame[name].dtype
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            raise PolicyError(f"the feature {name!r} has type {dtype}, not numbers or words")
+        return np.asarray(frame[name].cast(nw.Float64).to_numpy(), dtype=np.float64)
+    column, _, word = name.partition("=")
+    if not word or column not in frame.columns:
+        raise PolicyError(f"no column {name!r} in the frame; it has {frame.columns}")
+    return np.array([str(value) == word for value in frame[column].to_list()], dtype=np.float64)
+
+
+def _is_words(column: Any) -> bool:
+    import narwhals as nw
+
+    return any(column.dtype == kind for kind in (nw.String, nw.Categorical, nw.Enum, nw.Object))

@@ -1,0 +1,186 @@
+"""The solver: its gradient, its optimum, and what it certifies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import approx_fprime
+
+import consequential as cq
+from conftest import exploring_log
+from consequential.learning import Constraint, fit_policy
+from consequential.learning.fitting import _problem, moments
+from consequential.learning.solver import Price
+from consequential.policies.compiled import bend_of
+
+NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
+
+
+def fitted(log, template, objective, constraint=None, **options):
+    return fit_policy(
+        log,
+        template,
+        objective,
+        constraint or Constraint(),
+        **{"l2": 1e-8, "rng": np.random.default_rng(0)} | options,
+    )
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("link", ["logistic", "smooth_semi_logistic"])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
+    log = exploring_log(n=300, n_groups=n_groups)
+    size = 3 * (n_groups if apart else 1)
+    template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
+    objective = cq.Objective(0.4, notion, 0.7)
+    problem, _ = _problem(log, template, objective, bend_of(template), 0.01, 0.5)
+    price = Price(Constraint(max_gap=0.01), 3.0, 0.4)
+    beta = np.random.default_rng(3).normal(size=size)
+    numeric = approx_fprime(beta, lambda at: problem.loss(at, price)[0], 1e-7)
+    assert_allclose(problem.loss(beta, price)[1], numeric, atol=2e-6)
+
+
+def test_the_loss_is_the_objective_less_shrinkage():
+    log = exploring_log(n=300)
+    policy = cq.Policy([0.3, -1.0, 0.5])
+    objective = cq.Objective(0.4, "equal_opportunity", 2.0)
+    problem, _ = _problem(log, policy, objective, bend_of(policy), 0.0, 0.0)
+    loss, _ = problem.loss(problem.standardised(policy.theta), Price(Constraint()))
+    assert_allclose(-loss * problem.unit, objective.value(policy, log), rtol=1e-12)
+
+
+def test_standardising_parameters_can_be_undone():
+    log = exploring_log(n=100)
+    policy = cq.Policy(np.arange(6.0), groups=log.groups)
+    problem, _ = _problem(log, policy, cq.Objective(0.4), bend_of(policy), 0.0, 0.0)
+    there = problem.standardised(policy.theta)
+    assert_allclose(problem.original(there), policy.theta, atol=1e-12)
+
+
+def test_moments_of_inputs_that_vary_and_of_those_that_do_not():
+    inputs = np.column_stack([np.arange(5.0), np.full(5, 3.0)])
+    centre, scale = moments(inputs)
+    assert_allclose(centre, [2.0, 3.0])
+    assert_allclose(scale, [np.sqrt(2.0), 1.0])
+
+
+def test_the_best_of_a_fine_grid_is_not_better():
+    log = exploring_log(n=500, n_features=1, seed=2)
+    objective = cq.Objective(0.5, "demographic_parity", 3.0)
+    best = fitted(log, cq.Policy([0.0, 0.0]), objective, l2=1e-3)
+    grid = [
+        objective.value(cq.Policy([a, b]), log) - shrinkage(b, log, objective)
+        for a in np.linspace(-6, 6, 61)
+        for b in np.linspace(-8, 8, 81)
+    ]
+    found = objective.value(best.policy, log) - shrinkage(best.policy.theta[1], log, objective)
+    assert found >= max(grid) - 1e-9
+
+
+def shrinkage(slope, log, objective):
+    unit = np.abs(objective.coefficients(log).utility).sum()
+    return unit * 0.5 * 1e-3 * (slope * log.features[:, 0].std()) ** 2
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_a_constraint_is_kept_on_the_log(notion):
+    # groups of noise alone: with three, no policy of three parameters has equal predictive values
+    log = exploring_log(n=4000, n_groups=2 if notion == "predictive_parity" else 3, seed=3)
+    free = fitted(log, cq.Policy(np.zeros(3)), cq.Objective(0.5, notion))
+    bound = fitted(
+        log, cq.Policy(np.zeros(3)), cq.Objective(0.5, notion), Constraint(max_gap=0.004)
+    )
+    assert abs(bound.benefit_gap) <= 0.004 + 1e-3
+    assert bound.violation <= 1e-3
+    assert bound.utility <= free.utility + 1e-6
+    assert bound.cost_of_fairness >= -1e-12
+
+
+def test_four_fifths_are_kept():
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.1), 20_000, np.random.default_rng(0))
+    found = fitted(
+        log,
+        cq.Policy([0.0, 0.0]),
+        cq.Objective(0.3, "demographic_parity"),
+        Constraint(min_ratio=0.8),
+    )
+    low, high = sorted(found.benefits.values())
+    assert low / high >= 0.8 - 2e-3
+    assert high > 0.1  # nobody accepted would keep it, too
+
+
+def test_it_is_never_worse_than_accepting_or_rejecting_everybody():
+    log = exploring_log(n=200, seed=7)
+    for cost in (0.02, 0.98):
+        objective = cq.Objective(cost, "demographic_parity")
+        found = fitted(log, cq.Policy(np.zeros(3)), objective, Constraint(max_gap=0.0), l2=1e-2)
+        for rule in (cq.AcceptAll(), cq.RejectAll()):
+            worth = objective.coefficients(log).sums(log.propensity_of(rule)).utility
+            assert found.utility >= worth - 1e-9
+
+
+def test_the_result_says_where_it_comes_from():
+    log = exploring_log(n=300)
+    found = fitted(log, cq.Policy(np.zeros(3)), cq.Objective(0.5), n_starts=3)
+    assert set(found.values) == {"prediction", "even chance", "random 1"}
+    assert found.start in {*found.values, "accept all", "reject all"}
+    assert found.policy.learned_from == log.fingerprint
+    assert_allclose(found.utility, cq.Objective(0.5).value(found.policy, log), rtol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_policy():
+    log = exploring_log(n=2000)
+    objective = cq.Objective(0.5, "demographic_parity", 1.0)
+    one, two = (fitted(log, cq.Policy(np.zeros(3)), objective, l2=1e-4) for _ in range(2))
+    assert one.policy.theta.tolist() == two.policy.theta.tolist()
+    assert max(one.values.values()) == one.values[one.start]
+
+
+def test_a_warm_start_is_the_only_one():
+    log = exploring_log(n=500)
+    start = cq.Policy([0.1, 0.2, 0.3])
+    found = fitted(log, start, cq.Objective(0.5), warm=start)
+    assert list(found.values) == ["the policy so far"]
+
+
+def test_penalising_variance_prefers_what_is_known():
+    log = exploring_log(n=400, seed=9)
+    objective = cq.Objective(0.5)
+    plain, careful = (
+        fitted(log, cq.Policy(np.zeros(3)), objective, variance_penalty=v) for v in (0.0, 6.0)
+    )
+
+    def bound(policy):
+        terms = len(log) * objective.coefficients(log).utility * log.propensity_of(policy)
+        return terms.mean() - 6.0 * terms.std() / np.sqrt(len(log))
+
+    assert bound(careful.policy) > bound(plain.policy) + 0.01
+
+
+@pytest.mark.parametrize(
+    ("log", "objective", "constraint", "message"),
+    [
+        (exploring_log(n_groups=1), cq.Objective(0.5, "demographic_parity"), 0.1, "two groups"),
+        (exploring_log(), cq.Objective(0.5), 0.1, "a constraint needs a fairness notion"),
+        (
+            cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None]),
+            cq.Objective(0.5),
+            None,
+            "nobody was accepted",
+        ),
+    ],
+)
+def test_what_cannot_be_fitted(log, objective, constraint, message):
+    size = log.features.shape[1] + 1
+    with pytest.raises(ValueError, match=message):
+        fitted(log, cq.Policy(np.zeros(size)), objective, Constraint(constraint))
+
+
+def test_a_link_of_ones_own_has_no_compiled_pass():
+    own = cq.Link("own", *(cq.Policy([0.0]).link.probability for _ in range(3)))
+    with pytest.raises(ValueError, match="does not know the link 'own'"):
+        fitted(exploring_log(), cq.Policy(np.zeros(3), own), cq.Objective(0.5))
