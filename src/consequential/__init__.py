@@ -17,25 +17,19 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
     from consequential.evaluation import Evaluation as Evaluation
-<<<<<<< HEAD
-    from consequential.evaluation import Overlap as Overlap
-=======
     from consequential.evaluation import GroupMetrics as GroupMetrics
+    from consequential.evaluation import Overlap as Overlap
     from consequential.evaluation import Sensitivity as Sensitivity
->>>>>>> eval
     from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
     from consequential.evaluation import compare as compare
     from consequential.evaluation import cross_fitted_propensities as cross_fitted_propensities
     from consequential.evaluation import evaluate as evaluate
-<<<<<<< HEAD
-    from consequential.evaluation import overlap as overlap
-=======
     from consequential.evaluation import group_metrics as group_metrics
     from consequential.evaluation import mean_sequence as mean_sequence
+    from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
     from consequential.evaluation import sup_t_quantile as sup_t_quantile
     from consequential.evaluation import utility_sequence as utility_sequence
->>>>>>> eval
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -140,25 +134,19 @@ _HOME = {
             "Comparison",
             "Estimate",
             "Evaluation",
-<<<<<<< HEAD
-            "Overlap",
-=======
             "GroupMetrics",
+            "Overlap",
             "Sensitivity",
->>>>>>> eval
             "WinnersCurseWarning",
             "compare",
             "cross_fitted_propensities",
             "evaluate",
-<<<<<<< HEAD
-            "overlap",
-=======
             "group_metrics",
             "mean_sequence",
+            "overlap",
             "sensitivity",
             "sup_t_quantile",
             "utility_sequence",
->>>>>>> eval
         ],
         "evaluation",
     ),

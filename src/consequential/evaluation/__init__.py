@@ -8,11 +8,8 @@ from consequential.evaluation.judged import WinnersCurseWarning
 from consequential.evaluation.metrics import Metrics, Population
 from consequential.evaluation.monitoring import utility_sequence
 from consequential.evaluation.offpolicy import Evaluation, evaluate
-<<<<<<< HEAD
 from consequential.evaluation.overlap import Overlap, overlap
-=======
 from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
->>>>>>> eval
 from consequential.evaluation.sequences import mean_sequence
 from consequential.evaluation.simultaneous import sup_t_quantile
 
@@ -32,11 +29,8 @@ __all__ = [
     "evaluate",
     "group_metrics",
     "mean_sequence",
-<<<<<<< HEAD
     "overlap",
-=======
     "sensitivity",
->>>>>>> eval
     "sup_t_quantile",
     "utility_sequence",
 ]

@@ -122,18 +122,8 @@ class DecisionLog:
         `groups` fixes the groups and their order; without it they are the sorted values seen.
         With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
-        columns = checked_columns(
-            features,
-            decision,
-            propensity,
-            label,
-            sensitive,
-            time_step,
-            amount,
-            cost,
-            groups,
-            copy=copy,
-        )
+        given = (features, decision, propensity, label, sensitive, time_step, amount, cost)
+        columns = checked_columns(*given, groups, copy=copy)
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
         if horizon is not None and (horizon < 0 or horizon != int(horizon)):
@@ -181,7 +171,7 @@ class DecisionLog:
             frame,
             features,
             decision=decision,
-            propensity=propensity if isinstance(propensity, str) else None,
+            propensity=propensity,
             label=label,
             sensitive=sensitive,
             time_step=time_step,
@@ -189,15 +179,13 @@ class DecisionLog:
             cost=cost,
         )
         step = columns.pop("time_step")
-        logged = columns.pop("propensity")
         return cls.from_arrays(
             matrix,
-            propensity=propensity if isinstance(propensity, EstimatedPropensity) else logged,
             time_step=0 if step is None else step,
             feature_names=names,
             groups=groups,
             horizon=horizon,
-            **columns,  # type: ignore[arg-type]  # the required names are never None
+            **columns,
         )
 
     @classmethod
