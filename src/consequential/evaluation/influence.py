@@ -167,7 +167,7 @@ class Yardstick:
             doubled = self._gained(propensity, less, _scaled(self.overall, 2.0))
             moved = -(doubled.mean() - gained.mean()) * (self.overall.normalised - 1.0)
         if self.extremes is not None:
-            reach = self.extremes.utility(self.objective, self.log, paired=less is not None)
+            reach = self._reach(self.extremes, propensity, less)
         return self._mean(gained, moved, reach)
 
     def acceptance(self, propensity: Floats, less: Floats | None = None) -> Ratios:
@@ -210,6 +210,13 @@ class Yardstick:
         if less is not None:
             return (propensity - less) * (accepting - rejecting)
         return propensity * (accepting - rejecting) + rejecting
+
+    def _reach(self, extremes: Extremes, propensity: Floats, less: Floats | None) -> Reach:
+        if less is None:
+            return extremes.utility(self.objective, self.log)
+        rules = zip((1.0, -1.0), (propensity, less), strict=True)
+        logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
+        return extremes.difference(self.objective, self.log, np.array(logged))
 
     def _mean(
         self, values: Floats, moved: Floats | None = None, reach: Reach | None = None

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
-from consequential.evaluation.reach import Reach
-from consequential.evaluation.sequences import mean_sequence
+from consequential.evaluation.reach import Span
+from consequential.evaluation.sequences import lower_bounds
 from consequential.evaluation.simultaneous import Pairs, largest
 
 Floats = NDArray[np.float64]
@@ -160,8 +160,13 @@ class Bounded(Intervals):
     needs_reach = True
 
     @abstractmethod
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """Return an interval for the mean of `num - ratio den`, given those rows."""
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the lower end of an interval for the mean of rows that reach so far."""
+
+    def upper(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the upper end: the lower one of the negative."""
+        low, high, least, most = reach
+        return -self.lower(-rows, (-high, -low, -most, -least), confidence)
 
     def of(self, ratios: Ratios) -> list[Interval]:
         """Return an interval for each group."""
@@ -216,17 +221,21 @@ class Bounded(Intervals):
         scale = 1.0 if rows.scale is None else float(rows.scale[0])
         numerator, denominator = rows.numerator / scale, rows.denominator / scale
         if np.ptp(denominator) == 0.0 and np.ptp(reach.rows[:, 1]) == 0.0:
-            found = self.mean(numerator, reach, 0.0, confidence)
-            low, high = found.low / denominator[0], found.high / denominator[0]
+            span = reach.at(0.0)
+            low = self.lower(numerator, span, confidence) / denominator[0]
+            high = self.upper(numerator, span, confidence) / denominator[0]
         else:
-
-            def excess(ratio: float) -> Interval:
-                return self.mean(numerator - ratio * denominator, reach, ratio, confidence)
-
             # a ratio is too small if, with it, the mean of what is left is certainly above 0
+            def too_small(ratio: float) -> bool:
+                left = numerator - ratio * denominator
+                return self.lower(left, reach.at(ratio), confidence) > 0.0
+
+            def too_large(ratio: float) -> bool:
+                left = numerator - ratio * denominator
+                return self.upper(left, reach.at(ratio), confidence) < 0.0
+
             least, most = reach.ratios
-            low = _crossing(lambda ratio: excess(ratio).low > 0.0, value, least)
-            high = _crossing(lambda ratio: excess(ratio).high < 0.0, value, most)
+            low, high = _crossing(too_small, value, least), _crossing(too_large, value, most)
         return Interval(value, low, high, float(ratios.standard_errors[code]))
 
 
@@ -235,15 +244,15 @@ class Bernstein(Bounded):
 
     name = "bernstein"
 
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """`mean +- sqrt(2 V t / n) + 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
-        low, high, least, most = reach.at(ratio)
-        n, value = len(rows), float(rows.mean())
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """`mean - sqrt(2 V t / n) - 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
+        low, high, least, _ = reach
+        n = len(rows)
         if n < 2:
-            return Interval(value, least, most, float("inf"))
+            return least
         t = log(4.0 / (1.0 - confidence))
-        half = sqrt(2.0 * float(rows.var(ddof=1)) * t / n) + 7.0 * (high - low) * t / (3 * (n - 1))
-        return Interval(value, max(value - half, least), min(value + half, most), half)
+        deviation = sqrt(2.0 * float(rows.var(ddof=1)) * t / n)
+        return max(float(rows.mean()) - deviation - 7.0 * (high - low) * t / (3 * (n - 1)), least)
 
 
 class AnyTime(Bounded):
@@ -251,13 +260,10 @@ class AnyTime(Bounded):
 
     name = "any_time"
 
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """Return the intersection of all bounds so far."""
-        low, high, least, most = reach.at(ratio)
-        lower, upper = mean_sequence(
-            rows, low=low, high=high, mean_low=least, mean_high=most, confidence=confidence
-        )
-        return Interval(float(rows.mean()), float(lower[-1]), float(upper[-1]), 0.0)
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the best of all bounds so far."""
+        low, _, least, most = reach
+        return max(float(lower_bounds(rows, low, most, confidence)[-1]), least)
 
 
 METHODS: dict[str, type[Intervals]] = {
@@ -283,7 +289,7 @@ def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> fl
     if not refused(end):
         return end
     kept, lost = inside, end
-    for _ in range(32):
+    for _ in range(26):
         middle = (kept + lost) / 2.0
         if refused(middle):
             lost = middle

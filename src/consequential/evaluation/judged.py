@@ -131,7 +131,7 @@ def needs_folds(rules: tuple[Any, ...], folds: int | None) -> None:
         )
 
 
-def weight_notes(objective: Objective, rows: DecisionLog, weighted: Floats) -> tuple[str, ...]:
+def weight_notes(weighted: Floats) -> tuple[str, ...]:
     """Return what weights make of the estimates: few people, or one who counts for many."""
     notes = []
     total = float(weighted.sum())

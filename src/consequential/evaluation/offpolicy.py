@@ -256,7 +256,7 @@ def evaluation(
         effective_sample_size=effective,
         notes=(
             *notes,
-            *weight_notes(objective, log, yardstick.weighted(measure.propensity)),
+            *weight_notes(yardstick.weighted(measure.propensity)),
             *blind_spots(log, measure.propensity),
             *gap_notes,
         ),
