@@ -11,11 +11,14 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.baseline import Baselines as Baselines
+    from consequential.baseline import baselines as baselines
     from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
     from consequential.evaluation import Evaluation as Evaluation
     from consequential.evaluation import GroupMetrics as GroupMetrics
+    from consequential.evaluation import Overlap as Overlap
     from consequential.evaluation import Sensitivity as Sensitivity
     from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
     from consequential.evaluation import compare as compare
@@ -23,6 +26,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import evaluate as evaluate
     from consequential.evaluation import group_metrics as group_metrics
     from consequential.evaluation import mean_sequence as mean_sequence
+    from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
     from consequential.evaluation import sup_t_quantile as sup_t_quantile
     from consequential.evaluation import utility_sequence as utility_sequence
@@ -38,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
+    from consequential.log import EstimatedPropensity as EstimatedPropensity
     from consequential.log import LogScan as LogScan
     from consequential.objective import BalanceHeuristic as BalanceHeuristic
     from consequential.objective import BenefitParity as BenefitParity
@@ -54,6 +59,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.objective import Unweighted as Unweighted
     from consequential.objective import effective_sample_size as effective_sample_size
     from consequential.objective import fairness_named as fairness_named
+    from consequential.planning import Plan as Plan
+    from consequential.planning import plan as plan
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
@@ -75,6 +82,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.simulation import Strategy as Strategy
     from consequential.simulation import paper_strategies as paper_strategies
     from consequential.simulation import simulate as simulate
+    from consequential.tradeoff import Frontier as Frontier
+    from consequential.tradeoff import frontier as frontier
 
 # Public name -> where it lives. Nothing below is imported until it is asked for, so that
 # `import consequential` costs next to nothing.
@@ -82,6 +91,7 @@ _HOME = {
     "DecisionLog": "log",
     "DecisionLogError": "log",
     "LogScan": "log",
+    "EstimatedPropensity": "log",
     **dict.fromkeys(
         [
             "AcceptAll",
@@ -127,6 +137,7 @@ _HOME = {
             "Estimate",
             "Evaluation",
             "GroupMetrics",
+            "Overlap",
             "Sensitivity",
             "WinnersCurseWarning",
             "compare",
@@ -134,6 +145,7 @@ _HOME = {
             "evaluate",
             "group_metrics",
             "mean_sequence",
+            "overlap",
             "sensitivity",
             "sup_t_quantile",
             "utility_sequence",
@@ -155,6 +167,9 @@ _HOME = {
         ],
         "learning",
     ),
+    **dict.fromkeys(["Plan", "plan"], "planning"),
+    **dict.fromkeys(["Baselines", "baselines"], "baseline"),
+    **dict.fromkeys(["Frontier", "frontier"], "tradeoff"),
     "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import DecisionLogError, checked_columns, checked_names
+from consequential.log.estimation import EstimatedPropensity
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.policies import DecisionRule, Logged
 
@@ -106,7 +107,7 @@ class DecisionLog:
         cls,
         features: ArrayLike,
         decision: ArrayLike,
-        propensity: ArrayLike | None,
+        propensity: ArrayLike | EstimatedPropensity | None,
         label: ArrayLike,
         sensitive: ArrayLike | None = None,
         time_step: ArrayLike | int = 0,
@@ -124,18 +125,8 @@ class DecisionLog:
         `groups` fixes the groups and their order; without it they are the sorted values seen.
         With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
-        columns = checked_columns(
-            features,
-            decision,
-            propensity,
-            label,
-            sensitive,
-            time_step,
-            amount,
-            cost,
-            groups,
-            copy=copy,
-        )
+        given = (features, decision, propensity, label, sensitive, time_step, amount, cost)
+        columns = checked_columns(*given, groups, copy=copy)
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
         if horizon is not None and (horizon < 0 or horizon != int(horizon)):
@@ -147,6 +138,7 @@ class DecisionLog:
             policies=policies or {},
             horizon=horizon,
             as_of=int(columns.time_step.max()),
+            estimated_propensity=isinstance(propensity, EstimatedPropensity),
         )
 
     @classmethod
@@ -156,7 +148,7 @@ class DecisionLog:
         *,
         features: Sequence[str],
         decision: str,
-        propensity: str,
+        propensity: str | EstimatedPropensity,
         label: str,
         sensitive: str | None = None,
         time_step: str | None = None,
@@ -196,7 +188,7 @@ class DecisionLog:
             feature_names=names,
             groups=groups,
             horizon=horizon,
-            **columns,  # type: ignore[arg-type]  # the three required names are never None
+            **columns,
         )
 
     @classmethod
@@ -242,7 +234,10 @@ class DecisionLog:
                 raise DecisionLogError(f"some of the logs have {name} and some do not")
             columns[name] = None if all(missing) else np.concatenate(parts)
         as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
-        return replace(first, **columns, policies=policies, as_of=as_of)
+        estimated = any(log.estimated_propensity for log in logs)
+        return replace(
+            first, **columns, policies=policies, as_of=as_of, estimated_propensity=estimated
+        )
 
     # Parts
 
@@ -394,6 +389,8 @@ class DecisionLog:
         if len(self.groups) > 1:
             sizes = zip(self.groups, self.group_counts, strict=True)
             parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+        if self.estimated_propensity:
+            parts.append("propensities estimated")
         return f"DecisionLog({', '.join(parts)})"
 
 
