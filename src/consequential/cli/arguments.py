@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Found = TypeVar("Found")
 
@@ -36,6 +37,22 @@ def not_negative(text: str) -> float:
     if not 0.0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be finite and not negative, not {text}")
     return number
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the option that sends work to a cluster."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="a Dask scheduler that does the work, tcp://host:8786 say (default: this machine)",
+    )
+
+
+def where(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return the block in which work is done: here, or on a cluster."""
+    from consequential.workers import cluster
+
+    return nullcontext() if options.cluster is None else cluster(options.cluster)
 
 
 def named(what: str, name: str, known: Mapping[str, Found]) -> Found:

@@ -91,7 +91,8 @@ class LogScan:
     >>> scan = cq.DecisionLog.scan(folder, features=["x0"], decision="decision", label="label",
     ...                            propensity="propensity", sensitive="sensitive")
     >>> scan
-    LogScan(1000 decisions in 1 file, 3 pieces, 1 feature, groups 0, 1)
+    LogScan(1000 decisions in 1 file and 3 pieces,
+            columns ['x0', 'decision', 'propensity', 'label', 'sensitive'])
     >>> sum(scan.map(lambda piece: piece.n_accepted)) == log.n_accepted
     True
     """
@@ -110,7 +111,7 @@ class LogScan:
     @cached_property
     def _seen(self) -> _Seen:
         """What a first look at all rows finds: groups, words of categories, the last time step."""
-        looks = list(self._mapped(_Look(self), "looking at the log"))
+        looks = list(self._mapped(_Look(self.names), "looking at the log"))
         words: dict[str, set[str]] = {}
         for look in looks:
             for name, found in look.words.items():
@@ -170,7 +171,8 @@ class LogScan:
         Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
         threads, or by the workers of a Dask client.
         """
-        return self._mapped(_Applied(self, self._seen, function, settled), what)
+        task = _Applied(self.names, self.horizon, self.draw, self._seen, function, settled)
+        return self._mapped(task, what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
         """Return about n of the rows, settled, each as likely as any other, in memory."""
@@ -237,16 +239,11 @@ class LogScan:
         }
 
     def __repr__(self) -> str:
-        n_files = len({piece.path for piece in self.pieces})
-        n_features = len(self.feature_names)
-        parts = [
-            f"{len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''}",
-            f"{len(self.pieces)} pieces",
-            f"{n_features} feature{'s' if n_features != 1 else ''}",
-        ]
-        if len(self.groups) > 1:
-            parts.append(f"groups {', '.join(str(name) for name in self.groups)}")
-        return f"LogScan({', '.join(parts)})"
+        n_files, n_pieces = len({piece.path for piece in self.pieces}), len(self.pieces)
+        return (
+            f"LogScan({len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''} and "
+            f"{n_pieces} piece{'s' if n_pieces != 1 else ''}, columns {self.names.columns})"
+        )
 
 
 @dataclass(frozen=True)
@@ -267,12 +264,12 @@ class _Glimpse:
 class _Look:
     """The first look at a piece: only at columns that say what there is."""
 
-    scan: LogScan
+    names: Names
 
     def __call__(self, piece: Piece) -> _Glimpse:
         import narwhals as nw
 
-        names = self.scan.names
+        names = self.names
         table = read_piece(piece, names.columns)
         frame = nw.from_native(table, eager_only=True)
         words = {
@@ -288,7 +285,7 @@ class _Look:
         if names.time_step is not None:
             last = int(frame[names.time_step].max() or 0)
         # the checks of a log, once for every row
-        _log_of(self.scan, piece, table, None, None, last)
+        log_of_piece(names, piece, table)
         return _Glimpse(groups, words, last)
 
 
@@ -296,17 +293,21 @@ class _Look:
 class _Applied:
     """A function of a piece's log."""
 
-    scan: LogScan
+    names: Names
+    horizon: int | None
+    draw: Draw | None
     seen: _Seen
     function: Callable[[DecisionLog], Any]
     settled: bool
 
     def __call__(self, piece: Piece) -> Any:
-        table = read_piece(piece, self.scan.names.columns)
+        table = read_piece(piece, self.names.columns)
         seen = self.seen
-        log = _log_of(self.scan, piece, table, seen.feature_names, seen.groups, seen.last_step)
-        if self.scan.draw is not None:
-            log = log.take(self.scan.draw.rows(piece))
+        names = replace(self.names, features=seen.feature_names)
+        log = log_of_piece(names, piece, table, seen.groups)
+        log = replace(log, horizon=self.horizon, as_of=seen.last_step)
+        if self.draw is not None:
+            log = log.take(self.draw.rows(piece))
         return self.function(_settled(log) if self.settled else log)
 
 
@@ -318,19 +319,14 @@ def _settled(log: DecisionLog) -> DecisionLog:
     return log.settled() if old else replace(log.take(slice(0, 0)), horizon=None)
 
 
-def _log_of(
-    scan: LogScan,
-    piece: Piece,
-    table: Any,
-    features: Sequence[str] | None,
-    groups: Sequence[Hashable] | None,
-    as_of: int,
+def log_of_piece(
+    names: Names, piece: Piece, table: Any, groups: Sequence[Hashable] | None = None
 ) -> DecisionLog:
-    names = scan.names
+    """Return a piece's rows as a log, checked as every log is."""
     try:
-        log = DecisionLog.from_frame(
+        return DecisionLog.from_frame(
             table,
-            features=list(names.features if features is None else features),
+            features=list(names.features),
             decision=names.decision,
             propensity=names.propensity,
             label=names.label,
@@ -339,11 +335,9 @@ def _log_of(
             amount=names.amount,
             cost=names.cost,
             groups=groups if names.sensitive is not None else None,
-            horizon=scan.horizon,
         )
     except DecisionLogError as error:
         raise DecisionLogError(f"{piece.place}: {error}") from None
-    return replace(log, as_of=as_of)
 
 
 def scan_of(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
@@ -23,6 +27,9 @@ from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
 from consequential.tradeoff.points import Frontier, bound_name, points_of, reference_of
 from consequential.tradeoff.scanned import scanned_frontier
+from consequential.workers import in_order
+
+Floats = NDArray[np.float64]
 
 
 def frontier(
@@ -137,6 +144,15 @@ def frontier(
     return Frontier(points, tuple(references), notion.name, float(confidence), tuple(notes))
 
 
+def _propensities(
+    learner: Any, rows: DecisionLog, folds: int, seed: int, bound: float | None
+) -> Floats:
+    from sklearn.base import clone
+
+    bounded = clone(learner).set_params(max_gap=bound)
+    return cross_fitted_propensities(bounded, rows, folds, seed=seed)
+
+
 @dataclass
 class FittedRule:
     """A learner made of a function from a log and a cost to a rule."""
@@ -170,16 +186,15 @@ def _measured(
     progress: bool,
 ) -> tuple[list[tuple[Measure, float]], list[str]]:
     """Measure the learner at each bound; an interruption keeps what is done."""
-    from sklearn.base import clone
     from tqdm import tqdm
 
     found: list[tuple[Measure, float]] = []
     # None: shown where somebody can see it
-    bar = tqdm(bounds, desc="frontier", leave=False, disable=None if progress else True)
+    bar = tqdm(total=len(bounds), desc="frontier", leave=False, disable=None if progress else True)
+    at_bound = partial(_propensities, learner, yardstick.log, folds, seed)
     try:
-        for bound in bar:
-            at_bound = clone(learner).set_params(max_gap=bound)
-            propensity = cross_fitted_propensities(at_bound, yardstick.log, folds, seed=seed)
+        for propensity in in_order(at_bound, bounds):
+            bar.update()
             effective = effective_sample_size(yardstick.weighted(propensity))
             found.append((Measure.of(yardstick, propensity), effective))
     except KeyboardInterrupt:
