@@ -15,10 +15,17 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
     from consequential.evaluation import Evaluation as Evaluation
+    from consequential.evaluation import GroupMetrics as GroupMetrics
+    from consequential.evaluation import Sensitivity as Sensitivity
     from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
     from consequential.evaluation import compare as compare
     from consequential.evaluation import cross_fitted_propensities as cross_fitted_propensities
     from consequential.evaluation import evaluate as evaluate
+    from consequential.evaluation import group_metrics as group_metrics
+    from consequential.evaluation import mean_sequence as mean_sequence
+    from consequential.evaluation import sensitivity as sensitivity
+    from consequential.evaluation import sup_t_quantile as sup_t_quantile
+    from consequential.evaluation import utility_sequence as utility_sequence
     from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
@@ -117,10 +124,17 @@ _HOME = {
             "Comparison",
             "Estimate",
             "Evaluation",
+            "GroupMetrics",
+            "Sensitivity",
             "WinnersCurseWarning",
             "compare",
             "cross_fitted_propensities",
             "evaluate",
+            "group_metrics",
+            "mean_sequence",
+            "sensitivity",
+            "sup_t_quantile",
+            "utility_sequence",
         ],
         "evaluation",
     ),

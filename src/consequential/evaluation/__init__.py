@@ -3,22 +3,31 @@
 from consequential.evaluation.comparison import Comparison, compare
 from consequential.evaluation.crossfit import cross_fitted_propensities
 from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.groups import GroupMetrics, group_metrics
 from consequential.evaluation.judged import WinnersCurseWarning
 from consequential.evaluation.metrics import Metrics, Population
+from consequential.evaluation.monitoring import utility_sequence
 from consequential.evaluation.offpolicy import Evaluation, evaluate
+from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
 from consequential.evaluation.sequences import mean_sequence
 from consequential.evaluation.simultaneous import sup_t_quantile
 
 __all__ = [
+    "Bounds",
     "Comparison",
     "Estimate",
     "Evaluation",
+    "GroupMetrics",
     "Metrics",
     "Population",
+    "Sensitivity",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted_propensities",
     "evaluate",
+    "group_metrics",
     "mean_sequence",
+    "sensitivity",
     "sup_t_quantile",
+    "utility_sequence",
 ]

@@ -19,7 +19,6 @@ from consequential.evaluation.offpolicy import (
     checked_method,
     evaluation,
     measured_with,
-    uses_labels,
 )
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.log import DecisionLog
@@ -145,24 +144,25 @@ def compare(
     objective = question(log, cost, fairness, weighting, rejection_utility)
     kind = checked_method(method)
     level = checked_confidence(confidence)
-    judged = [judge(rule, log, folds=folds, seed=seed) for rule in (new, old)]
-    yardstick, notes = measured_with(objective, judged[0].log, kind, floor)
-    one, other = (Measure.of(yardstick, each) for each in judged)
+    first = judge(new, log, folds=folds, seed=seed)
+    second = judge(old, log, folds=folds, seed=seed)
+    yardstick, notes = measured_with(objective, first.log, kind, floor)
+    one, other = Measure.of(yardstick, first), Measure.of(yardstick, second)
     utility = yardstick.utility(one.propensity, other.propensity)
     acceptance = yardstick.acceptance(one.propensity, other.propensity)
     intervals = kind((*one.ratios, *other.ratios, utility, acceptance), level, seed)
     made = Maker(intervals)
-    n = len(judged[0].log)
+    n = len(first.log)
     changed = effective_sample_size(yardstick.weighted(np.abs(one.propensity - other.propensity)))
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
     gain = made(intervals.difference(utility), n, changed)
     return Comparison(
         utility=gain,
         acceptance=made(intervals.of(acceptance)[0], n, float(n)),
-        benefit_gap=made(gap, n, changed if uses_labels(yardstick) else float(n)),
+        benefit_gap=made(gap, n, changed if one.benefits[0].labelled else float(n)),
         verdict=_verdict(gain, narrower),
-        new=evaluation(yardstick, one, intervals, (*judged[0].notes, *notes)),
-        old=evaluation(yardstick, other, intervals, (*judged[1].notes, *notes)),
+        new=evaluation(yardstick, one, intervals, (*first.notes, *notes)),
+        old=evaluation(yardstick, other, intervals, (*second.notes, *notes)),
     )
 
 

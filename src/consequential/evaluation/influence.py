@@ -48,6 +48,8 @@ class Ratios:
         What each row adds to the influence by way of weights that were scaled to average one.
     reach, scale
         How far a row can go, and what was then multiplied into it; None where nobody asked.
+    labelled
+        Whether labels matter.
     """
 
     numerator: Floats
@@ -57,6 +59,7 @@ class Ratios:
     moved: Floats | None = None
     reach: Reach | None = None
     scale: Floats | None = None
+    labelled: bool = True
 
     def __len__(self) -> int:
         return len(self.numerator)
@@ -250,6 +253,7 @@ def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios
         denominator,
         group,
         len(benefit.defined),
+        labelled=benefit.shape is None or benefit.shape.labelled,
     )
 
 

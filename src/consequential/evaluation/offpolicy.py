@@ -235,7 +235,7 @@ def evaluation(
     sizes = log.group_counts
     made = Maker(intervals)
     shown = measure.benefits[0]
-    labelled = uses_labels(yardstick)
+    labelled = shown.labelled
     benefits = {
         group: made(found, int(sizes[k]), by_group[k] if labelled else float(sizes[k]))
         for k, (group, found) in enumerate(zip(log.groups, intervals.of(shown), strict=True))
@@ -283,13 +283,6 @@ class Maker:
             self.intervals.confidence,
             self.intervals.name,
         )
-
-
-def uses_labels(yardstick: Yardstick) -> bool:
-    """Whether the fairness notion's first benefit needs labels."""
-    assert yardstick.objective.fairness is not None
-    shape = yardstick.objective.fairness.benefits(yardstick.within)[0].shape
-    return shape is None or shape.labelled
 
 
 def _gap(intervals: Intervals, benefits: tuple[Ratios, ...]) -> tuple[Interval, tuple[str, ...]]:

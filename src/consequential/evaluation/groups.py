@@ -1,0 +1,260 @@
+"""Group metrics: rates by group, corrected for who was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.influence import Ratios, benefit_ratios
+from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
+from consequential.evaluation.judged import blind_spots, checked_log, judge, needs_folds
+from consequential.evaluation.quantiles import checked_confidence
+from consequential.evaluation.simultaneous import Pairs, sup_t_quantile
+from consequential.log import DecisionLog
+from consequential.objective import InversePropensity, Shape, Tally, Weighting
+
+Floats = NDArray[np.float64]
+
+# how each metric weighs people, positives and negatives
+METRICS: dict[str, Shape] = {
+    "selection_rate": Shape((1.0, 0.0, 0.0)),
+    "true_positive_rate": Shape((0.0, 1.0, 0.0), share_of=(0.0, 1.0, 0.0)),
+    "false_positive_rate": Shape((0.0, 0.0, 1.0), share_of=(0.0, 0.0, 1.0)),
+    "positive_predictive_value": Shape(
+        (0.0, 1.0, 0.0), share_of=(0.0, 1.0, 1.0), denominator=(0.0, 1.0, 1.0)
+    ),
+    # positives are errors unless accepted, negatives where accepted
+    "error_rate": Shape((0.0, -1.0, 1.0), constant=(0.0, 1.0, 0.0), share_of=(0.0, 1.0, 1.0)),
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupMetrics:
+    """Rates of each group and of all, their differences and ratios, each with its interval.
+
+    Attributes
+    ----------
+    overall
+        Each metric for all applicants.
+    by_group
+        Each metric for each group.
+    difference
+        Largest minus smallest group, with bounds that hold for all pairs of groups at once.
+    ratio
+        Smallest over largest group, likewise.
+    group_sizes
+        Applicants by group.
+    notes
+        What to know before relying on the figures.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.2), 4000, np.random.default_rng(3))
+    >>> found = cq.group_metrics(cq.Policy([1.5, 5.0]), log)
+    >>> found.by_group["true_positive_rate"][0]
+    0.8837 [0.8568, 0.9105]
+    >>> found.difference["selection_rate"]
+    0.1245 [0.1057, 0.1433]
+    """
+
+    overall: dict[str, Estimate]
+    by_group: dict[str, dict[Hashable, Estimate]]
+    difference: dict[str, Estimate]
+    ratio: dict[str, Estimate]
+    group_sizes: dict[Hashable, int]
+    notes: tuple[str, ...]
+
+    def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
+        """Return one row a metric and group; "overall", "difference" and "ratio" among groups.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> log = cq.DecisionLog.from_arrays(
+        ...     [[0.0], [1.0]], [1, 1], [1.0, 1.0], [1, 0], ["a", "b"])
+        >>> frame = cq.group_metrics(cq.AcceptAll(), log).to_frame()
+        >>> frame.column_names
+        ['metric', 'kind', 'group', 'value', 'low', 'high', 'standard_error', 'n']
+        """
+        from consequential.log.frames import make_frame
+
+        rows = list(self._rows())
+        columns: dict[str, NDArray[Any]] = {
+            name: np.array([row[k] for row in rows], dtype=object)
+            for k, name in enumerate(("metric", "kind", "group"))
+        }
+        for name in ("value", "low", "high", "standard_error"):
+            columns[name] = np.array([getattr(row[3], name) for row in rows], dtype=np.float64)
+        columns["n"] = np.array([row[3].n for row in rows], dtype=np.int64)
+        return make_frame(columns, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return {
+            metric: {
+                "overall": self.overall[metric].to_dict(),
+                "by_group": {
+                    str(group): each.to_dict() for group, each in self.by_group[metric].items()
+                },
+                "difference": self.difference[metric].to_dict(),
+                "ratio": self.ratio[metric].to_dict(),
+            }
+            for metric in self.overall
+        } | {"notes": list(self.notes)}
+
+    def _rows(self) -> Any:
+        for metric in self.overall:
+            yield metric, "overall", None, self.overall[metric]
+            for group, each in self.by_group[metric].items():
+                yield metric, "group", str(group), each
+            yield metric, "difference", None, self.difference[metric]
+            yield metric, "ratio", None, self.ratio[metric]
+
+    def __repr__(self) -> str:
+        lines = []
+        for metric in self.overall:
+            lines.append(metric)
+            lines.append(f"  {'overall':<16}{self.overall[metric]!r:>27}")
+            for group, each in self.by_group[metric].items():
+                lines.append(f"  {group!s:<16}{each!r:>27}")
+            lines.append(f"  {'difference':<16}{self.difference[metric]!r:>27}")
+            lines.append(f"  {'ratio':<16}{self.ratio[metric]!r:>27}")
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def group_metrics(
+    rule: Any,
+    log: DecisionLog,
+    *,
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    folds: int | None = None,
+    seed: int = 0,
+) -> GroupMetrics:
+    """Estimate the rates of each group under a rule, for all applicants.
+
+    Selection rates need no labels. True and false positive rates, predictive values and error
+    rates weigh each accepted person, so they are those of all applicants and not only of the
+    people somebody once accepted; a rule that accepts with a probability counts by it.
+
+    Parameters
+    ----------
+    rule, log, weighting, confidence, folds, seed
+        As in `evaluate`.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> log = cq.DecisionLog.from_arrays(
+    ...     [[0.1], [0.9], [0.2], [0.8]], [1] * 4, [1.0] * 4, [0, 1, 1, 1], ["a", "a", "b", "b"])
+    >>> rule = cq.ThresholdPolicy(cq.logistic_model([-5.0, 10.0]), 0.5)
+    >>> found = cq.group_metrics(rule, log)
+    >>> found.by_group["true_positive_rate"]["b"].value, found.ratio["true_positive_rate"].value
+    (0.5, 0.5)
+    """
+    checked_log(log)
+    needs_folds((rule,), folds)
+    level = checked_confidence(confidence)
+    if weighting is not None and not isinstance(weighting, Weighting):
+        raise ValueError(f"weighting is a Weighting such as Clipped(10.0), not {weighting!r}")
+    weighting = weighting or InversePropensity()
+    judged = judge(rule, log, folds=folds, seed=seed)
+    rows, pi = judged.log, judged.propensity
+    overall, within = weighting.tallies(rows)
+    everybody = replace(
+        overall, group=np.zeros(len(rows), dtype=np.intp), sizes=np.array([float(len(rows))])
+    )
+    weighted = weighting.weights(rows) * pi
+    made = _Made(level, seed, weighted, rows)
+    by_group, total, difference, ratio = {}, {}, {}, {}
+    for name, shape in METRICS.items():
+        ratios = _ratios(within, shape, pi)
+        total[name] = made.all(_ratios(everybody, shape, pi), shape)[0]
+        estimates = made.all(ratios, shape)
+        by_group[name] = dict(zip(rows.groups, estimates, strict=True))
+        difference[name], ratio[name] = made.spread(ratios, shape)
+    return GroupMetrics(
+        total,
+        by_group,
+        difference,
+        ratio,
+        dict(zip(rows.groups, rows.group_counts.tolist(), strict=True)),
+        (*judged.notes, *blind_spots(rows, pi)),
+    )
+
+
+def _ratios(tally: Tally, shape: Shape, propensity: Floats) -> Ratios:
+    return benefit_ratios(tally.benefit(shape), propensity, tally.group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Makes estimates of ratios on one log."""
+
+    confidence: float
+    seed: int
+    weighted: Floats
+    rows: DecisionLog
+
+    def all(self, ratios: Ratios, shape: Shape) -> list[Estimate]:
+        """Return an estimate for each group."""
+        found = Normal((ratios,), self.confidence, self.seed).of(ratios)
+        sums, squares = ratios.by_group(self.weighted), ratios.by_group(self.weighted**2)
+        effective = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0)
+        sizes = ratios.by_group(np.ones(len(ratios)))
+        return [
+            self._estimate(each, int(n), float(m if shape.labelled else n))
+            for each, n, m in zip(found, sizes, effective, strict=True)
+        ]
+
+    def spread(self, ratios: Ratios, shape: Shape) -> tuple[Estimate, Estimate]:
+        """Return largest minus smallest, and smallest over largest, over the groups."""
+        n = len(ratios)
+        effective = float(n)
+        if shape.labelled:
+            total = float(self.weighted.sum())
+            effective = total**2 / float(self.weighted @ self.weighted) if total > 0 else 0.0
+        apart = Normal((ratios,), self.confidence, self.seed).largest((ratios,))
+        return (
+            self._estimate(apart, n, effective),
+            self._estimate(self._quotient(ratios), n, effective),
+        )
+
+    def _quotient(self, ratios: Ratios) -> Interval:
+        """Bound the logarithms of all pairs' quotients at once."""
+        values, errors = ratios.values[ratios.known], ratios.standard_errors[ratios.known]
+        if len(values) < 2 or values.max() <= 0.0:
+            return UNKNOWN
+        smallest = max(float(values.min()), 0.0) / float(values.max())
+        if values.min() <= 0.0 or not np.isfinite(errors).all():
+            return Interval(smallest, 0.0, 1.0, float("inf"))
+        pairs = Pairs((ratios,))
+        logs = np.full((1, ratios.n_groups), np.nan)
+        logs[0, ratios.known] = np.log(values)
+        contrast = pairs.contrast[:, ratios.known]
+        covariance = contrast @ np.diag((errors / values) ** 2) @ contrast.T
+        q = sup_t_quantile(covariance, self.confidence, seed=self.seed)
+        away, spread = np.abs(pairs.differences(logs)), np.sqrt(np.diag(covariance))
+        high = float(np.exp(-max((away - q * spread).max(), 0.0)))
+        low = float(np.exp(-(away + q * spread).max()))
+        return Interval(smallest, low, high, smallest * float(spread[away.argmax()]))
+
+    def _estimate(self, found: Interval, n: int, effective: float) -> Estimate:
+        return Estimate(
+            found.value,
+            found.low,
+            found.high,
+            found.standard_error,
+            n,
+            effective,
+            self.confidence,
+            "normal",
+        )

@@ -1,0 +1,167 @@
+"""Comparing two rules on the same rows."""
+
+from __future__ import annotations
+
+import json
+from math import sqrt
+
+import numpy as np
+import pytest
+
+import consequential as cq
+from conftest import exploring_log
+
+NEW, OLD = cq.Policy([0.2, 0.7, -0.4]), cq.Policy([0.1, 0.6, -0.5])
+METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_groups", [1, 2, 3])
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds", "predictive_parity"])
+def test_differences_are_those_of_the_two_evaluations(method, n_groups, notion):
+    log = exploring_log(400, n_groups)
+    found = cq.compare(NEW, OLD, log, cost=0.4, fairness=notion, method=method)
+    one, other = (
+        cq.evaluate(rule, log, cost=0.4, fairness=notion, method=method) for rule in (NEW, OLD)
+    )
+    for name in ("utility", "acceptance", "benefit_gap"):
+        difference = getattr(one, name).value - getattr(other, name).value
+        each = getattr(found, name)
+        assert each.value == pytest.approx(difference, abs=1e-12)
+        assert each.low <= each.value + 1e-12
+        assert each.value <= each.high + 1e-12
+    assert found.new.utility.value == one.utility.value
+    assert found.old.benefit_gap.value == other.benefit_gap.value
+
+
+def test_rows_are_paired_so_that_similar_rules_differ_by_little():
+    log = exploring_log(400)
+    found = cq.compare(NEW, OLD, log, cost=0.4)
+    rows = np.where(log.decision, 1 / log.propensity, 0.0) * (log.outcome - 0.4)
+    rows = rows * (log.propensity_of(NEW) - log.propensity_of(OLD))
+    assert found.utility.standard_error == pytest.approx(rows.std(ddof=1) / sqrt(400))
+    assert found.utility.standard_error < found.new.utility.standard_error / 3
+
+
+def test_the_utility_of_a_skewed_difference_has_a_lopsided_interval():
+    """Gains come seldom and large here, so the truth is more likely above than as far below."""
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.05), 5000, np.random.default_rng(1))
+    found = cq.compare(cq.Policy([1.5, 5.0]), cq.Logged(), log, cost=world.cost).utility
+    assert found.high - found.value > 1.05 * (found.value - found.low)
+
+
+def test_paired_gaps_have_the_error_of_the_paired_influence():
+    """Against 1000 replicates of the log: 10 percent apart at most."""
+    log = exploring_log(1500)
+    for notion in ("demographic_parity", "equal_opportunity", "predictive_parity"):
+        normal, drawn = (
+            cq.compare(NEW, OLD, log, cost=0.4, fairness=notion, method=method).benefit_gap
+            for method in ("normal", "bootstrap")
+        )
+        assert normal.standard_error == pytest.approx(drawn.standard_error, rel=0.1)
+        assert normal.low == pytest.approx(drawn.low, abs=0.3 * normal.standard_error)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rule_does_not_differ_from_itself(method):
+    found = cq.compare(NEW, NEW, exploring_log(300), cost=0.4, method=method)
+    assert found.utility.value == 0.0
+    assert 0.0 in found.utility
+    assert 0.0 in found.benefit_gap
+    assert not found.better
+    assert not found.worse
+    if method in ("normal", "bootstrap"):
+        assert found.verdict.startswith("no difference in utility")
+    else:  # bounds know how far rows can go, not that they do not
+        assert found.verdict.startswith("cannot tell which has the higher utility")
+
+
+def labelled(label: list[int], group: list[int]) -> cq.DecisionLog:
+    n = len(label)
+    return cq.DecisionLog.from_arrays(
+        np.array(group, dtype=float), np.ones(n), np.ones(n), label, group
+    )
+
+
+@pytest.mark.parametrize(
+    ("good_label", "verdict"), [(1, "better: utility is higher"), (0, "worse: utility is lower")]
+)
+def test_the_verdict_says_what_the_intervals_allow(good_label, verdict):
+    label = [good_label] * 900 + [1 - good_label] * 100
+    found = cq.compare(cq.AcceptAll(), cq.RejectAll(), labelled(label, [0, 1] * 500), cost=0.5)
+    assert found.verdict.startswith(verdict)
+    assert (found.better, found.worse) == (good_label == 1, good_label == 0)
+    assert found.verdict in repr(found)
+
+
+def by_group(one: float, other: float) -> cq.Policy:
+    return cq.Policy([*logit(one), *logit(other)], groups=[0, 1])
+
+
+def logit(rate: float) -> tuple[float, float]:
+    return float(np.log(rate / (1 - rate))), 1e-3
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        ((0.5, 0.5), (0.8, 0.4), "the gap is narrower"),
+        ((0.5, 0.5), (0.4, 0.8), "the gap is narrower"),
+        ((0.5, 0.4), (0.2, 0.7), "the gap is narrower"),  # b0 - b1 grows from -.5 to .1
+        ((0.9, 0.4), (0.4, 0.5), "the gap is wider"),
+        ((0.2, 0.8), (0.5, 0.4), "the gap is wider"),
+        ((0.5, 0.3), (0.3, 0.5), "cannot tell whether the gap is narrower"),  # as wide
+    ],
+)
+@pytest.mark.parametrize("method", ["normal", "bootstrap"])
+def test_the_verdict_on_the_gap_is_about_its_size_and_not_its_sign(new, old, said, method):
+    rng = np.random.default_rng(0)
+    group = np.arange(600) % 2
+    log = cq.DecisionLog.from_arrays(
+        rng.normal(size=600), np.ones(600), np.ones(600), rng.integers(2, size=600), group
+    )
+    found = cq.compare(by_group(*new), by_group(*old), log, cost=0.5, method=method)
+    assert found.verdict.endswith(said)
+
+
+def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
+    log = exploring_log(100)
+    found = cq.compare(NEW, cq.RejectAll(), log, cost=0.4, fairness="predictive_parity")
+    assert found.verdict.endswith("the gap cannot be measured")
+    assert not found.benefit_gap.known
+    three = exploring_log(100, 3)
+    found = cq.compare(NEW, cq.RejectAll(), three, cost=0.4, fairness="predictive_parity")
+    assert found.verdict.endswith("the gap cannot be measured")
+
+
+def test_what_the_log_did_is_a_rule_to_compare_with():
+    log = exploring_log(300)
+    found = cq.compare(NEW, cq.Logged(), log, cost=0.4)
+    assert found.old.acceptance.value == pytest.approx(log.propensity.mean())
+
+
+def test_a_comparison_can_be_stored_as_json():
+    found = cq.compare(NEW, OLD, exploring_log(100), cost=0.4)
+    stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert stored["verdict"] == found.verdict
+    assert stored["new"]["utility"]["value"] == found.new.utility.value
+
+
+def test_notes_about_either_rule_come_once():
+    found = cq.compare(NEW, OLD, exploring_log(60), cost=0.4)
+    assert len(found.notes) == len(set(found.notes)) > 0
+    assert all(f"note: {note}" in repr(found) for note in found.notes)
+
+
+def test_with_folds_the_learner_is_cross_fitted_and_the_rule_is_not():
+    class Learner:
+        def fit_log(self, log):
+            self.policy_ = cq.Policy([float(log.label[log.decision].mean()), 0.0, 0.0])
+            return self
+
+    log = exploring_log(200)
+    found = cq.compare(Learner(), cq.Logged(), log, cost=0.4, folds=4)
+    assert found.new.utility == cq.evaluate(Learner(), log, cost=0.4, folds=4).utility
+    assert any("cross-fitted" in note for note in found.new.notes)
+    assert not any("cross-fitted" in note for note in found.old.notes)

@@ -1,0 +1,201 @@
+"""Intervals: each kind against its formula, its theory or plain simulation."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import consequential as cq
+from conftest import exploring_log
+from consequential.evaluation import sup_t_quantile
+from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
+
+POLICY = cq.Policy([0.2, 0.7, -0.4])
+METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
+
+
+# Quantiles
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_the_normal_quantile_leaves_half_of_the_rest_on_either_side(confidence):
+    assert normal_quantile(confidence) == pytest.approx(stats.norm.ppf((1 + confidence) / 2))
+
+
+def test_without_skewness_there_is_nothing_to_correct():
+    symmetric = np.concatenate([np.arange(50.0), -np.arange(50.0)])
+    assert_allclose(skewness_corrected(symmetric, 0.95), [1.96, 1.96], atol=1e-3)
+    assert skewness_corrected(np.ones(9), 0.95) == pytest.approx((1.96, 1.96), abs=1e-3)
+
+
+def test_the_skewness_correction_inverts_halls_cubic():
+    values = np.random.default_rng(0).exponential(size=60)
+    below, above = skewness_corrected(values, 0.9)
+    g, n = stats.skew(values), len(values)
+    z = stats.norm.ppf(0.95)
+
+    def cubic(t):
+        return t + g * t**2 / (3 * sqrt(n)) + g**2 * t**3 / (27 * n) + g / (6 * sqrt(n))
+
+    assert cubic(below) == pytest.approx(z, abs=1e-9)
+    assert cubic(-above) == pytest.approx(-z, abs=1e-9)
+
+
+def test_the_skewness_correction_covers_better_where_means_are_skewed():
+    """Means of 40 exponentials, 20 000 times: both tails nearer to their 2.5 percent."""
+    rng = np.random.default_rng(1)
+    missed = np.zeros((2, 2))
+    for values in rng.exponential(size=(20_000, 40)):
+        error = (values.mean() - 1.0) / (values.std(ddof=1) / sqrt(40))
+        for k, (below, above) in enumerate(((1.96, 1.96), skewness_corrected(values, 0.95))):
+            missed[k] += [error > below, -error > above]
+    plain, corrected = missed / 20_000
+    assert corrected.sum() < plain.sum() - 0.004  # four errors of the difference
+    assert (np.abs(corrected - 0.025) < np.abs(plain - 0.025)).all()
+
+
+@pytest.mark.parametrize("k", [2, 5, 10])
+def test_the_simultaneous_quantile_of_independent_estimates_is_known(k):
+    exact = stats.norm.ppf((1 + 0.95 ** (1 / k)) / 2)
+    assert sup_t_quantile(np.diag(np.arange(1.0, k + 1))) == pytest.approx(exact, abs=0.03)
+
+
+def test_the_simultaneous_quantile_of_all_pairs_is_that_of_the_studentised_range():
+    """Five equally uncertain groups: the range of five normals over its deviation, by Tukey."""
+    contrast = np.array([np.eye(5)[i] - np.eye(5)[j] for i in range(5) for j in range(i)])
+    exact = stats.studentized_range.ppf(0.95, 5, np.inf) / sqrt(2)
+    assert sup_t_quantile(contrast @ contrast.T) == pytest.approx(exact, abs=0.03)
+
+
+def test_perfectly_correlated_or_certain_estimates_ask_for_no_more_than_one():
+    assert sup_t_quantile(np.ones((4, 4))) == pytest.approx(1.96, abs=0.03)
+    assert sup_t_quantile(np.diag([2.0, 0.0, 0.0])) == normal_quantile(0.95)
+    assert sup_t_quantile(np.zeros((0, 0))) == normal_quantile(0.95)
+
+
+def test_the_simultaneous_quantile_depends_on_its_seed_alone():
+    assert sup_t_quantile(np.eye(3), seed=4) == sup_t_quantile(np.eye(3), seed=4)
+    assert sup_t_quantile(np.eye(3), seed=4) != sup_t_quantile(np.eye(3), seed=5)
+
+
+# Intervals by formula
+
+
+def test_a_normal_interval_is_the_mean_of_rows_and_its_error():
+    log = exploring_log(300, 2)
+    pi = log.propensity_of(POLICY)
+    gained = np.where(log.decision, pi / log.propensity * (log.outcome - 0.4), 0.0)
+    found = cq.evaluate(POLICY, log, cost=0.4, confidence=0.9).utility
+    assert found.value == pytest.approx(gained.mean())
+    assert found.standard_error == pytest.approx(gained.std(ddof=1) / sqrt(300))
+    half = stats.norm.ppf(0.95) * found.standard_error
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half))
+
+
+def test_an_acceptance_rate_by_group_has_the_error_of_a_mean_of_its_rows():
+    log = exploring_log(300, 2)
+    pi = log.propensity_of(POLICY)
+    found = cq.evaluate(POLICY, log, cost=0.4)
+    for code, group in enumerate(log.groups):
+        here = pi[log.group == code]
+        assert found.benefits[group].value == pytest.approx(here.mean())
+        assert found.benefits[group].standard_error == pytest.approx(
+            here.std(ddof=1) / sqrt(len(here))
+        )
+    errors = [each.standard_error for each in found.benefits.values()]
+    assert found.benefit_gap.standard_error == pytest.approx(np.hypot(*errors))
+
+
+def test_the_bernstein_interval_is_that_of_its_formula():
+    log_ = exploring_log(4000, 2, seed=3)
+    pi, cost, floor = log_.propensity_of(POLICY), 0.4, 0.1
+    gained = np.where(log_.decision, pi / log_.propensity * (log_.outcome - cost), 0.0)
+    found = cq.evaluate(POLICY, log_, cost=cost, method="bernstein", floor=floor).utility
+    t, n = log(4 / 0.05), 4000
+    half = sqrt(2 * gained.var(ddof=1) * t / n) + 7 * (1 / floor) * t / (3 * (n - 1))
+    assert found.high - found.value == pytest.approx(half)
+    assert found.value - found.low == pytest.approx(half)
+
+
+@pytest.mark.parametrize("notion", ["equal_opportunity", "predictive_parity"])
+def test_a_bounded_interval_of_a_ratio_ends_where_its_excess_turns_certain(notion):
+    """At its ends the mean of `num - b den` is just known not to be zero."""
+    log_ = exploring_log(6000, 2, seed=4)
+    pi, floor = log_.propensity_of(POLICY), 0.1
+    found = cq.evaluate(
+        POLICY, log_, cost=0.4, fairness=notion, method="bernstein", floor=floor
+    ).benefits[0]
+    here = log_.group == 0
+    w = np.where(log_.decision, 1 / log_.propensity, 0.0)[here]
+    y, a = log_.outcome[here], pi[here]
+    t, n = log(4 / 0.05), int(here.sum())
+    for end, sign in ((found.low, 1.0), (found.high, -1.0)):
+        if notion == "equal_opportunity":
+            rows, spread = w * y * (a - end), 1 / floor
+        else:
+            rows, spread = w * a * (y - end), 1 / floor
+        half = sqrt(2 * rows.var(ddof=1) * t / n) + 7 * spread * t / (3 * (n - 1))
+        assert sign * rows.mean() == pytest.approx(half, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "notion", ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
+)
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_every_interval_surrounds_its_value(notion, method, n_groups):
+    log_ = exploring_log(600, n_groups, seed=2)
+    found = cq.evaluate(POLICY, log_, cost=0.4, fairness=notion, method=method)
+    for each in (found.utility, found.acceptance, found.benefit_gap, *found.benefits.values()):
+        assert each.low <= each.value <= each.high
+        assert each.high - each.low > 0.01
+        assert each.standard_error > 0
+        assert each.method == method
+    if n_groups == 3 or notion == "equalised_odds":
+        assert found.benefit_gap.low >= 0.0
+
+
+def test_bounded_methods_are_wider_and_any_time_is_narrower_than_bernstein():
+    world = cq.worlds.first_setting()
+    start = world.initial_policy().with_floor(0.05)
+    log_ = world.collect(start, 5000, np.random.default_rng(4))
+    width = {
+        method: (lambda e: e.high - e.low)(
+            cq.evaluate(cq.Policy([1.5, 5.0]), log_, cost=world.cost, method=method).utility
+        )
+        for method in METHODS
+    }
+    assert width["bootstrap"] == pytest.approx(width["normal"], rel=0.1)
+    assert 2.5 * width["normal"] < width["bernstein"] < 6 * width["normal"]
+    assert width["normal"] < width["any_time"] < 0.7 * width["bernstein"]
+
+
+def test_the_bootstrap_depends_on_its_seed_alone():
+    log_ = exploring_log(200)
+    first, again, other = (
+        cq.evaluate(POLICY, log_, cost=0.4, method="bootstrap", seed=seed).utility
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first.low != other.low
+
+
+def test_the_largest_gap_of_many_groups_is_bounded_pair_by_pair():
+    """The formula, written out over pairs."""
+    log_ = exploring_log(900, 4, seed=11)
+    found = cq.evaluate(POLICY, log_, cost=0.4, fairness="equal_opportunity")
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    values = np.array([found.benefits[z].value for z in range(4)])
+    errors = np.array([found.benefits[z].standard_error for z in range(4)])
+    apart = np.array([abs(values[i] - values[j]) for i, j in pairs])
+    error = np.array([np.hypot(errors[i], errors[j]) for i, j in pairs])
+    contrast = np.array([np.eye(4)[i] - np.eye(4)[j] for i, j in pairs])
+    q = sup_t_quantile(contrast @ np.diag(errors**2) @ contrast.T)
+    gap = found.benefit_gap
+    assert gap.value == pytest.approx(apart.max())
+    assert gap.low == pytest.approx(max(0.0, (apart - q * error).max()), abs=0.01)
+    assert gap.high == pytest.approx((apart + q * error).max(), abs=0.01)
