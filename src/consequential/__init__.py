@@ -11,11 +11,14 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential import worlds as worlds
     from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
+    from consequential.baseline import Baselines as Baselines
+    from consequential.baseline import baselines as baselines
     from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
     from consequential.evaluation import Evaluation as Evaluation
     from consequential.evaluation import GroupMetrics as GroupMetrics
+    from consequential.evaluation import Overlap as Overlap
     from consequential.evaluation import Sensitivity as Sensitivity
     from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
     from consequential.evaluation import compare as compare
@@ -23,6 +26,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import evaluate as evaluate
     from consequential.evaluation import group_metrics as group_metrics
     from consequential.evaluation import mean_sequence as mean_sequence
+    from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
     from consequential.evaluation import sup_t_quantile as sup_t_quantile
     from consequential.evaluation import utility_sequence as utility_sequence
@@ -38,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
+    from consequential.log import EstimatedPropensity as EstimatedPropensity
     from consequential.objective import BalanceHeuristic as BalanceHeuristic
     from consequential.objective import BenefitParity as BenefitParity
     from consequential.objective import Clipped as Clipped
@@ -53,6 +58,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.objective import Unweighted as Unweighted
     from consequential.objective import effective_sample_size as effective_sample_size
     from consequential.objective import fairness_named as fairness_named
+    from consequential.planning import Plan as Plan
+    from consequential.planning import plan as plan
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
@@ -80,6 +87,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
 _HOME = {
     "DecisionLog": "log",
     "DecisionLogError": "log",
+    "EstimatedPropensity": "log",
     **dict.fromkeys(
         [
             "AcceptAll",
@@ -125,6 +133,7 @@ _HOME = {
             "Estimate",
             "Evaluation",
             "GroupMetrics",
+            "Overlap",
             "Sensitivity",
             "WinnersCurseWarning",
             "compare",
@@ -132,6 +141,7 @@ _HOME = {
             "evaluate",
             "group_metrics",
             "mean_sequence",
+            "overlap",
             "sensitivity",
             "sup_t_quantile",
             "utility_sequence",
@@ -153,6 +163,8 @@ _HOME = {
         ],
         "learning",
     ),
+    **dict.fromkeys(["Plan", "plan"], "planning"),
+    **dict.fromkeys(["Baselines", "baselines"], "baseline"),
     "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(

@@ -8,6 +8,7 @@ from consequential.evaluation.judged import WinnersCurseWarning
 from consequential.evaluation.metrics import Metrics, Population
 from consequential.evaluation.monitoring import utility_sequence
 from consequential.evaluation.offpolicy import Evaluation, evaluate
+from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
 from consequential.evaluation.sequences import mean_sequence
 from consequential.evaluation.simultaneous import sup_t_quantile
@@ -19,6 +20,7 @@ __all__ = [
     "Evaluation",
     "GroupMetrics",
     "Metrics",
+    "Overlap",
     "Population",
     "Sensitivity",
     "WinnersCurseWarning",
@@ -27,6 +29,7 @@ __all__ = [
     "evaluate",
     "group_metrics",
     "mean_sequence",
+    "overlap",
     "sensitivity",
     "sup_t_quantile",
     "utility_sequence",

@@ -2,5 +2,6 @@
 
 from consequential.log.checks import DecisionLogError
 from consequential.log.decision_log import DecisionLog
+from consequential.log.estimation import EstimatedPropensity
 
-__all__ = ["DecisionLog", "DecisionLogError"]
+__all__ = ["DecisionLog", "DecisionLogError", "EstimatedPropensity"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,21 @@ Floats = NDArray[np.float64]
 
 class DecisionLogError(ValueError):
     """A table of decisions that cannot be what it claims to be."""
+
+
+@runtime_checkable
+class PropensityEstimator(Protocol):
+    """What can stand in for propensities that were not logged."""
+
+    def propensities(
+        self,
+        features: Floats,
+        decision: NDArray[np.bool_],
+        group: NDArray[np.intp],
+        groups: tuple[Hashable, ...],
+    ) -> Floats:
+        """Return each person's estimated probability of acceptance."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +51,7 @@ class Columns:
 def checked_columns(
     features: ArrayLike,
     decision: ArrayLike,
-    propensity: ArrayLike | None,
+    propensity: ArrayLike | PropensityEstimator | None,
     label: ArrayLike,
     sensitive: ArrayLike | None,
     time_step: ArrayLike | int,
@@ -51,6 +66,8 @@ def checked_columns(
     n = len(matrix)
     decided = _decision(_column("decision", decision, n))
     codes, names = _groups(sensitive, groups, n)
+    if isinstance(propensity, PropensityEstimator):
+        propensity = propensity.propensities(matrix, decided, codes, names)
     return Columns(
         features=matrix,
         decision=decided,
@@ -156,7 +173,8 @@ def _propensity(propensity: ArrayLike | None, decision: NDArray[np.bool_]) -> Fl
         raise DecisionLogError(
             "propensity is missing: the probability with which each person would be accepted "
             "by the rule then in force. Without it what was learned from accepted people says "
-            "nothing about the rejected"
+            "nothing about the rejected. If it was not logged but decisions left something to "
+            "chance, give propensity=EstimatedPropensity()"
         )
     p = _column("propensity", propensity, len(decision))
     _fail(np.isnan(p), "no propensity", "Every decision needs the probability it was drawn with.")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import DecisionLogError, checked_columns, checked_names
+from consequential.log.estimation import EstimatedPropensity
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.policies import DecisionRule, Logged
 
@@ -103,7 +104,7 @@ class DecisionLog:
         cls,
         features: ArrayLike,
         decision: ArrayLike,
-        propensity: ArrayLike | None,
+        propensity: ArrayLike | EstimatedPropensity | None,
         label: ArrayLike,
         sensitive: ArrayLike | None = None,
         time_step: ArrayLike | int = 0,
@@ -144,6 +145,7 @@ class DecisionLog:
             policies=policies or {},
             horizon=horizon,
             as_of=int(columns.time_step.max()),
+            estimated_propensity=isinstance(propensity, EstimatedPropensity),
         )
 
     @classmethod
@@ -153,7 +155,7 @@ class DecisionLog:
         *,
         features: Sequence[str],
         decision: str,
-        propensity: str,
+        propensity: str | EstimatedPropensity,
         label: str,
         sensitive: str | None = None,
         time_step: str | None = None,
@@ -179,7 +181,7 @@ class DecisionLog:
             frame,
             features,
             decision=decision,
-            propensity=propensity,
+            propensity=propensity if isinstance(propensity, str) else None,
             label=label,
             sensitive=sensitive,
             time_step=time_step,
@@ -187,13 +189,15 @@ class DecisionLog:
             cost=cost,
         )
         step = columns.pop("time_step")
+        logged = columns.pop("propensity")
         return cls.from_arrays(
             matrix,
+            propensity=propensity if isinstance(propensity, EstimatedPropensity) else logged,
             time_step=0 if step is None else step,
             feature_names=names,
             groups=groups,
             horizon=horizon,
-            **columns,  # type: ignore[arg-type]  # the three required names are never None
+            **columns,  # type: ignore[arg-type]  # the required names are never None
         )
 
     @classmethod
@@ -228,7 +232,10 @@ class DecisionLog:
                 raise DecisionLogError(f"some of the logs have {name} and some do not")
             columns[name] = None if all(missing) else np.concatenate(parts)
         as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
-        return replace(first, **columns, policies=policies, as_of=as_of)
+        estimated = any(log.estimated_propensity for log in logs)
+        return replace(
+            first, **columns, policies=policies, as_of=as_of, estimated_propensity=estimated
+        )
 
     # Parts
 
@@ -380,6 +387,8 @@ class DecisionLog:
         if len(self.groups) > 1:
             sizes = zip(self.groups, self.group_counts, strict=True)
             parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+        if self.estimated_propensity:
+            parts.append("propensities estimated")
         return f"DecisionLog({', '.join(parts)})"
 
 

@@ -1,0 +1,23 @@
+"""Baselines: the usual ways to learn whom to accept."""
+
+from consequential.baseline.contest import Baselines, Entry, baselines
+from consequential.baseline.predictors import (
+    accepted_only,
+    augmentation,
+    fuzzy_augmentation,
+    inverse_propensity,
+    parcelling,
+)
+from consequential.baseline.reduction import reduction
+
+__all__ = [
+    "Baselines",
+    "Entry",
+    "accepted_only",
+    "augmentation",
+    "baselines",
+    "fuzzy_augmentation",
+    "inverse_propensity",
+    "parcelling",
+    "reduction",
+]

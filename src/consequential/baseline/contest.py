@@ -1,0 +1,206 @@
+"""Baselines: usual ways to learn whom to accept, and ours, judged on one log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from consequential.baseline.predictors import (
+    accepted_only,
+    augmentation,
+    fuzzy_augmentation,
+    inverse_propensity,
+    parcelling,
+)
+from consequential.baseline.reduction import reduction
+from consequential.evaluation import Evaluation, evaluate
+from consequential.log import DecisionLog
+from consequential.objective import Fairness, Weighting
+from consequential.policies import AcceptAll, DecisionRule, Logged
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One way to decide: the rule it led to and what that is worth, or why there is none."""
+
+    name: str
+    rule: DecisionRule | None
+    evaluation: Evaluation | None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rule, ready for JSON."""
+        found = None if self.evaluation is None else self.evaluation.to_dict()
+        return {"name": self.name, "evaluation": found, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Baselines:
+    """What `baselines` found; print it for a table, or ask for one entry by its name.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.1), 4_000,
+    ...                     np.random.default_rng(0))
+    >>> found = cq.baselines(log, cost=world.cost)
+    >>> found["accept all"].evaluation.acceptance.value
+    1.0
+    """
+
+    entries: tuple[Entry, ...]
+    n_learned: int
+    n_judged: int
+
+    def __getitem__(self, name: str) -> Entry:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise KeyError(f"no entry {name!r}; there are {', '.join(e.name for e in self.entries)}")
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rules, ready for JSON."""
+        return {
+            "entries": [entry.to_dict() for entry in self.entries],
+            "n_learned": self.n_learned,
+            "n_judged": self.n_judged,
+        }
+
+    def __repr__(self) -> str:
+        width = max(len(entry.name) for entry in self.entries)
+        lines = [
+            f"learned from {self.n_learned} decisions, judged on {self.n_judged} others",
+            f"{'':{width}}  {'utility':>26}  {'gap':>26}  accepted",
+        ]
+        for entry in self.entries:
+            if entry.evaluation is None:
+                lines.append(f"{entry.name:{width}}  {entry.note}")
+                continue
+            found = entry.evaluation
+            lines.append(
+                f"{entry.name:{width}}  {found.utility!r:>26}  {found.benefit_gap!r:>26}"
+                f"  {found.acceptance.value:8.1%}"
+            )
+        return "\n".join(lines)
+
+
+def baselines(
+    log: DecisionLog,
+    *,
+    cost: float,
+    fairness: str | Fairness = "demographic_parity",
+    max_gap: float | None = None,
+    feature_map: Any = None,
+    learner: Any = None,
+    weighting: Weighting | None = None,
+    held_out: float = 0.5,
+    by: Literal["random", "time_step"] = "random",
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Baselines:
+    """Learn from one part of a log in all the usual ways, and ours, and judge them on the other.
+
+    The entries: what the log did; accept all; logistic regression on accepted people cut at the
+    cost; reject inference by augmentation, parcelling and fuzzy augmentation; the regression
+    weighted by inverse propensity; fairlearn's exponentiated gradient on accepted people (with
+    its bound at `max_gap`, or 0.01); and a `FairPolicyLearner` under `max_gap`. An entry that
+    cannot be fitted stays in the table with the reason.
+
+    Parameters
+    ----------
+    log
+        The log; decisions younger than its horizon are left out.
+    cost
+        What accepting costs, and where predictors are cut.
+    fairness
+        The notion whose gap is reported, and bounded where something can be bounded.
+    max_gap
+        The gap allowed to those entries that know of fairness.
+    feature_map
+        A scikit-learn transformer that all entries share.
+    learner
+        A learner to enter in place of `FairPolicyLearner`.
+    weighting
+        How accepted people stand in for the rejected when rules are judged.
+    held_out, by
+        The share of decisions to judge on, drawn at random or the last ones by time step.
+    confidence
+        Of the intervals.
+    seed
+        Of the split, and of what is random in an entry.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> from sklearn.preprocessing import SplineTransformer
+    >>> world = cq.worlds.second_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.1), 10_000,
+    ...                     np.random.default_rng(0))
+    >>> found = cq.baselines(log, cost=world.cost, feature_map=SplineTransformer(n_knots=8))
+    >>> ours, usual = found["FairPolicyLearner"], found["accepted only"]
+    >>> ours.evaluation.utility.value > usual.evaluation.utility.value
+    True
+    """
+    if not 0.0 < cost < 1.0:
+        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
+    if not 0.0 < held_out < 1.0:
+        raise ValueError(f"held_out lies strictly between 0 and 1, not {held_out!r}")
+    if by not in ("random", "time_step"):
+        raise ValueError(f"a log is split by 'random' or 'time_step', not {by!r}")
+    rows = log.settled()
+    known, unseen = rows.split(1.0 - held_out, by=by, rng=np.random.default_rng(seed))
+
+    def judged(name: str, make: Callable[[], DecisionRule]) -> Entry:
+        try:
+            rule = make()
+        except (ValueError, ImportError) as reason:
+            return Entry(name, None, None, f"left out: {reason}")
+        found = evaluate(
+            rule, unseen, cost=cost, fairness=fairness, weighting=weighting, confidence=confidence
+        )
+        return Entry(name, rule, found)
+
+    def ours() -> DecisionRule:
+        from sklearn.base import clone
+
+        from consequential.estimator import FairPolicyLearner
+
+        unfitted = learner
+        if unfitted is None:
+            unfitted = FairPolicyLearner(
+                cost=cost,
+                fairness=fairness,
+                max_gap=max_gap,
+                feature_map=feature_map,
+                random_state=seed,
+            )
+        policy: DecisionRule = clone(unfitted, safe=False).fit_log(known).policy_
+        return policy
+
+    shared = {"feature_map": feature_map}
+    bound = 0.01 if max_gap is None else max_gap
+    entries = (
+        judged("what the log did", Logged),
+        judged("accept all", AcceptAll),
+        judged("accepted only", lambda: accepted_only(known, cost, **shared)),
+        judged("augmentation", lambda: augmentation(known, cost, **shared)),
+        judged("parcelling", lambda: parcelling(known, cost, seed=seed, **shared)),
+        judged("fuzzy augmentation", lambda: fuzzy_augmentation(known, cost, **shared)),
+        judged("inverse propensity", lambda: inverse_propensity(known, cost, **shared)),
+        judged(
+            "fairlearn reduction",
+            lambda: reduction(known, cost, fairness=fairness, max_gap=bound, **shared),
+        ),
+        judged(type(learner).__name__ if learner is not None else "FairPolicyLearner", ours),
+    )
+    return Baselines(entries, len(known), len(unseen))

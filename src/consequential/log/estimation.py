@@ -1,0 +1,167 @@
+"""Propensities for logs that did not keep them, estimated from who was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log.checks import DecisionLogError
+
+Floats = NDArray[np.float64]
+
+_BELOW_ONE = 1.0 - 1e-6  # a rejected person cannot have been sure to be accepted
+_MANY = 100_000  # below this threads wait for one another longer than they work
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedPropensity:
+    """Stand-in for `propensity`: how likely people like this one were to be accepted.
+
+    Each person's chance comes from a classifier of the decisions that never saw that person,
+    calibrated on people it did not see either; inputs are the features and the sensitive group.
+    Use it only where the true propensities are lost. Two things it cannot repair:
+
+    * A rule that left nothing to chance. Of the people who were at most as likely to be accepted
+      as the median rejected person, a share `floor` or more must have been accepted, in every
+      group; otherwise the log is refused. This looks at ranks and counts only, so a classifier
+      that is merely unsure near a sharp boundary does not pass for exploration: half of the
+      rejected lie far from it.
+    * An officer who went by something that is not among the features. Decisions then look
+      random and are not; nothing in the log can tell. The log remembers that its propensities
+      are estimates and says so wherever it is shown.
+
+    Parameters
+    ----------
+    classifier
+        Any scikit-learn classifier; gradient-boosted trees by default.
+    folds
+        Into how many parts the log is cut for cross-fitting.
+    calibration
+        `"isotonic"`, or `"sigmoid"` where chances are known to follow a logistic curve. Under an
+        exploration floor the sigmoid is badly wrong: weights averaged 1.7 where they should
+        average 1, the isotonic ones 1.0 (floor .05, 20 000 rows).
+    floor
+        Estimates below it are raised to it, which bounds every weight by `1 / floor`.
+    seed
+        Decides which rows share a fold.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> lost = world.collect(world.initial_policy(), 4_000, np.random.default_rng(0))
+    >>> log = cq.DecisionLog.from_arrays(
+    ...     lost.features, lost.decision, cq.EstimatedPropensity(), lost.label, lost.sensitive)
+    >>> log
+    DecisionLog(4000 decisions, 1387 accepted, 0 pending, 1 feature, groups 0: 1949, 1: 2051,
+    propensities estimated)
+    >>> bool(np.abs(log.propensity - lost.propensity).mean() < 0.05)
+    True
+    """
+
+    classifier: Any = None
+    folds: int = 5
+    calibration: Literal["isotonic", "sigmoid"] = "isotonic"
+    floor: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.classifier is not None and not hasattr(self.classifier, "fit"):
+            raise DecisionLogError(
+                f"{self.classifier!r} is not a classifier: give an unfitted scikit-learn one"
+            )
+        if self.folds != int(self.folds) or self.folds < 2:
+            raise DecisionLogError(f"cross-fitting needs at least 2 folds, not {self.folds!r}")
+        if self.calibration not in ("isotonic", "sigmoid"):
+            raise DecisionLogError(
+                f"calibration is 'isotonic' or 'sigmoid', not {self.calibration!r}"
+            )
+        if not 0.0 < self.floor < 0.5:
+            raise DecisionLogError(f"floor lies strictly between 0 and 1/2, not {self.floor!r}")
+
+    def propensities(
+        self,
+        features: Floats,
+        decision: NDArray[np.bool_],
+        group: NDArray[np.intp],
+        groups: tuple[Hashable, ...],
+    ) -> Floats:
+        """Return each person's estimated probability of acceptance, or refuse the log."""
+        self._check_decisions(decision)
+        estimates = self._cross_fitted(features, decision, group, len(groups))
+        self._check_explored("", estimates, decision)
+        for code, name in enumerate(groups):
+            inside = group == code
+            # fewer people could not show a rate of `floor`
+            if len(groups) > 1 and _least_likely(estimates[inside], decision[inside]).sum() >= (
+                1.0 / self.floor
+            ):
+                where = f" of group {name!r}"
+                self._check_explored(where, estimates[inside], decision[inside])
+        return np.clip(estimates, self.floor, _BELOW_ONE)
+
+    def _check_decisions(self, decision: NDArray[np.bool_]) -> None:
+        accepted = int(decision.sum())
+        rejected = len(decision) - accepted
+        # calibration cuts each training part once more
+        needed = 2 * self.folds
+        if accepted == 0:
+            raise DecisionLogError("nobody was accepted: there is no propensity to estimate")
+        if rejected == 0:
+            raise DecisionLogError(
+                "everybody was accepted: nothing needs estimating, give propensity 1 for all"
+            )
+        if min(accepted, rejected) < needed:
+            raise DecisionLogError(
+                f"estimating propensities in {self.folds} folds needs {needed} accepted and "
+                f"{needed} rejected people at least; there are {accepted} and {rejected}"
+            )
+
+    def _cross_fitted(
+        self, features: Floats, decision: NDArray[np.bool_], group: NDArray[np.intp], n_groups: int
+    ) -> Floats:
+        from sklearn.base import clone
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from threadpoolctl import threadpool_limits
+
+        model = self.classifier
+        if model is None:
+            model = HistGradientBoostingClassifier(
+                max_iter=50, max_leaf_nodes=15, random_state=self.seed
+            )
+        inputs = np.column_stack([features, np.eye(n_groups)[:, 1:][group]])
+        inner = StratifiedKFold(3, shuffle=True, random_state=self.seed)
+        outer = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
+        calibrated = CalibratedClassifierCV(clone(model), method=self.calibration, cv=inner)
+        with threadpool_limits(None if len(inputs) >= _MANY else 1):
+            found = cross_val_predict(
+                calibrated, inputs, decision.astype(np.int64), cv=outer, method="predict_proba"
+            )
+        return np.asarray(found[:, 1], dtype=np.float64)
+
+    def _check_explored(self, whose: str, estimates: Floats, decision: NDArray[np.bool_]) -> None:
+        unlikely = _least_likely(estimates, decision)
+        people, accepted = int(unlikely.sum()), int((unlikely & decision).sum())
+        if accepted < self.floor * people:
+            raise DecisionLogError(
+                f"the past rule left next to nothing to chance: of the {people} people{whose} it "
+                f"was least likely to accept, {accepted} were accepted, less than "
+                f"{self.floor:.0%}. Nobody stands for the people it rejects, so this log cannot "
+                "say what accepting them would bring. Decisions with an exploration floor can: "
+                "deploy rule.with_floor(0.05), log its propensities, and let consequential.plan "
+                "say what that costs and how long it takes"
+            )
+
+
+def _least_likely(estimates: Floats, decision: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Who is as unlikely to be accepted as the median rejected person, or less likely."""
+    if decision.all():
+        return np.zeros(len(decision), dtype=np.bool_)
+    unlikely: NDArray[np.bool_] = estimates <= np.median(estimates[~decision])
+    return unlikely

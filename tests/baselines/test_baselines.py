@@ -1,0 +1,143 @@
+"""One table on one log: the usual ways beside ours, each with its interval."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import SplineTransformer
+
+import consequential as cq
+
+FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
+NAMES = [
+    "what the log did",
+    "accept all",
+    "accepted only",
+    "augmentation",
+    "parcelling",
+    "fuzzy augmentation",
+    "inverse propensity",
+    "fairlearn reduction",
+    "FairPolicyLearner",
+]
+
+
+def logged(world, n=6000, floor=0.1, seed=0):
+    rule = world.initial_policy().with_floor(floor)
+    return world.collect(rule, n, np.random.default_rng(seed))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return cq.baselines(logged(FIRST), cost=FIRST.cost, max_gap=0.05)
+
+
+def test_there_is_a_row_for_each_way(found):
+    assert [entry.name for entry in found] == NAMES
+    assert len(found) == len(NAMES)
+    lines = str(found).splitlines()
+    assert lines[0] == "learned from 3000 decisions, judged on 3000 others"
+    for name, line in zip(NAMES, lines[2:], strict=True):
+        assert line.startswith(name)
+
+
+def test_intervals_cover_the_truth(found):
+    for entry in found:
+        if entry.name == "what the log did":
+            continue
+        truth = FIRST.exact(entry.rule)
+        # three standard errors: eight estimates of one log miss together if they miss
+        for estimate, value in (
+            (entry.evaluation.utility, truth.utility),
+            (entry.evaluation.benefit_gap, truth.benefit_gap),
+        ):
+            assert abs(estimate.value - value) <= 3 * estimate.standard_error + 1e-12
+
+
+def test_judgement_is_on_decisions_nobody_learned_from(found):
+    log = logged(FIRST)
+    ours = found["FairPolicyLearner"].rule
+    known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    assert ours.learned_from == known.fingerprint
+    assert found["accept all"].evaluation.n == len(unseen)
+
+
+@pytest.mark.parametrize(
+    ("world", "feature_map"),
+    # a line can hold the best first rule but not the labels; the second is nothing like a line
+    [(FIRST, None), (SECOND, SplineTransformer(n_knots=8))],
+    ids=["first", "second"],
+)
+def test_ours_is_truly_better_than_the_predictor_on_accepted_people(world, feature_map):
+    log = logged(world, n=20_000, floor=0.05)
+    table = cq.baselines(log, cost=world.cost, feature_map=feature_map)
+    ours, usual = (
+        world.exact(table[name].rule).utility for name in ("FairPolicyLearner", "accepted only")
+    )
+    assert ours > usual + 0.002
+    assert ours > 0.95 * world.optimal().utility
+
+
+def test_a_learner_of_ones_own_enters():
+    class Cautious:
+        def fit_log(self, log):
+            self.policy_ = cq.RejectAll()
+            return self
+
+    table = cq.baselines(logged(FIRST, n=1000), cost=FIRST.cost, learner=Cautious())
+    assert table["Cautious"].evaluation.utility.value == 0.0
+
+
+def test_without_fairlearn_its_row_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
+    entry = cq.baselines(logged(FIRST, n=1000), cost=FIRST.cost)["fairlearn reduction"]
+    assert entry.evaluation is None
+    assert "left out: this baseline is fairlearn's: install consequential[fairness]" in entry.note
+
+
+def test_a_log_without_groups_has_no_gap_to_bound():
+    log = logged(FIRST, n=1000)
+    alone = cq.DecisionLog.from_arrays(log.features, log.decision, log.propensity, log.label)
+    table = cq.baselines(alone, cost=FIRST.cost)
+    assert "accepted people are of one group" in table["fairlearn reduction"].note
+    assert table["accepted only"].evaluation.utility.known
+
+
+def test_the_last_decisions_can_be_held_out():
+    log = logged(FIRST, n=1000)
+    timed = cq.DecisionLog.from_arrays(
+        log.features, log.decision, log.propensity, log.label, log.sensitive,
+        time_step=np.arange(1000) // 100, horizon=2,
+    )  # fmt: skip
+    table = cq.baselines(timed, cost=FIRST.cost, held_out=0.25, by="time_step")
+    # two of ten periods are too young; two of the remaining eight are held out
+    assert (table.n_learned, table.n_judged) == (600, 200)
+
+
+def test_it_goes_into_json(found):
+    back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert [entry["name"] for entry in back["entries"]] == NAMES
+    assert back["n_judged"] == 3000
+
+
+def test_an_unknown_entry_lists_those_there_are(found):
+    with pytest.raises(KeyError, match="no entry 'ours'; there are what the log did, accept all"):
+        found["ours"]
+
+
+WRONG = {
+    "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
+    "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
+    "another split": ({"by": "month"}, "split by 'random' or 'time_step', not 'month'"),
+    "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),
+    "confidence": ({"confidence": 95}, "confidence"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        cq.baselines(logged(FIRST, n=200), **{"cost": 0.2} | arguments)

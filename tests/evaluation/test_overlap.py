@@ -1,0 +1,229 @@
+"""Overlap: does a log explore, and for whom not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+import consequential as cq
+from consequential.evaluation.overlap import _surprise, share_at_most
+
+WORLD = cq.worlds.first_setting()
+CUT = cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), WORLD.cost)
+
+
+def made_log(propensity, group=None, features=None, decided_with=None, seed=0, **columns):
+    rng = np.random.default_rng(seed)
+    n = len(propensity)
+    chance = propensity if decided_with is None else decided_with
+    decision = rng.random(n) < chance
+    label = np.where(decision, 1.0, np.nan)
+    if features is None:
+        features = rng.normal(size=(n, 2))
+    return cq.DecisionLog.from_arrays(features, decision, propensity, label, group, **columns)
+
+
+# --- verdicts
+
+
+def test_a_deterministic_log_does_not_explore():
+    found = cq.overlap(WORLD.collect(CUT, 4000, np.random.default_rng(0)))
+    assert found.exploring == "no"
+    assert found.overall.smallest == 0.0
+    assert "cannot be told from this log" in found.reasons[0]
+
+
+def test_a_floor_makes_a_log_explore():
+    found = cq.overlap(WORLD.collect(CUT.with_floor(0.05), 8000, np.random.default_rng(0)))
+    assert (found.exploring, found.reasons) == ("yes", ())
+    assert found.overall.below_floor == 0.0
+    assert found.overall.below_floor_high == pytest.approx(3 / 8000, rel=0.01)  # rule of three
+
+
+def test_accepting_everybody_leaves_nothing_unexplored():
+    found = cq.overlap(WORLD.collect(cq.AcceptAll(), 2000, np.random.default_rng(0)))
+    assert found.exploring == "yes"
+    assert found.overall.effective_sample_size == 2000
+    assert found.overall.surprise == 0.0
+    assert found.worst_region.rule == "anywhere"
+
+
+def test_accepting_nobody_explores_nothing():
+    found = cq.overlap(WORLD.collect(cq.RejectAll(), 500, np.random.default_rng(0)))
+    assert found.exploring == "no"
+    assert found.reasons == ("nobody was accepted: the log has no label at all",)
+
+
+def test_some_people_below_the_floor_are_a_part():
+    p = np.r_[np.full(1900, 0.4), np.full(100, 0.001)]
+    found = cq.overlap(made_log(p))
+    assert found.exploring == "partly"
+    assert found.overall.below_floor == pytest.approx(0.05)
+    assert found.reasons[0].startswith("5.0% of people are below the floor")
+
+
+def test_a_small_group_is_named():
+    group = np.where(np.arange(3000) < 50, "few", "many")
+    found = cq.overlap(made_log(np.full(3000, 0.5), group))
+    assert found.exploring == "partly"
+    assert any("weights of group 'few' say as much as" in reason for reason in found.reasons)
+
+
+def test_estimated_propensities_are_never_beyond_doubt():
+    p = np.full(2000, 0.5)
+    log = made_log(p)
+    estimated = cq.DecisionLog.from_arrays(
+        log.features, log.decision, cq.EstimatedPropensity(), log.label
+    )
+    found = cq.overlap(estimated)
+    assert found.estimated_propensity
+    assert "propensities are estimates" in found.reasons[-1]
+
+
+# --- figures
+
+
+def test_coverage_counts_what_it_says():
+    p = np.array([0.5, 0.25, 0.004, 1.0, 0.5])
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((5, 1)), [1, 1, 0, 1, 0], p, [1, 0, None, 1, None], ["a", "a", "b", "b", "b"]
+    )
+    found = cq.overlap(log)
+    everyone, a, b = found.overall, *found.groups
+    assert (everyone.people, everyone.accepted, everyone.median) == (5, 3, 0.5)
+    assert everyone.effective_sample_size == pytest.approx((2 + 4 + 1) ** 2 / (4 + 16 + 1))
+    assert everyone.largest_weight_share == pytest.approx(4 / 7)
+    assert everyone.mean_weight == pytest.approx(7 / 5)
+    assert (a.name, a.mean_weight, a.below_floor) == ("a", 3.0, 0.0)
+    assert b.below_floor == pytest.approx(1 / 3)
+    assert b.smallest == 0.004
+
+
+def test_the_upper_bound_is_clopper_and_pearsons():
+    for count, n in [(0, 50), (3, 50), (49, 50), (50, 50)]:
+        high = share_at_most(count, n, 0.9)
+        # at the bound, seeing so few or fewer has probability 1 - confidence
+        assert binom.cdf(count, n, high) == pytest.approx(0.1 if count < n else 1.0)
+
+
+def test_pending_labels_do_not_matter():
+    log = cq.DecisionLog.from_arrays(np.zeros((4, 1)), [1, 1, 0, 1], [0.5] * 4, [1] + [None] * 3)
+    assert cq.overlap(log).overall.accepted == 3
+
+
+def test_a_group_without_rows_is_left_out():
+    log = made_log(np.full(100, 0.5), np.repeat("a", 100), groups=["a", "b"])
+    assert [group.name for group in cq.overlap(log).groups] == ["a"]
+
+
+# --- are logged propensities true?
+
+
+@pytest.mark.parametrize("low", [0.01, 0.05, 0.3])
+def test_true_propensities_are_seldom_doubted(low):
+    rng = np.random.default_rng(1)
+    n, repeats = 2000, 2000
+    p = low + (1 - low) * rng.random(n) ** 3
+    drawn = (rng.random((repeats, n)) < p) / p
+    surprises = np.array([_surprise(weights, p) for weights in drawn])
+    # 1 % expected; three binomial standard errors
+    doubted = (np.abs(surprises) > norm.ppf(0.995)).mean()
+    assert doubted == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / repeats))
+
+
+def test_propensities_that_are_not_true_are_noticed_and_the_group_is_named():
+    group = np.repeat(["a", "b"], 2000)
+    p = np.full(4000, 0.4)
+    really = np.where(group == "a", 0.4, 0.5)
+    found = cq.overlap(made_log(p, group, decided_with=really))
+    assert found.exploring == "partly"
+    doubts = [reason for reason in found.reasons if "not drawn with the propensities" in reason]
+    assert len(doubts) == 1
+    assert "weights of group 'b' average 1.2" in doubts[0]
+
+
+def test_people_without_a_chance_do_not_spoil_the_check():
+    p = np.r_[np.full(1000, 0.5), np.zeros(1000)]
+    found = cq.overlap(made_log(p))
+    assert abs(found.overall.surprise) < 3
+    assert found.overall.mean_weight == pytest.approx(1.0, abs=0.15)
+
+
+# --- the worst-covered region
+
+
+def test_the_region_nobody_explored_is_found_in_words():
+    x = np.random.default_rng(0).uniform(size=(5000, 2))
+    hidden = (x[:, 0] < 0.4) & (x[:, 1] > 0.7)
+    log = made_log(np.where(hidden, 0.002, 0.5), features=x, feature_names=["income", "debt"])
+    region = cq.overlap(log).worst_region
+    below, above = region.rule.split(" and ")
+    assert below.startswith("income <= ")
+    assert above.startswith("debt > ")
+    assert float(below.split()[-1]) == pytest.approx(0.4, abs=1e-3)
+    assert float(above.split()[-1]) == pytest.approx(0.7, abs=1e-3)
+    assert region.people == hidden.sum()
+    assert region.largest == 0.002
+    assert "propensity 0.002 in the middle, 0.002 at most" in str(region)
+
+
+def test_a_band_has_two_ends():
+    x = np.linspace(0, 1, 2000)
+    log = made_log(np.where((x > 0.3) & (x < 0.6), 0.001, 0.5), features=x)
+    low, _, name, _, high = cq.overlap(log).worst_region.rule.split()
+    assert (name, float(low), float(high)) == (
+        "x0",
+        pytest.approx(0.3, abs=1e-3),
+        pytest.approx(0.6, abs=1e-3),
+    )
+
+
+def test_a_region_can_be_a_group():
+    group = np.repeat(["a", "b"], 1000)
+    p = np.where(group == "b", 0.003, 0.5)
+    found = cq.overlap(made_log(p, group))
+    assert found.worst_region.rule in ("group 'b'", "not group 'a'")
+    assert found.worst_region.people == 1000
+
+
+# --- shown and stored
+
+
+def test_it_prints_a_table_and_the_verdict():
+    found = cq.overlap(WORLD.collect(CUT.with_floor(0.05), 8000, np.random.default_rng(0)))
+    lines = str(found).splitlines()
+    assert lines[0].split()[:4] == ["people", "accepted", "effective", "below"]
+    assert [line.split()[0] for line in lines[1:4]] == ["everyone", "0", "1"]
+    assert lines[4].startswith("worst covered: ")
+    assert lines[5] == "exploring: yes"
+
+
+def test_it_goes_into_json():
+    found = cq.overlap(WORLD.collect(CUT, 1000, np.random.default_rng(0)))
+    back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert back["exploring"] == "no"
+    assert [group["name"] for group in back["groups"]] == [0, 1]
+    assert back["worst_region"]["people"] > 0
+
+
+WRONG = {
+    "no floor": ({"floor": 0.0}, "floor lies strictly between 0 and 1, not 0.0"),
+    "a floor of 1": ({"floor": 1.0}, "floor lies strictly between 0 and 1, not 1.0"),
+    "NaN floor": ({"floor": np.nan}, "floor lies strictly between 0 and 1, not nan"),
+    "confidence in percent": ({"confidence": 95}, "confidence lies strictly .* not 95"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_argument_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        cq.overlap(made_log(np.full(20, 0.5)), **arguments)
+
+
+def test_an_empty_log_is_refused():
+    log = made_log(np.full(20, 0.5))
+    with pytest.raises(cq.DecisionLogError, match="the log is empty"):
+        cq.overlap(log.take(slice(0, 0)))
