@@ -81,6 +81,8 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.simulation import Strategy as Strategy
     from consequential.simulation import paper_strategies as paper_strategies
     from consequential.simulation import simulate as simulate
+    from consequential.tradeoff import Frontier as Frontier
+    from consequential.tradeoff import frontier as frontier
 
 # Public name -> where it lives. Nothing below is imported until it is asked for, so that
 # `import consequential` costs next to nothing.
@@ -165,6 +167,7 @@ _HOME = {
     ),
     **dict.fromkeys(["Plan", "plan"], "planning"),
     **dict.fromkeys(["Baselines", "baselines"], "baseline"),
+    **dict.fromkeys(["Frontier", "frontier"], "tradeoff"),
     "FairPolicyLearner": "estimator",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(

@@ -283,7 +283,7 @@ def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> fl
     if not refused(end):
         return end
     kept, lost = inside, end
-    for _ in range(40):
+    for _ in range(32):
         middle = (kept + lost) / 2.0
         if refused(middle):
             lost = middle

@@ -1,0 +1,221 @@
+"""Frontier: one learner at one constraint after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from consequential.baseline import accepted_only, inverse_propensity
+from consequential.estimator import FairPolicyLearner
+from consequential.evaluation import cross_fitted_propensities, evaluate
+from consequential.evaluation.influence import Yardstick
+from consequential.log import DecisionLog, DecisionLogError
+from consequential.objective import Fairness, Objective, Weighting, fairness_named
+from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
+from consequential.tradeoff.band import Trace, band
+from consequential.tradeoff.points import Frontier, Point
+
+
+def frontier(
+    log: DecisionLog,
+    *,
+    cost: float,
+    fairness: str | Fairness = "demographic_parity",
+    learner: Any = None,
+    max_gaps: Sequence[float | None] = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, None),
+    feature_map: Any = None,
+    folds: int = 5,
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: bool = True,
+) -> Frontier:
+    """Trace how much utility each bound on the gap leaves.
+
+    For each bound the learner is fitted on all folds but one and judged on that one, so no figure
+    comes from rows that its policy was learned from; a point is about the policies that so many
+    rows lead to. A bound holds where a policy was fitted; on other rows the gap can be a little
+    wider, which the figure shows. Interrupted, it keeps the points that are done.
+
+    Parameters
+    ----------
+    log
+        The log; decisions younger than its horizon are left out.
+    cost
+        What accepting costs.
+    fairness
+        The notion whose gap is bounded.
+    learner
+        An unfitted learner with a parameter `max_gap`; a `FairPolicyLearner` by default.
+    max_gaps
+        The bounds to try; None for no bound.
+    feature_map
+        A scikit-learn transformer for the default learner and the predictors beside it.
+    folds
+        How many parts the log is cut into.
+    weighting
+        How accepted people stand in for the rejected when policies are judged, and where the
+        default learner learns.
+    confidence
+        With what probability the whole band holds.
+    seed
+        Of the folds, the band's draws and the default learner.
+    progress
+        Whether to show progress in a terminal.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.1), 2_000,
+    ...                     np.random.default_rng(0))
+    >>> found = cq.frontier(log, cost=world.cost, max_gaps=[0.02, None], folds=2)
+    >>> fair, free = found.points
+    >>> abs(fair.benefit_gap.value) < 0.05 < abs(free.benefit_gap.value)
+    True
+    """
+    if not isinstance(log, DecisionLog):
+        raise TypeError(f"a frontier is traced on a DecisionLog, not on {type(log).__name__}")
+    rows = log.settled()
+    objective = Objective(cost, fairness, weighting=weighting)
+    notion = fairness_named(fairness)
+    if len(rows.groups) < 2:
+        raise DecisionLogError("the log has one group: a gap needs a sensitive attribute with two")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
+    bounds = _checked_bounds(max_gaps)
+    unfitted = learner
+    if unfitted is None:
+        unfitted = FairPolicyLearner(
+            cost=cost,
+            fairness=fairness,
+            feature_map=feature_map,
+            weighting=weighting,
+            random_state=seed,
+        )
+    _check_learner(unfitted, cost, notion)
+
+    yardstick = Yardstick.of(objective, rows)
+    traces, notes = _traced(unfitted, yardstick, bounds, folds, seed, progress)
+    if log.estimated_propensity:
+        notes.append("propensities are estimates, and so is everything made from them")
+    found = band(traces, confidence, seed)
+    points = tuple(
+        Point(_name(bound), bound, utility, gap, trace.acceptance)
+        for bound, trace, (utility, gap) in zip(bounds, traces, found, strict=False)
+    )
+    references = []
+    for name, rule in _references(cost, feature_map):
+        try:
+            judged = evaluate(
+                rule,
+                rows,
+                cost=cost,
+                fairness=fairness,
+                weighting=weighting,
+                confidence=confidence,
+                folds=folds if isinstance(rule, FittedRule) else None,
+                seed=seed,
+            )
+        except DecisionLogError as reason:
+            notes.append(f"{name} is left out: {reason}")
+            continue
+        acceptance = judged.acceptance.value
+        references.append(Point(name, None, judged.utility, judged.benefit_gap, acceptance))
+    return Frontier(points, tuple(references), notion.name, float(confidence), tuple(notes))
+
+
+@dataclass
+class FittedRule:
+    """A learner made of a function from a log and a cost to a rule."""
+
+    fit: Callable[..., DecisionRule]
+    cost: float
+    feature_map: Any
+
+    def fit_log(self, log: DecisionLog) -> FittedRule:
+        """Fit the rule."""
+        self.policy_ = self.fit(log, self.cost, feature_map=self.feature_map)
+        return self
+
+
+def _references(cost: float, feature_map: Any) -> list[tuple[str, Any]]:
+    return [
+        ("what the log did", Logged()),
+        ("accept all", AcceptAll()),
+        ("reject all", RejectAll()),
+        ("accepted only", FittedRule(accepted_only, cost, feature_map)),
+        ("inverse propensity", FittedRule(inverse_propensity, cost, feature_map)),
+    ]
+
+
+def _traced(
+    learner: Any,
+    yardstick: Yardstick,
+    bounds: list[float | None],
+    folds: int,
+    seed: int,
+    progress: bool,
+) -> tuple[list[Trace], list[str]]:
+    """Measure the learner at each bound; an interruption keeps what is done."""
+    from sklearn.base import clone
+    from tqdm import tqdm
+
+    traces: list[Trace] = []
+    # None: shown where somebody can see it
+    bar = tqdm(bounds, desc="frontier", leave=False, disable=None if progress else True)
+    try:
+        for bound in bar:
+            at_bound = clone(learner).set_params(max_gap=bound)
+            propensity = cross_fitted_propensities(at_bound, yardstick.log, folds, seed=seed)
+            traces.append(Trace.of(yardstick, propensity))
+    except KeyboardInterrupt:
+        if not traces:
+            raise
+        missing = ", ".join(_name(bound) for bound in bounds[len(traces) :])
+        return traces, [f"interrupted: {missing} not traced"]
+    finally:
+        bar.close()
+    return traces, []
+
+
+def _name(bound: float | None) -> str:
+    return "no bound" if bound is None else f"gap at most {bound:g}"
+
+
+def _checked_bounds(max_gaps: Sequence[float | None]) -> list[float | None]:
+    bounds = list(max_gaps)
+    if not bounds:
+        raise ValueError("max_gaps is empty: give at least one bound, or None for no bound")
+    for k, bound in enumerate(bounds):
+        if bound is not None and not 0.0 <= bound <= 1.0:
+            raise ValueError(f"a bound on the gap lies between 0 and 1, not {bound!r}")
+        if bound in bounds[:k]:
+            raise ValueError(f"max_gaps has {bound!r} twice")
+    return [None if bound is None else float(bound) for bound in bounds]
+
+
+def _check_learner(learner: Any, cost: float, notion: Fairness) -> None:
+    if isinstance(learner, type) or not (
+        hasattr(learner, "fit_log") and hasattr(learner, "get_params")
+    ):
+        raise TypeError(
+            f"{learner!r} is not a learner: a frontier needs one with fit_log(log) and a parameter "
+            "max_gap, such as FairPolicyLearner(cost=...)"
+        )
+    parameters = learner.get_params()
+    if "max_gap" not in parameters:
+        raise TypeError(f"{type(learner).__name__} has no parameter max_gap to be bounded by")
+    if parameters.get("cost", cost) != cost:
+        raise ValueError(
+            f"the learner has cost {parameters['cost']!r} and the frontier {cost!r}: give both "
+            "the same"
+        )
+    if "fairness" in parameters and fairness_named(parameters["fairness"]).name != notion.name:
+        raise ValueError(
+            f"the learner bounds {fairness_named(parameters['fairness']).name} and the frontier "
+            f"shows {notion.name}: give both the same"
+        )
+    if parameters.get("min_ratio") is not None:
+        raise ValueError("the learner has a min_ratio already: a frontier is traced by max_gap")

@@ -1,0 +1,183 @@
+"""Bounds when propensities are off, against every corner there is."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+import consequential as cq
+from conftest import exploring_log
+from consequential.objective import Weighting
+
+POLICY = cq.Policy([0.2, 0.7, -0.4])
+NOTIONS = {
+    "demographic_parity": cq.DemographicParity(),
+    "equal_opportunity": cq.EqualOpportunity(),
+    "equalised_odds": cq.EqualisedOdds(),
+    "predictive_parity": cq.PredictiveParity(),
+    "judged rightly": cq.BenefitParity(lambda d, y: float(d == y)),
+}
+
+
+def small_log() -> cq.DecisionLog:
+    """Twelve people, eight accepted: 256 corners."""
+    rng = np.random.default_rng(3)
+    decision = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1], dtype=bool)
+    label = np.where(decision, np.array([1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0]), np.nan)
+    return cq.DecisionLog.from_arrays(
+        rng.normal(size=(12, 2)), decision, rng.uniform(0.2, 0.8, 12), label, np.arange(12) % 2
+    )
+
+
+def corners(log: cq.DecisionLog, gamma: float):
+    """Every way to set each accepted row's weight to one of its two ends."""
+    accepted = np.flatnonzero(log.decision)
+    excess = 1 / log.propensity[accepted] - 1
+    ends = np.stack([1 + excess / gamma, 1 + excess * gamma])
+    for choice in product((0, 1), repeat=len(accepted)):
+        weights = np.zeros(len(log))
+        weights[accepted] = ends[list(choice), np.arange(len(accepted))]
+        yield weights
+
+
+def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.Fairness, g=(0.0, 0.0)):
+    """Utility and benefits with weights as given."""
+
+    class Given(Weighting):
+        def weights(self, log, *, within_group=False):
+            return weights
+
+    objective = cq.Objective(0.4, notion, weighting=Given(), rejection_utility=g)
+    sums = objective.coefficients(log).sums(log.propensity_of(POLICY))
+    return sums.utility, sums.benefits
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1.5, 3.0])
+@pytest.mark.parametrize("notion", list(NOTIONS))
+def test_bounds_are_the_extremes_over_all_corners(notion, gamma):
+    """A linear function, and a ratio of two, is extreme at a corner of the box."""
+    log = small_log()
+    found = cq.sensitivity(POLICY, log, cost=0.4, fairness=NOTIONS[notion], gammas=[gamma])
+    everything = [figures(log, weights, NOTIONS[notion]) for weights in corners(log, gamma)]
+    utilities = np.array([each[0] for each in everything])
+    benefits = np.array([each[1] for each in everything])
+    bounds = found.utility[0]
+    assert (bounds.smallest, bounds.largest) == pytest.approx((utilities.min(), utilities.max()))
+    for z in (0, 1):
+        ends = found.benefits[z][0]
+        here = benefits[:, 0, z]
+        assert (ends.smallest, ends.largest) == pytest.approx((here.min(), here.max()))
+    gaps = benefits[:, :, 0] - benefits[:, :, 1]
+    if notion != "equalised_odds":
+        ends = found.benefit_gap[0]
+        assert (ends.smallest, ends.largest) == pytest.approx((gaps.min(), gaps.max()))
+    else:
+        assert found.benefit_gap[0].largest == pytest.approx(np.abs(gaps).max())
+
+
+@pytest.mark.parametrize("g", [(0.1, 0.1), (0.2, -0.3)])
+def test_the_worth_of_rejections_is_bounded_with_the_rest(g):
+    log = small_log()
+    found = cq.sensitivity(POLICY, log, cost=0.4, gammas=[2.0], rejection_utility=g).utility[0]
+    utilities = [figures(log, w, cq.DemographicParity(), g)[0] for w in corners(log, 2.0)]
+    assert (found.smallest, found.largest) == pytest.approx((min(utilities), max(utilities)))
+
+
+def test_at_a_factor_of_one_bounds_are_the_evaluation():
+    log = exploring_log(500, 2)
+    for notion in NOTIONS.values():
+        bounds = cq.sensitivity(POLICY, log, cost=0.4, fairness=notion, gammas=[1.0])
+        found = cq.evaluate(POLICY, log, cost=0.4, fairness=notion)
+        one = bounds.utility[0]
+        assert one.smallest == one.largest == pytest.approx(found.utility.value)
+        assert (one.low, one.high) == pytest.approx((found.utility.low, found.utility.high))
+        for z in (0, 1):
+            ends, each = bounds.benefits[z][0], found.benefits[z]
+            assert (ends.low, ends.high) == pytest.approx((each.low, each.high))
+        if notion.name != "equalised_odds":
+            gap = bounds.benefit_gap[0]
+            assert (gap.low, gap.high) == pytest.approx(
+                (found.benefit_gap.low, found.benefit_gap.high)
+            )
+
+
+def test_bounds_widen_with_gamma_and_sampling_error_widens_them_more():
+    found = cq.sensitivity(POLICY, exploring_log(500, 3), cost=0.4, fairness="equal_opportunity")
+    assert found.gammas == (1.0, 1.25, 1.5, 2.0, 3.0)
+    for rows in (found.utility, found.benefit_gap, *found.benefits.values()):
+        for before, after in pairwise(rows):
+            assert after.smallest <= before.smallest <= before.largest <= after.largest
+        assert all(each.low <= each.smallest <= each.largest <= each.high for each in rows)
+
+
+def test_acceptance_rates_need_no_weights_and_do_not_move():
+    found = cq.sensitivity(POLICY, exploring_log(300), cost=0.4, gammas=[1.0, 5.0])
+    for rows in (found.benefit_gap, *found.benefits.values()):
+        assert rows[0] == rows[1]
+
+
+def test_the_sign_turns_at_the_factor_that_is_given():
+    log = exploring_log(800, seed=1)
+    found = cq.sensitivity(POLICY, log, cost=0.3)
+    assert 1.0 < found.doubtful_at < found.flips_at < np.inf
+    at, below = (
+        cq.sensitivity(POLICY, log, cost=0.3, gammas=[gamma]).utility[0]
+        for gamma in (found.flips_at * 1.0001, found.flips_at * 0.9999)
+    )
+    assert at.smallest <= 0.0 <= at.largest
+    assert below.smallest > 0.0
+    doubtful = cq.sensitivity(POLICY, log, cost=0.3, gammas=[found.doubtful_at * 1.0001])
+    assert doubtful.utility[0].low <= 0.0
+    assert f"{found.flips_at:.2g}" in repr(found)
+
+
+def test_a_sign_that_nothing_can_turn_is_said_to_be_so():
+    """Accepted for sure, nobody's weight can be off."""
+    n = 50
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((n, 2)), np.ones(n), np.ones(n), np.r_[np.ones(45), np.zeros(5)]
+    )
+    found = cq.sensitivity(cq.AcceptAll(), log, cost=0.5)
+    assert found.flips_at == np.inf
+    assert "no such error can turn" in repr(found)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["flips_at"] is None
+
+
+def test_a_difference_of_two_rules_has_bounds_of_its_own():
+    log = small_log()
+    other = cq.Policy([-0.5, 0.2, 0.1])
+    found = cq.sensitivity(POLICY, log, cost=0.4, versus=other, gammas=[2.0]).utility[0]
+    change = log.propensity_of(POLICY) - log.propensity_of(other)
+    values = [np.mean(w * change * (log.outcome - 0.4)) for w in corners(log, 2.0)]
+    assert (found.smallest, found.largest) == pytest.approx((min(values), max(values)))
+
+
+def test_a_hidden_reason_is_within_its_bounds():
+    """Officers accept good payers at twice the odds of bad ones; the log has the average rate."""
+    rng = np.random.default_rng(0)
+    n, share, p = 40_000, 0.5, 0.4
+    label = rng.random(n) < share
+    # odds twice as high for label 1, and p on average: a quadratic in the lower odds
+    low = max(np.roots([2 * (1 - p), 0.5 * (1 + 2) - p * 3, -p]))
+    chance = np.where(label, 2 * low / (1 + 2 * low), low / (1 + low))
+    assert chance.mean() == pytest.approx(p, abs=0.005)
+    decision = rng.random(n) < chance
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((n, 1)), decision, np.full(n, p), np.where(decision, label, np.nan)
+    )
+    truth = share - 0.4
+    assert truth not in cq.evaluate(cq.AcceptAll(), log, cost=0.4).utility
+    found = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, gammas=[2.0]).utility[0]
+    assert found.smallest < truth < found.largest
+
+
+def test_a_group_that_cannot_be_measured_stays_so():
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((4, 2)), [1, 1, 0, 0], [0.5] * 4, [1, 0, None, None], [0, 0, 1, 1]
+    )
+    found = cq.sensitivity(POLICY, log, cost=0.4, fairness="equal_opportunity", gammas=[2.0])
+    assert repr(found.benefits[1][0]) == "not measurable"
+    json.dumps(found.to_dict(), allow_nan=False)
