@@ -102,6 +102,8 @@ class Source:
         twice = [name for name, count in Counter(table.column_names).items() if count > 1]
         if twice:
             raise DecisionLogError(f"{options.file} has two columns {twice[0]!r}: rename one")
+        if len(table) == 0:
+            raise DecisionLogError(f"{options.file} has no rows: a log has one for each decision")
         known = dict.fromkeys(table.column_names)
         roles = {role: name for role in _ROLES if (name := getattr(options, role)) is not None}
         for role, name in roles.items():

@@ -12,6 +12,7 @@ from consequential.cli.questions import add_folds, add_question, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 if TYPE_CHECKING:
+    from consequential.evaluation import Evaluation
     from consequential.learning.fitting import Fitted
     from consequential.report.log import Piece
 
@@ -95,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
     metrics = group_metrics(unseen, rows, **shared)
     cover = overlap(log)
     notes = _notes(options, fitted, len(log) - len(rows), log.horizon)
-    notes += cover_notes(cover)
+    notes += _missed(options, logged.new) + cover_notes(cover)
     notes = list(dict.fromkeys([*notes, *logged.notes]))
     propensities = {
         "what the log did": rows.propensity,
@@ -172,6 +173,17 @@ def _notes(
             "rejects (--floor 0.02 keeps looking)"
         )
     return notes
+
+
+def _missed(options: argparse.Namespace, found: Evaluation) -> list[str]:
+    """Say where a bound that held in learning does not hold for other people."""
+    gap, bound = found.benefit_gap, options.max_gap
+    if bound is None or not gap.known or abs(gap.value) <= bound:
+        return []
+    return [
+        f"the gap was bounded by {bound:g} where policies were learned; for people they had not "
+        f"seen it is {gap!r}. More shrinkage (--l2 1e-3) or a larger log keeps bounds better"
+    ]
 
 
 def _certificates(fitted: Fitted) -> Piece:

@@ -27,6 +27,12 @@ def add_form(parser: argparse.ArgumentParser) -> None:
         help="let each group have parameters of its own: the policy then decides by the "
         "sensitive attribute",
     )
+    add(
+        "--l2",
+        type=not_negative,
+        default=1e-8,
+        help="shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
+    )
     add("--floor", type=_floor, default=0.0, help="nobody is accepted with less probability")
 
 
@@ -40,6 +46,7 @@ def learner_of(options: argparse.Namespace, question: dict[str, Any]) -> FairPol
         weighting=question["weighting"],
         link=options.link,
         feature_map=_feature_map(options),
+        l2=options.l2,
         floor=options.floor,
         uses_sensitive=options.uses_sensitive,
         random_state=options.seed,

@@ -60,7 +60,7 @@ def evaluations_table(found: Mapping[str, Evaluation]) -> str:
     return table_of(head, rows) + paragraphs(
         f"Brackets are {some.confidence:.0%} intervals ({some.method}). Utility is the mean gain "
         "per applicant, everybody counted, the rejected too. Effective people: how many equally "
-        "weighted people would say as much as the weighted labels do."
+        f"weighted people would say as much as the weighted labels do.{_sides(some)}"
     )
 
 
@@ -261,6 +261,14 @@ def frontier_piece(found: Frontier) -> Piece:
 def details_piece(lines: Mapping[str, str]) -> Piece:
     """Return where all this comes from."""
     return Piece("Where this comes from", table_of(["", ""], [[k, v] for k, v in lines.items()]))
+
+
+def _sides(found: Evaluation) -> str:
+    """Say which way a gap between two groups is counted."""
+    if len(found.benefits) != 2 or found.fairness == "equalised_odds":
+        return ""
+    first, second = found.benefits
+    return f" The gap is that of {first} less that of {second}."
 
 
 def _words(name: str) -> str:

@@ -87,8 +87,10 @@ def against_features(found: list[Gradient]) -> Figure:
 
 def _gradient(name: str, values: Floats, propensity: Floats) -> Gradient:
     """Cut people into parts of equal size; equal values stay together."""
-    places = np.unique(np.quantile(values, np.linspace(0.0, 1.0, _PARTS + 1)))
-    part = np.clip(np.searchsorted(places, values, side="right") - 1, 0, max(len(places) - 1, 0))
+    places = np.unique(values)
+    if len(places) > _PARTS:
+        places = np.unique(np.quantile(values, np.linspace(0.0, 1.0, _PARTS + 1)[:-1]))
+    part = np.searchsorted(places, values, side="right") - 1
     kept = np.unique(part)
     middles = np.array([np.median(values[part == k]) for k in kept])
     means = np.array([propensity[part == k].mean() for k in kept])
