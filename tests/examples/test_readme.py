@@ -1,0 +1,59 @@
+"""The README's program on a log runs as it stands, and names every command there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from sklearn.preprocessing import SplineTransformer
+
+import consequential as cq
+from consequential.cli import _parser
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def frame(n: int = 1500) -> pa.Table:
+    rng = np.random.default_rng(0)
+    income, debt = rng.normal(3.0, 1.0, n), rng.gamma(2.0, 1.0, n)
+    p = 0.2 + 0.6 / (1 + np.exp(3.0 - income))
+    approved = rng.random(n) < p
+    repaid = rng.random(n) < 1 / (1 + np.exp(1.5 - income + 0.5 * debt))
+    return pa.table(
+        {
+            "income": income,
+            "debt": debt,
+            "sex": rng.choice(["f", "m"], n),
+            "p": p,
+            "approved": approved.astype(int),
+            "repaid": pa.array(np.where(approved, repaid, np.nan), from_pandas=True),
+        }
+    )
+
+
+def test_the_program_on_a_log_runs_as_it_stands(capsys):
+    (program,) = re.findall(r"```python\n(log = .*?)```", README, flags=re.DOTALL)
+    names = {"cq": cq, "frame": frame(), "SplineTransformer": SplineTransformer}
+    exec(program, names)
+    out = capsys.readouterr().out
+    assert "exploring: yes" in out
+    assert "cross-fitted: every row is judged by a policy learned from the other 4 of 5" in out
+    assert "new less old on 1500 decisions" in out
+    assert isinstance(names["learner"], cq.FairPolicyLearner)
+
+
+def test_every_command_is_in_the_readme():
+    (commands,) = (action.choices for action in _parser()._actions if action.choices)
+    for command in commands:
+        assert re.search(rf"(consequential|make|`)(:? ?){command}\b", README), command
+
+
+def test_the_commands_in_the_readme_can_be_parsed():
+    text = README.replace("\\\n", " ")
+    columns = re.search(r'^columns="(.*)"', text, flags=re.MULTILINE).group(1)
+    lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
+    assert len(lines) == 7
+    for line in lines:
+        _parser().parse_args(line.replace("$columns", columns).split())
