@@ -15,7 +15,7 @@ from consequential.cli import _parser
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def frame(n: int = 1500) -> pa.Table:
+def frame(n: int = 600) -> pa.Table:
     rng = np.random.default_rng(0)
     income, debt = rng.normal(3.0, 1.0, n), rng.gamma(2.0, 1.0, n)
     p = 0.2 + 0.6 / (1 + np.exp(3.0 - income))
@@ -40,7 +40,7 @@ def test_the_program_on_a_log_runs_as_it_stands(capsys):
     out = capsys.readouterr().out
     assert "exploring: yes" in out
     assert "cross-fitted: every row is judged by a policy learned from the other 4 of 5" in out
-    assert "new less old on 1500 decisions" in out
+    assert "new less old on 600 decisions" in out
     assert isinstance(names["learner"], cq.FairPolicyLearner)
 
 
@@ -54,6 +54,6 @@ def test_the_commands_in_the_readme_can_be_parsed():
     text = README.replace("\\\n", " ")
     columns = re.search(r'^columns="(.*)"', text, flags=re.MULTILINE).group(1)
     lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
-    assert len(lines) == 7
+    assert len(lines) == 8
     for line in lines:
         _parser().parse_args(line.replace("$columns", columns).split())
