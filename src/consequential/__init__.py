@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
     from consequential.log import EstimatedPropensity as EstimatedPropensity
+    from consequential.log import LogScan as LogScan
     from consequential.objective import BalanceHeuristic as BalanceHeuristic
     from consequential.objective import BenefitParity as BenefitParity
     from consequential.objective import Clipped as Clipped
@@ -89,6 +90,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
 _HOME = {
     "DecisionLog": "log",
     "DecisionLogError": "log",
+    "LogScan": "log",
     "EstimatedPropensity": "log",
     **dict.fromkeys(
         [

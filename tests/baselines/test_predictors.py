@@ -140,11 +140,10 @@ def test_prudence_is_a_factor(prudence):
 
 
 def test_the_reduction_bounds_the_gap_where_it_sees_everybody():
-    log = FIRST.collect(cq.AcceptAll(), 20_000, np.random.default_rng(0))
-    for max_gap in (0.02, 0.1):
-        found = FIRST.exact(reduction(log, FIRST.cost, max_gap=max_gap))
-        # the gap among 20 000 accepted people has a standard error of .007
-        assert abs(found.benefit_gap) <= max_gap + 0.03
+    log = FIRST.collect(cq.AcceptAll(), 6000, np.random.default_rng(0))
+    found = FIRST.exact(reduction(log, FIRST.cost, max_gap=0.05))
+    # the gap among 6000 accepted people has a standard error of .013
+    assert abs(found.benefit_gap) <= 0.05 + 0.04
     loose = FIRST.exact(reduction(log, FIRST.cost, max_gap=0.9))
     assert loose.utility == pytest.approx(FIRST.optimal().utility, abs=0.004)
 

@@ -189,6 +189,12 @@ def test_a_region_can_be_a_group():
     assert found.worst_region.people == 1000
 
 
+def test_an_indicator_is_or_is_not():
+    word = np.repeat([0.0, 1.0], 1000)
+    log = made_log(np.where(word == 0, 0.003, 0.5), features=word, feature_names=["job=clerk"])
+    assert cq.overlap(log).worst_region.rule == "not job=clerk"
+
+
 # --- shown and stored
 
 

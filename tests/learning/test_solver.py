@@ -11,7 +11,7 @@ import consequential as cq
 from conftest import exploring_log
 from consequential.learning import Constraint, fit_policy
 from consequential.learning.fitting import _problem, moments
-from consequential.learning.solver import Price
+from consequential.learning.problem import Price
 from consequential.policies.compiled import bend_of
 
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
@@ -41,6 +41,17 @@ def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
     beta = np.random.default_rng(3).normal(size=size)
     numeric = approx_fprime(beta, lambda at: problem.loss(at, price)[0], 1e-7)
     assert_allclose(problem.loss(beta, price)[1], numeric, atol=2e-6)
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_the_worst_excess_has_the_gradient_it_says(notion):
+    log = exploring_log(n=300, n_groups=3)
+    template = cq.Policy(np.zeros(3))
+    problem, _ = _problem(log, template, cq.Objective(0.4, notion), bend_of(template), 0.01, 0.0)
+    constraint = Constraint(max_gap=0.01)
+    beta = np.random.default_rng(3).normal(size=3)
+    numeric = approx_fprime(beta, lambda at: problem.worst(at, constraint)[0], 1e-7)
+    assert_allclose(problem.worst(beta, constraint)[1], numeric, atol=2e-6)
 
 
 def test_the_loss_is_the_objective_less_shrinkage():
@@ -126,7 +137,7 @@ def test_it_is_never_worse_than_accepting_or_rejecting_everybody():
 def test_the_result_says_where_it_comes_from():
     log = exploring_log(n=300)
     found = fitted(log, cq.Policy(np.zeros(3)), cq.Objective(0.5), n_starts=3)
-    assert set(found.values) == {"prediction", "even chance", "random 1"}
+    assert {"prediction"} <= set(found.values) <= {"prediction", "even chance", "random 1"}
     assert found.start in {*found.values, "accept all", "reject all"}
     assert found.policy.learned_from == log.fingerprint
     assert_allclose(found.utility, cq.Objective(0.5).value(found.policy, log), rtol=1e-9)

@@ -93,8 +93,11 @@ def test_equal_seeds_give_equal_estimates():
 # --- a rule that left nothing to chance
 
 
-@pytest.mark.parametrize("classifier", [None, LOGISTIC], ids=["trees", "logistic"])
-@pytest.mark.parametrize("calibration", ["isotonic", "sigmoid"])
+@pytest.mark.parametrize(
+    ("classifier", "calibration"),
+    [(None, "isotonic"), (LOGISTIC, "isotonic"), (LOGISTIC, "sigmoid")],
+    ids=["trees", "logistic", "logistic, sigmoid"],
+)
 @pytest.mark.parametrize("cut", [0.0, 2.0], ids=["half accepted", "few accepted"])
 def test_a_threshold_on_the_features_is_refused(classifier, calibration, cut):
     x = people(n=1500)

@@ -18,11 +18,12 @@ from consequential.estimator.tables import (
     column_of,
     frame_like,
     log_of,
+    people_of,
     seen_labels,
 )
 from consequential.evaluation import evaluate
 from consequential.learning import Aggregated, Constraint, Fitted, fit_policy
-from consequential.log import DecisionLog, DecisionLogError
+from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Fairness, Objective, Weighting
 from consequential.policies import FeatureMap, Link, Policy, PolicyError
 
@@ -169,8 +170,11 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             self._log(X, y, sensitive_features, decisions, propensities, amounts, costs, reset=True)
         )
 
-    def fit_log(self, log: DecisionLog, *, folds: int | None = None) -> FairPolicyLearner:
-        """Learn from a log; with folds, `value_` says what comes of it on rows not learned from."""
+    def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
+        """Learn from a log, or from a scan of one that is larger than memory.
+
+        With folds, `value_` says what comes of it on rows not learned from.
+        """
         self._remember_features(log)
         self._learn(log)
         if folds is not None:
@@ -220,7 +224,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.kept_ = Aggregated(self.max_rows).extend(kept, batch, rng)
         return self._learn(self.kept_, warm=getattr(self, "policy_", None))
 
-    def _learn(self, log: DecisionLog, warm: Policy | None = None) -> FairPolicyLearner:
+    def _learn(self, log: DecisionLog | LogScan, warm: Policy | None = None) -> FairPolicyLearner:
         constraint = Constraint(self.max_gap, self.min_ratio)
         objective = Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting)
         for name, least in (("l2", 0.0), ("variance_penalty", 0.0)):
@@ -251,12 +255,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.policy_: Policy = self.result_.policy
         return self
 
-    def _template(self, log: DecisionLog) -> Policy:
+    def _template(self, log: DecisionLog | LogScan) -> Policy:
         """A policy of the form asked for, its feature map fitted on everybody in the log."""
-        feature_map, width = None, log.features.shape[1]
+        feature_map, width = None, len(log.feature_names)
         if self.feature_map is not None:
-            feature_map = clone(self.feature_map).fit(np.asarray(log.features))
-            width = feature_map.transform(np.asarray(log.features[:1])).shape[1]
+            features = people_of(log, self.random_state)
+            feature_map = clone(self.feature_map).fit(features)
+            width = feature_map.transform(features[:1]).shape[1]
         groups = log.groups if self.uses_sensitive else ()
         size = (width + 1) * max(len(groups), 1)
         return Policy(np.zeros(size), self.link, feature_map, floor=self.floor, groups=groups)
@@ -375,8 +380,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             None if names is None else list(names),
         )
 
-    def _remember_features(self, log: DecisionLog) -> None:
-        self.n_features_in_ = log.features.shape[1]
+    def _remember_features(self, log: DecisionLog | LogScan) -> None:
+        self.n_features_in_ = len(log.feature_names)
         if log.feature_names != tuple(f"x{k}" for k in range(self.n_features_in_)):
             self.feature_names_in_ = np.array(log.feature_names, dtype=object)
         self.classes_ = np.array([0, 1])

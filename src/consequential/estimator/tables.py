@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.log import DecisionLog, DecisionLogError
+from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.policies import PolicyError, group_codes
 
 Floats = NDArray[np.float64]
+
+_MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 
 def column_of(values: Any) -> NDArray[Any]:
@@ -90,6 +92,13 @@ def log_of(
         feature_names=names,
         copy=False,
     )
+
+
+def people_of(log: DecisionLog | LogScan, seed: int) -> Floats:
+    """Return the features of everybody in a log, of a sample of those in a scan."""
+    if isinstance(log, LogScan):
+        log = log.sample(_MAPPED, np.random.default_rng(seed))
+    return np.asarray(log.features)
 
 
 def _optional(values: ArrayLike | None) -> NDArray[Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
-from consequential.evaluation.reach import Reach
-from consequential.evaluation.sequences import mean_sequence
+from consequential.evaluation.reach import Span
+from consequential.evaluation.sequences import lower_bounds
 from consequential.evaluation.simultaneous import Pairs, largest
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Interval:
 UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), float("nan"))
 
 # ratios, each with the sign that every group's value enters a contrast with
-Terms = Sequence[tuple[Ratios, Floats]]
+Terms = Sequence[tuple[Any, Floats]]
 
 
 class Intervals(ABC):
@@ -43,12 +43,13 @@ class Intervals(ABC):
 
     name: ClassVar[str]
     needs_reach: ClassVar[bool] = False
+    from_sums: ClassVar[bool] = False
 
     def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
         self.confidence, self.seed = confidence, seed
 
     @abstractmethod
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return an interval for each group's ratio."""
 
     @abstractmethod
@@ -56,10 +57,10 @@ class Intervals(ABC):
         """Return an interval for a signed sum of ratios over groups."""
 
     @abstractmethod
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return an interval for the largest difference between groups, over all benefits."""
 
-    def difference(self, ratios: Ratios) -> Interval:
+    def difference(self, ratios: Any) -> Interval:
         """Return an interval for the one ratio that two rules differ by."""
         return self.of(ratios)[0]
 
@@ -68,8 +69,9 @@ class Normal(Intervals):
     """As if estimates were normal around the truth, with influence values for their errors."""
 
     name = "normal"
+    from_sums = True
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return the values, plus and minus z standard errors."""
         z = normal_quantile(self.confidence)
         pairs = zip(ratios.values.tolist(), ratios.standard_errors.tolist(), strict=True)
@@ -78,16 +80,22 @@ class Normal(Intervals):
     def contrast(self, terms: Terms) -> Interval:
         """Return the sum, plus and minus z standard errors of the summed influence."""
         value = sum(float(signs @ each.values) for each, signs in terms)
-        first = terms[0][0]
-        psi = sum(signs[each.group] * each.influence for each, signs in terms)
         inflation = np.max([each.inflation for each, _ in terms], axis=0)
-        squares = first.by_group(np.asarray(psi) ** 2) / max(len(first), 1) ** 2
+        squares = (
+            sum(
+                signs * others * each.products(other)
+                for each, signs in terms
+                for other, others in terms
+            )
+            / max(len(terms[0][0]), 1) ** 2
+        )
         if not (np.isfinite(inflation).all() and np.isfinite(value)):
             return _around(value, float("inf"), 1.0, 1.0)
         z = normal_quantile(self.confidence)
-        return _around(value, sqrt(float(squares @ inflation)), z, z)
+        # rounding may leave less than nothing of a difference that does not vary
+        return _around(value, sqrt(max(float(squares @ inflation), 0.0)), z, z)
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return simultaneous bounds over all pairs of groups."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -95,9 +103,9 @@ class Normal(Intervals):
         differences = pairs.differences(np.stack([each.values for each in benefits]))
         return Interval(*largest(differences, pairs.covariance(), self.confidence, self.seed))
 
-    def difference(self, ratios: Ratios) -> Interval:
+    def difference(self, ratios: Any) -> Interval:
         """Correct for skewness: differences of similar rules live on few rows."""
-        below, above = skewness_corrected(ratios.influence, self.confidence)
+        below, above = skewness_corrected(ratios.skewness, len(ratios), self.confidence)
         return _around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)
 
 
@@ -111,7 +119,7 @@ class Bootstrap(Intervals):
         self._ratios = list(ratios)
         self._replicates = replicates(ratios, seed=seed)
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return percentiles of each group's replicates."""
         drawn = self._of(ratios)
         return [self._percentiles(value, drawn[:, k]) for k, value in enumerate(ratios.values)]
@@ -122,7 +130,7 @@ class Bootstrap(Intervals):
         drawn = sum(self._of(each) @ signs for each, signs in terms)
         return self._percentiles(value, np.asarray(drawn))
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return simultaneous bounds; the quantile is that of the replicates."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -160,10 +168,15 @@ class Bounded(Intervals):
     needs_reach = True
 
     @abstractmethod
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """Return an interval for the mean of `num - ratio den`, given those rows."""
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the lower end of an interval for the mean of rows that reach so far."""
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def upper(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the upper end: the lower one of the negative."""
+        low, high, least, most = reach
+        return -self.lower(-rows, (-high, -low, -most, -least), confidence)
+
+    def of(self, ratios: Any) -> list[Interval]:
         """Return an interval for each group."""
         return [self._one(ratios, k, self.confidence) for k in range(ratios.n_groups)]
 
@@ -185,7 +198,7 @@ class Bounded(Intervals):
             squares += (sign * one.standard_error) ** 2
         return Interval(value, low, high, sqrt(squares))
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return how far apart the groups' intervals certainly, and at most, are."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -216,17 +229,21 @@ class Bounded(Intervals):
         scale = 1.0 if rows.scale is None else float(rows.scale[0])
         numerator, denominator = rows.numerator / scale, rows.denominator / scale
         if np.ptp(denominator) == 0.0 and np.ptp(reach.rows[:, 1]) == 0.0:
-            found = self.mean(numerator, reach, 0.0, confidence)
-            low, high = found.low / denominator[0], found.high / denominator[0]
+            span = reach.at(0.0)
+            low = self.lower(numerator, span, confidence) / denominator[0]
+            high = self.upper(numerator, span, confidence) / denominator[0]
         else:
-
-            def excess(ratio: float) -> Interval:
-                return self.mean(numerator - ratio * denominator, reach, ratio, confidence)
-
             # a ratio is too small if, with it, the mean of what is left is certainly above 0
+            def too_small(ratio: float) -> bool:
+                left = numerator - ratio * denominator
+                return self.lower(left, reach.at(ratio), confidence) > 0.0
+
+            def too_large(ratio: float) -> bool:
+                left = numerator - ratio * denominator
+                return self.upper(left, reach.at(ratio), confidence) < 0.0
+
             least, most = reach.ratios
-            low = _crossing(lambda ratio: excess(ratio).low > 0.0, value, least)
-            high = _crossing(lambda ratio: excess(ratio).high < 0.0, value, most)
+            low, high = _crossing(too_small, value, least), _crossing(too_large, value, most)
         return Interval(value, low, high, float(ratios.standard_errors[code]))
 
 
@@ -235,15 +252,15 @@ class Bernstein(Bounded):
 
     name = "bernstein"
 
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """`mean +- sqrt(2 V t / n) + 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
-        low, high, least, most = reach.at(ratio)
-        n, value = len(rows), float(rows.mean())
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """`mean - sqrt(2 V t / n) - 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
+        low, high, least, _ = reach
+        n = len(rows)
         if n < 2:
-            return Interval(value, least, most, float("inf"))
+            return least
         t = log(4.0 / (1.0 - confidence))
-        half = sqrt(2.0 * float(rows.var(ddof=1)) * t / n) + 7.0 * (high - low) * t / (3 * (n - 1))
-        return Interval(value, max(value - half, least), min(value + half, most), half)
+        deviation = sqrt(2.0 * float(rows.var(ddof=1)) * t / n)
+        return max(float(rows.mean()) - deviation - 7.0 * (high - low) * t / (3 * (n - 1)), least)
 
 
 class AnyTime(Bounded):
@@ -251,13 +268,10 @@ class AnyTime(Bounded):
 
     name = "any_time"
 
-    def mean(self, rows: Floats, reach: Reach, ratio: float, confidence: float) -> Interval:
-        """Return the intersection of all bounds so far."""
-        low, high, least, most = reach.at(ratio)
-        lower, upper = mean_sequence(
-            rows, low=low, high=high, mean_low=least, mean_high=most, confidence=confidence
-        )
-        return Interval(float(rows.mean()), float(lower[-1]), float(upper[-1]), 0.0)
+    def lower(self, rows: Floats, reach: Span, confidence: float) -> float:
+        """Return the best of all bounds so far."""
+        low, _, least, most = reach
+        return max(float(lower_bounds(rows, low, most, confidence)[-1]), least)
 
 
 METHODS: dict[str, type[Intervals]] = {
@@ -265,7 +279,7 @@ METHODS: dict[str, type[Intervals]] = {
 }
 
 
-def gap_interval(intervals: Intervals, benefits: tuple[Ratios, ...]) -> Interval:
+def gap_interval(intervals: Intervals, benefits: tuple[Any, ...]) -> Interval:
     """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
     if len(benefits) == 1 and benefits[0].n_groups == 2:
         if not np.isfinite(benefits[0].values).all():
@@ -283,7 +297,7 @@ def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> fl
     if not refused(end):
         return end
     kept, lost = inside, end
-    for _ in range(32):
+    for _ in range(26):
         middle = (kept + lost) / 2.0
         if refused(middle):
             lost = middle

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from consequential.evaluation.influence import Yardstick
 from consequential.evaluation.judged import checked_log, judge, question
 from consequential.evaluation.reach import Extremes, known_floor
-from consequential.evaluation.sequences import mean_sequence
+from consequential.evaluation.sequences import TUNED_FOR, mean_sequence
 from consequential.log import DecisionLog
 from consequential.objective import Weighting
 
@@ -27,7 +27,7 @@ def utility_sequence(
     confidence: float = 0.95,
     rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
-    tuned_for: int = 1000,
+    tuned_for: int = TUNED_FOR,
 ) -> tuple[Floats, Floats]:
     """Return lower and upper bounds of a rule's utility after each decision of a log.
 
@@ -53,7 +53,7 @@ def utility_sequence(
     >>> lower, upper = cq.utility_sequence(
     ...     cq.Policy([1.5, 5.0]), log, cost=world.cost, versus=cq.Logged())
     >>> int(np.argmax(lower > 0))  # the first decision after which the policy is known better
-    2334
+    514
     """
     checked_log(log)
     objective = question(log, cost, None, weighting, rejection_utility)

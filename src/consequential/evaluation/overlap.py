@@ -275,8 +275,9 @@ def _worst_region(log: DecisionLog, floor: float) -> Region:
     worst = min(leaves, key=lambda k: (-below[home == k].mean(), p[home == k].mean()))
     inside = home == worst
     names = [*log.feature_names, *(f"group {name!r}" for name in named)]
+    indicators = np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0))
     return Region(
-        rule=_in_words(tree.tree_, int(worst), names, len(log.feature_names)),
+        rule=_in_words(tree.tree_, int(worst), names, indicators),
         people=int(inside.sum()),
         share=float(inside.mean()),
         accepted=int((inside & log.decision).sum()),
@@ -285,7 +286,7 @@ def _worst_region(log: DecisionLog, floor: float) -> Region:
     )
 
 
-def _in_words(tree: Any, leaf: int, names: list[str], n_features: int) -> str:
+def _in_words(tree: Any, leaf: int, names: list[str], indicators: NDArray[np.bool_]) -> str:
     """Return the conditions on the way to a leaf, one for each input that is asked about."""
     bounds: dict[int, tuple[float, float]] = {}
     node = leaf
@@ -304,7 +305,7 @@ def _in_words(tree: Any, leaf: int, names: list[str], n_features: int) -> str:
     for column in sorted(bounds):
         low, high = bounds[column]
         name = names[column]
-        if column >= n_features:
+        if indicators[column]:
             parts.append(name if np.isfinite(low) else f"not {name}")
         elif np.isfinite(low) and np.isfinite(high):
             parts.append(f"{low:.4g} < {name} <= {high:.4g}")

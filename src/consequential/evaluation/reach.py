@@ -14,6 +14,8 @@ from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]
 
+# bounds of a row, low and high, and of the mean of rows
+Span = tuple[float, float, float, float]
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]
 
@@ -25,7 +27,7 @@ class Reach:
     rows: Floats
     means: Floats
 
-    def at(self, ratio: float) -> tuple[float, float, float, float]:
+    def at(self, ratio: float) -> Span:
         """Return the bounds of `num - ratio den` for a row, and those of its mean."""
         weigh = np.array([1.0, -ratio])
         rows, means = self.rows @ weigh, self.means @ weigh
@@ -41,45 +43,71 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Extremes:
-    """Weights whose largest possible value is known."""
+    """What rows and means can stand for where the largest possible weight is known.
+
+    `unit_corners` are those of a row once it is multiplied by its own propensity.
+    """
 
     row_corners: Corners
+    unit_corners: Corners
     mean_corners: Corners
 
     @classmethod
     def of(cls, weighting: Weighting, floor: float) -> Extremes:
         """Return what rows can stand for when nobody's propensity is below a floor."""
-        most = 1.0 / floor
+        most, units = 1.0 / floor, ((1.0, 0.0), (0.0, 1.0))
         if isinstance(weighting, InversePropensity):
-            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ((1.0, 0.0), (0.0, 1.0)))
+            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ((0.0, 0.0), *units), units)
         if isinstance(weighting, Clipped):
             most = min(most, weighting.maximum)
             if weighting.pessimistic:
-                return cls(((0.0, 1.0), (most, 1.0 - most)), ((0.0, 1.0), (1.0, 0.0)))
-            ends = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
-            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends)
+                # a propensity next to nothing makes one positive, and no person, of a weight
+                return cls(((0.0, 1.0), (most, 1.0 - most)), (*units, (1.0, -1.0)), units)
+            ends = ((0.0, 0.0), *units)  # clipped weights average to less than one
+            return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends, ends)
         raise ValueError(
             f"the largest weight of {weighting!r} is not known, and bounded intervals need it: "
             'use InversePropensity() or Clipped(maximum), or method="normal"'
         )
 
-    def utility(self, objective: Objective, log: DecisionLog, *, paired: bool) -> Reach:
-        """Of a row's utility, or (`paired`) of the difference between two rules' utilities."""
-        costs = _ends(log.cost, objective.cost)
-        amounts = _ends(log.amount, 1.0)
+    def utility(self, objective: Objective, log: DecisionLog) -> Reach:
+        """Of a row's utility."""
         g0, g1 = objective.rejection_utility
-        taken = (-1.0, 1.0) if paired else (0.0, 1.0)
 
         def reached(corners: Corners) -> Floats:
             worths = []
-            for amount, cost, accepted, (ones, zeros) in product(amounts, costs, taken, corners):
+            for amount, cost, accepted, (ones, zeros) in product(
+                *_money(objective, log), (0.0, 1.0), corners
+            ):
                 accepting = (1.0 - cost) * ones - cost * zeros
                 rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
-                worth = accepted * (accepting - rejecting) + (0.0 if paired else rejecting)
-                worths.append((amount * worth, 1.0))
+                worths.append((amount * (accepting if accepted else rejecting), 1.0))
             return np.array(worths)
 
         return Reach(reached(self.row_corners), reached(self.mean_corners))
+
+    def difference(self, objective: Objective, log: DecisionLog, logged: Floats) -> Reach:
+        """Of the difference between two rules' utilities in a row.
+
+        `logged` holds the signs of the rules, 1 and -1, that are what the log did: such a rule's
+        propensity times a weight is 1 at most.
+        """
+        g0, g1 = objective.rejection_utility
+
+        def reached(by_sign: dict[float, Corners]) -> Floats:
+            worths = []
+            for amount, cost, taken in product(*_money(objective, log), (0.0, 1.0)):
+                for sign, corners in by_sign.items():
+                    for ones, zeros in corners:
+                        accepting = (1.0 - cost) * ones - cost * zeros
+                        rejecting = taken * g0 if g0 == g1 else g1 * ones + g0 * zeros
+                        worths.append((amount * sign * (accepting - rejecting), 1.0))
+            return np.array(worths)
+
+        rows = {
+            sign: self.unit_corners if sign in logged else self.row_corners for sign in (-1.0, 1.0)
+        }
+        return Reach(reached(rows), reached(dict.fromkeys((-1.0, 1.0), self.mean_corners)))
 
     def acceptance(self, *, paired: bool) -> Reach:
         """Of a propensity, or of the difference between two."""
@@ -131,6 +159,10 @@ def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
 
 def _floor_of(rule: DecisionRule | None) -> float:
     return float(getattr(rule, "floor", 0.0) or 0.0)
+
+
+def _money(objective: Objective, log: DecisionLog) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return _ends(log.amount, 1.0), _ends(log.cost, objective.cost)
 
 
 def _ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:

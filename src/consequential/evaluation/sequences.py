@@ -24,6 +24,7 @@ from consequential.evaluation.quantiles import checked_confidence
 
 Floats = NDArray[np.float64]
 
+TUNED_FOR = 1000
 # before any row is seen
 _GUESSED_VARIANCE = 0.05
 _LARGEST_BET = 0.5
@@ -37,7 +38,7 @@ def mean_sequence(
     mean_low: float | None = None,
     mean_high: float | None = None,
     confidence: float = 0.95,
-    tuned_for: int = 1000,
+    tuned_for: int = TUNED_FOR,
 ) -> tuple[Floats, Floats]:
     """Return bounds of a mean after each row that hold at all times at once.
 
@@ -78,14 +79,17 @@ def mean_sequence(
         raise ValueError(f"a value lies outside [{low:g}, {high:g}]: these bounds are not bounds")
     if tuned_for < 1:
         raise ValueError(f"tuned_for counts rows; it cannot be {tuned_for!r}")
-    level = log(2.0 / (1.0 - checked_confidence(confidence)))
-    lower = _lower(rows, low, most, level, tuned_for)
-    upper = -_lower(-rows, -high, -least, level, tuned_for)
+    checked_confidence(confidence)
+    lower = lower_bounds(rows, low, most, confidence, tuned_for)
+    upper = -lower_bounds(-rows, -high, -least, confidence, tuned_for)
     return np.clip(lower, least, most), np.clip(upper, least, most)
 
 
-def _lower(values: Floats, low: float, most: float, level: float, tuned_for: int) -> Floats:
-    """Lower bounds of a mean at most `most` of rows not below `low`; `level = log(1/a)`."""
+def lower_bounds(
+    values: Floats, low: float, most: float, confidence: float, tuned_for: int = TUNED_FOR
+) -> Floats:
+    """Lower bounds of a mean at most `most` of rows not below `low`; each side errs half."""
+    level = log(2.0 / (1.0 - confidence))
     scale = most - low
     if scale <= 0.0:  # rows cannot lie below what the mean cannot exceed: it is known
         return np.full(len(values), low)

@@ -7,12 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from consequential.learning.constraints import Constraint
 from consequential.learning.newton import fit_logistic
 from consequential.learning.passes import Rows
-from consequential.learning.solver import KEPT, SHRINKING, Attempt, Columns, Problem, polish, solve
-from consequential.log import DecisionLog, DecisionLogError
+from consequential.learning.problem import Columns, Problem
+from consequential.learning.scanned import ScannedRows, whole_of
+from consequential.learning.solver import (
+    KEPT,
+    SHRINKING,
+    Attempt,
+    constrain,
+    distinct,
+    polish,
+    solve_free,
+)
+from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, benefit_gap
 from consequential.policies import Policy
 from consequential.policies.compiled import Bend, bend_of
@@ -20,6 +31,8 @@ from consequential.policies.compiled import Bend, bend_of
 Floats = NDArray[np.float64]
 
 SCREENED = 30_000  # rows of the sample on which starts are compared
+POLISHED = 150_000  # and of the one on which the best of them goes on
+SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundred where that is more
 _SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
@@ -44,7 +57,8 @@ class Fitted:
     converged
         Whether the last ascent ended because nothing was left to gain.
     values
-        The objective reached from each start; those on a sample are its own estimates.
+        The objective reached from each start, on a sample where the log is large; starts that
+        led to the same place as an earlier one are left out.
     """
 
     policy: Policy
@@ -65,7 +79,7 @@ class Fitted:
 
 
 def fit_policy(
-    log: DecisionLog,
+    log: DecisionLog | LogScan,
     template: Policy,
     objective: Objective,
     constraint: Constraint,
@@ -74,46 +88,57 @@ def fit_policy(
     n_starts: int = 4,
     variance_penalty: float = 0.0,
     max_passes: int = 400,
-    tolerance: float = 1e-7,
     warm: Policy | None = None,
     rng: np.random.Generator,
 ) -> Fitted:
     """Fit theta of a policy like `template` to a log.
 
-    With `warm`, a policy of the same form, its theta is the only start.
+    With `warm`, a policy of the same form, its theta is the only start. A log that is scanned is
+    fitted on a sample first, and then all of its rows have their say in a few passes.
     """
     link = bend_of(template)
     if link is None:
         raise ValueError(f"the solver does not know the link {template.link.name!r}")
-    settled = log.settled()
+    if isinstance(log, LogScan):
+        settled = log.sample(max(SAMPLED, len(log) // 100), rng)
+    else:
+        settled = log.settled()
     _check(settled, objective, constraint)
     problem, rows = _problem(settled, template, objective, link, l2, variance_penalty)
     order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
     stages = _stages(problem, rows, order)
+    if isinstance(log, LogScan) and len(settled) < len(log):
+        problem = _scanned(log, problem, template)
+        stages.append(problem)
     if warm is not None:
         starts = {"the policy so far": _flattened(problem, np.array(warm.theta))}
     else:
         starts = _starts(settled, rows, problem, objective, n_starts, rng)
-    attempts = {
-        name: solve(stages[0], start, constraint, max_passes=max_passes, tolerance=1e-7)
-        for name, start in starts.items()
-    }
-    start = max(attempts, key=lambda name: attempts[name].worth)
-    best = polish(stages[1:], attempts[start], max_passes=max_passes, tolerance=tolerance)
+    # for vectors of a few numbers BLAS would only keep its threads busy waiting
+    with threadpool_limits(limits=1, user_api="blas"):
+        free = {
+            name: solve_free(stages[0], start, max_passes=max_passes)
+            for name, start in starts.items()
+        }
+        attempts = {
+            name: constrain(stages[0], attempt, constraint, max_passes=max_passes)
+            for name, attempt in distinct(stages[0], free).items()
+        }
+        start = max(attempts, key=lambda name: attempts[name].worth)
+        best = polish(stages[1:], attempts[start], max_passes=max_passes)
     start, theta, violation = _never_worse(problem, constraint, start, best)
-    sums, _ = problem.at(theta)
-    free = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
+    sums = problem.at(theta)[0]
+    unbound = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
+    benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
     return Fitted(
         policy=replace(
             template.at(theta), learned_from=log.fingerprint, feature_names=log.feature_names
         ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
-        benefits=dict(zip(settled.groups, sums.benefits[0].tolist(), strict=True))
-        if objective.fairness is not None
-        else {},
+        benefits=dict(zip(settled.groups, benefits, strict=False)),
         violation=violation,
-        unconstrained_utility=max(free, sums.utility),
+        unconstrained_utility=max(unbound, sums.utility),
         start=start,
         converged=best.converged,
         n_passes=best.n_passes,
@@ -122,16 +147,30 @@ def fit_policy(
 
 
 def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Problem]:
-    """The same problem with ever less shrinkage, on ever more rows: the last two on all."""
-    sizes = (SCREENED, 5 * SCREENED, 5 * SCREENED, len(order))
-    stages: list[Problem] = []
-    for l2, size in zip(SHRINKING, sizes, strict=True):
-        if size < len(order) and (not stages or stages[-1].n_rows != size):
-            some = rows.take(np.sort(order[:size]))
-        elif size >= len(order):
-            some = rows
-        stages.append(replace(problem, passes=some, n_rows=len(some.group), l2=max(l2, problem.l2)))
-    return [*stages, problem]
+    """The same problem with ever less shrinkage, on ever more rows: the last on all."""
+    samples = {
+        size: rows if size >= len(order) else rows.take(np.sort(order[:size]))
+        for size in (SCREENED, POLISHED)
+    }
+    plan = [(SHRINKING[0], SCREENED), *((l2, POLISHED) for l2 in (*SHRINKING, 0.0))]
+    stages = [
+        replace(
+            problem,
+            passes=samples[size],
+            n_rows=len(samples[size].group),
+            l2=max(l2, problem.l2),
+        )
+        for l2, size in plan
+    ]
+    return stages if samples[POLISHED] is rows else [*stages, problem]
+
+
+def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
+    """The problem of a sample, for all rows of the scan it was drawn from."""
+    whole = whole_of(scan, sampled.objective)
+    squares = sampled.variance_penalty > 0.0
+    passes = ScannedRows(scan, sampled.objective, template, whole, squares)
+    return replace(sampled, passes=passes, columns=passes.columns(), n_rows=whole.n)
 
 
 def _never_worse(

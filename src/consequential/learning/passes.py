@@ -61,7 +61,7 @@ class Rows:
             self.squares,
         )
 
-    def sums(self, theta: Floats, link: Bend) -> Floats:
+    def sums(self, theta: Floats, link: Bend, n_threads: int | None = None) -> Floats:
         """Return sums over rows by column and group: the functional, then its gradient.
 
         The gradient of a group's sum is that in the parameters the group is decided by.
@@ -88,9 +88,9 @@ class Rows:
             return total
 
         with compiling_reported("the solver"):
-            if len(starts) == 1:
-                return stretch(0)
-            with ThreadPoolExecutor(_n_threads()) as pool:
+            if len(starts) == 1 or n_threads == 1:
+                return sum(map(stretch, starts), np.zeros(1))
+            with ThreadPoolExecutor(n_threads or _n_threads()) as pool:
                 return sum(pool.map(stretch, starts), np.zeros(1))
 
 

@@ -7,16 +7,14 @@ problem is not convex, so there are several starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
-from consequential.objective import Coefficients, Objective, Sums
-from consequential.policies.compiled import Bend
+from consequential.learning.problem import Price, Problem
 
 Floats = NDArray[np.float64]
 
@@ -24,57 +22,15 @@ Floats = NDArray[np.float64]
 _RELAXED = (0.15, 0.1, 0.05, 0.02, 0.01)
 KEPT = 1e-4  # excess of a benefit up to which a constraint counts as kept
 _MAX_ROUNDS = 15
+_MAX_RESTORED = 6
+_NEARLY_KEPT = 0.02
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
-# the shrinkage under which starts are tried; it then goes down to the one asked for
-SHRINKING = (1e-4, 1e-4, 3e-6, 1e-7)
-
-
-class Passes(Protocol):
-    """Sums over rows, wherever they are."""
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers theta has."""
-        ...
-
-    def sums(self, theta: Floats, link: Bend) -> Floats:
-        """Return sums by column and group: the functional, then its gradient."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """How a pass's columns become utility and benefits: what they are divided by, and constants."""
-
-    utility_constant: float
-    constants: Floats  # (benefits, groups)
-    defined: NDArray[np.bool_]  # (benefits, groups)
-    is_ratio: NDArray[np.bool_]  # (benefits,)
-
-    @classmethod
-    def of(cls, coefficients: Coefficients) -> Columns:
-        """Return what is known of the functionals beside their rows."""
-        shape = (len(coefficients.benefits), coefficients.n_groups)
-        return cls(
-            coefficients.utility_constant,
-            np.array([b.constant for b in coefficients.benefits]).reshape(shape),
-            np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
-            np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
-        )
-
-    @staticmethod
-    def rows(coefficients: Coefficients) -> Floats:
-        """Return the columns a pass reads: utility, benefits, and ratios' denominators."""
-        ratios = [b.denominator for b in coefficients.benefits if b.denominator is not None]
-        return np.stack([coefficients.utility, *(b.values for b in coefficients.benefits), *ratios])
-
-    def sums(self, values: Floats) -> Sums:
-        """Return the functionals' values from a pass's column sums by group."""
-        n_benefits = len(self.constants)
-        numerators = np.where(self.defined, values[1 : 1 + n_benefits] + self.constants, np.nan)
-        denominators = np.ones_like(numerators)
-        denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
-        return Sums(float(values[0].sum()) + self.utility_constant, numerators, denominators)
+# the shrinkage under which starts are tried comes first; it then goes down to the one asked for
+SHRINKING = (1e-4, 3e-6, 1e-7)
+# a step that gains less, in units of the utility's scale, is the last one; where a sample has led
+# close already, the rest is far below what the log can tell
+_SMALLEST_GAIN = 1e-7
+_SMALLEST_GAIN_AT_LAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,119 +48,16 @@ class Attempt:
     @property
     def worth(self) -> tuple[bool, float]:
         """By which attempts compare: a constraint that is kept, then the objective."""
-        kept = self.violation <= 10.0 * KEPT
-        return kept, self.value if kept else -self.violation
-
-
-@dataclass
-class Price:
-    """What breaking a constraint costs: an augmented Lagrangian's multipliers and steepness.
-
-    In units of the utility's scale, so that it fits small loans and large ones.
-    """
-
-    constraint: Constraint
-    steepness: float = 20.0
-    multipliers: Floats | float = 0.0
-
-    def pressure(self, benefits: Floats) -> Floats:
-        """Return the derivative of the cost in each inequality's excess."""
-        excess = self.constraint.excess(benefits)
-        return np.maximum(0.0, self.multipliers + self.steepness * excess)
-
-    def cost(self, pressure: Floats) -> float:
-        """Return what is to be paid."""
-        return float((pressure**2 - self.multipliers**2).sum()) / (2.0 * self.steepness)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An objective over the thetas of one policy class, on the rows of one log."""
-
-    passes: Passes
-    columns: Columns
-    objective: Objective
-    link: Bend
-    centre: Floats  # of the inputs
-    scale: Floats
-    l2: float
-    unit: float  # the utility's scale
-    n_rows: int
-    variance_penalty: float = 0.0
+        return self.is_kept, self.value if self.is_kept else -self.violation
 
     @property
-    def n_blocks(self) -> int:
-        """Groups that have parameters of their own, else 1."""
-        return self.passes.n_parameters // (len(self.centre) + 1)
-
-    def original(self, beta: Floats) -> Floats:
-        """Return theta for the inputs as they are, from one for standardised inputs."""
-        blocks = beta.reshape(self.n_blocks, -1)
-        slopes = blocks[:, 1:] / self.scale
-        return np.column_stack([blocks[:, 0] - slopes @ self.centre, slopes]).ravel()
-
-    def standardised(self, theta: Floats) -> Floats:
-        """Return theta for standardised inputs."""
-        blocks = theta.reshape(self.n_blocks, -1)
-        intercept = blocks[:, 0] + blocks[:, 1:] @ self.centre
-        return np.column_stack([intercept, blocks[:, 1:] * self.scale]).ravel()
-
-    def at(self, theta: Floats) -> tuple[Sums, float]:
-        """Return the functionals at a theta, and the objective."""
-        values = self.passes.sums(theta, self.link)[:, :, 0]
-        sums = self.columns.sums(values)
-        return sums, self._value(sums, values)
-
-    def _value(self, sums: Sums, values: Floats) -> float:
-        return self.objective.value_at(sums) - self.variance_penalty * self._error(sums, values)[0]
-
-    def _error(self, sums: Sums, values: Floats) -> tuple[float, float, float]:
-        """The utility's standard error, and its derivatives in the sum of squares and the mean."""
-        if not self.variance_penalty:
-            return 0.0, 0.0, 0.0
-        mean = sums.utility - self.columns.utility_constant
-        variance = max(float(values[-1].sum()) - mean * mean / self.n_rows, 1e-300)
-        error = variance**0.5
-        return error, 0.5 / error, -mean / (self.n_rows * error)
-
-    def loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
-        """Return what L-BFGS minimises, and its gradient, in standardised parameters."""
-        passed = self.passes.sums(self.original(beta), self.link)
-        values, gradients = passed[:, :, 0], passed[:, :, 1:]
-        sums = self.columns.sums(values)
-        slopes = self.objective.slopes_at(sums)
-        value, pull = self._value(sums, values), np.zeros_like(sums.numerators)
-        if price.constraint.binds:
-            pressure = price.pressure(sums.benefits)
-            value -= self.unit * price.cost(pressure)
-            pull = -self.unit * price.constraint.pulled_back(pressure)
-        # dF/db becomes dF/dnumerator and dF/ddenominator, as everywhere
-        by_numerator = slopes.numerators + np.divide(
-            pull, sums.denominators, out=np.zeros_like(pull), where=sums.usable
-        )
-        by_denominator = -by_numerator * np.nan_to_num(sums.benefits, nan=0.0)
-        _, by_squares, by_utility = self._error(sums, values)
-        weights = np.zeros(values.shape)
-        n_benefits = len(self.columns.constants)
-        weights[0] = 1.0 - self.variance_penalty * by_utility
-        weights[1 : 1 + n_benefits] = np.where(self.columns.defined, by_numerator, 0.0)
-        n_ratios = int(self.columns.is_ratio.sum())
-        weights[1 + n_benefits :][:n_ratios] = by_denominator[self.columns.is_ratio]
-        if self.variance_penalty:
-            weights[-1] = -self.variance_penalty * by_squares
-        by_group = np.einsum("cz,czm->zm", weights, gradients)
-        blocks = by_group if self.n_blocks > 1 else by_group.sum(axis=0, keepdims=True)
-        gradient = np.column_stack(
-            [blocks[:, 0], (blocks[:, 1:] - blocks[:, :1] * self.centre) / self.scale]
-        )
-        free = beta.reshape(self.n_blocks, -1).copy()
-        free[:, 0] = 0.0  # intercepts are not shrunk
-        loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
-        return loss, (-gradient / self.unit + self.l2 * free).ravel()
+    def is_kept(self) -> bool:
+        """Whether the constraint is, or all but is."""
+        return self.violation <= 10.0 * KEPT
 
 
 def minimise(
-    problem: Problem, beta: Floats, price: Price, max_passes: int, tolerance: float
+    problem: Problem, beta: Floats, price: Price, max_passes: int, smallest_gain: float
 ) -> tuple[Floats, bool, int]:
     """Run L-BFGS from beta; return where it ended, whether it converged, and its passes."""
     from scipy.optimize import minimize
@@ -218,7 +71,7 @@ def minimise(
         options={
             "maxiter": max_passes,
             "maxfun": max_passes,
-            "ftol": tolerance,
+            "ftol": smallest_gain,
             "gtol": 1e-7,
             "maxcor": 20,
         },
@@ -226,51 +79,94 @@ def minimise(
     return found.x, bool(found.success), int(found.nfev)
 
 
-def solve(
-    problem: Problem, start: Floats, constraint: Constraint, *, max_passes: int, tolerance: float
-) -> Attempt:
-    """Return the best policy found from one start (parameters of the inputs as they are)."""
+def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
+    """Return the best policy found from a start (parameters of the inputs as they are)."""
     price = Price(Constraint())
-    beta = problem.standardised(start)
-    beta, converged, n_passes = minimise(problem, beta, price, max_passes, tolerance)
-    free_theta = problem.original(beta)
-    if constraint.binds:
-        price = Price(constraint)
-        for by in _RELAXED:
-            price.constraint = constraint.relaxed(by)
-            beta, _, more = _satisfied(problem, beta, price, max_passes, tolerance, n_rounds=2)
-            n_passes += more
-        price.constraint = constraint
-        beta, converged, more = _satisfied(problem, beta, price, max_passes, tolerance)
-        n_passes += more
+    beta, converged, n_passes = minimise(
+        problem, problem.standardised(start), price, max_passes, _SMALLEST_GAIN
+    )
     theta = problem.original(beta)
-    return _reached(problem, theta, free_theta, converged, n_passes, price)
+    return _reached(problem, theta, theta, converged, n_passes + 1, price)
 
 
-def polish(
-    stages: Sequence[Problem], attempt: Attempt, *, max_passes: int, tolerance: float
+def constrain(
+    problem: Problem, attempt: Attempt, constraint: Constraint, *, max_passes: int
 ) -> Attempt:
+    """Go on from a free attempt to the best that keeps a constraint, by way of looser ones."""
+    if not constraint.binds:
+        return attempt
+    price, beta, n_passes = Price(constraint), problem.standardised(attempt.theta), attempt.n_passes
+    for by in _RELAXED:
+        price.constraint = constraint.relaxed(by)
+        beta, _, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN, n_rounds=2)
+        n_passes += more
+    price.constraint = constraint
+    beta, converged, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN)
+    theta, n_passes = problem.original(beta), n_passes + more
+    return _reached(problem, theta, attempt.theta, converged, n_passes, price)
+
+
+def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
+    """Return attempts of which no two ended in the same place; of those that did, the first."""
+    kept: dict[str, Attempt] = {}
+    for name, attempt in attempts.items():
+        here = problem.standardised(attempt.theta)
+        others = (problem.standardised(other.theta) for other in kept.values())
+        if not any(np.allclose(here, there, rtol=0.05, atol=0.05) for there in others):
+            kept[name] = attempt
+    return kept
+
+
+def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> Attempt:
     """Go on from an attempt, through problems with ever less shrinkage and ever more rows.
 
     Less shrinkage makes a policy steep, and a steep policy no longer moves: so it comes late and
-    by degrees. The last two problems are about the same rows, so that it shows whether the last
-    step did any good.
+    by degrees. Where a step does no good the one before it stands.
     """
-    last = None
-    for k, problem in enumerate(stages):
-        final = k == len(stages) - 1
-        beta = problem.standardised(attempt.theta)
-        price = attempt.price
-        beta, converged, more = _satisfied(
-            problem, beta, price, max_passes, tolerance, n_rounds=_MAX_ROUNDS if final else 3
-        )
-        theta = problem.original(beta)
-        free_theta = attempt.free_theta if price.constraint.binds else theta
-        n_passes = attempt.n_passes + more
-        last, attempt = attempt, _reached(problem, theta, free_theta, converged, n_passes, price)
-    if last is not None and len(stages) > 1 and last.worth > attempt.worth:
-        return replace(last, n_passes=attempt.n_passes)
-    return attempt
+    on_the_way = [attempt]
+    for problem in stages[:-1]:
+        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, _SMALLEST_GAIN))
+    # too steep a policy cannot be moved to where all rows want it: then from a less steep one
+    more_rows = len(stages) > 1 and stages[-1].n_rows > stages[-2].n_rows
+    gain = _SMALLEST_GAIN_AT_LAST if more_rows else _SMALLEST_GAIN
+    for attempt in reversed(on_the_way):
+        found = _bettered(stages[-1], attempt, max_passes, gain, final=True)
+        if found.is_kept:
+            break
+    return found
+
+
+def _bettered(
+    problem: Problem, attempt: Attempt, max_passes: int, gain: float, *, final: bool = False
+) -> Attempt:
+    """Ascend from an attempt; stay there if that is better."""
+    price = replace(attempt.price)
+    n_passes = attempt.n_passes + 1
+    before = _reached(
+        problem, attempt.theta, attempt.free_theta, attempt.converged, n_passes, price
+    )
+    beta, converged, more = _satisfied(
+        problem, problem.standardised(attempt.theta), price, max_passes, gain, n_rounds=3
+    )
+    n_passes += more
+    if final and price.constraint.binds:
+        beta, more = _restored(problem, beta, price.constraint)
+        n_passes += more
+    theta = problem.original(beta)
+    free_theta = attempt.free_theta if price.constraint.binds else theta
+    after = _reached(problem, theta, free_theta, converged, n_passes, price)
+    return after if after.worth >= before.worth else replace(before, n_passes=n_passes)
+
+
+def _restored(problem: Problem, beta: Floats, constraint: Constraint) -> tuple[Floats, int]:
+    """Go the shortest way to where the constraint is kept, if it is all but kept."""
+    for k in range(_MAX_RESTORED):
+        excess, slope = problem.worst(beta, constraint)
+        steep = float(slope @ slope)
+        if excess <= 0.5 * KEPT or excess > _NEARLY_KEPT or steep == 0.0:
+            return beta, k + 1
+        beta = beta - (excess / steep) * slope
+    return beta, _MAX_RESTORED
 
 
 def _reached(
@@ -291,13 +187,13 @@ def _satisfied(
     beta: Floats,
     price: Price,
     max_passes: int,
-    tolerance: float,
+    smallest_gain: float,
     n_rounds: int = _MAX_ROUNDS,
 ) -> tuple[Floats, bool, int]:
     """Raise the constraint's price until it is kept, or so many times."""
     n_passes, last = 0, np.inf
     for _ in range(n_rounds):
-        beta, converged, more = minimise(problem, beta, price, max_passes, tolerance)
+        beta, converged, more = minimise(problem, beta, price, max_passes, smallest_gain)
         n_passes += more
         if not price.constraint.binds:
             return beta, converged, n_passes

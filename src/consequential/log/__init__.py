@@ -3,5 +3,6 @@
 from consequential.log.checks import DecisionLogError
 from consequential.log.decision_log import DecisionLog
 from consequential.log.estimation import EstimatedPropensity
+from consequential.log.scan import LogScan
 
-__all__ = ["DecisionLog", "DecisionLogError", "EstimatedPropensity"]
+__all__ = ["DecisionLog", "DecisionLogError", "EstimatedPropensity", "LogScan"]

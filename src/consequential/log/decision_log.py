@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,9 @@ from consequential.log.checks import DecisionLogError, checked_columns, checked_
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.policies import DecisionRule, Logged
+
+if TYPE_CHECKING:
+    from consequential.log.scan import LogScan
 
 Floats = NDArray[np.float64]
 
@@ -122,18 +125,8 @@ class DecisionLog:
         `groups` fixes the groups and their order; without it they are the sorted values seen.
         With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
         """
-        columns = checked_columns(
-            features,
-            decision,
-            propensity,
-            label,
-            sensitive,
-            time_step,
-            amount,
-            cost,
-            groups,
-            copy=copy,
-        )
+        given = (features, decision, propensity, label, sensitive, time_step, amount, cost)
+        columns = checked_columns(*given, groups, copy=copy)
         n_features = columns.features.shape[1]
         names = checked_names(feature_names, n_features)
         if horizon is not None and (horizon < 0 or horizon != int(horizon)):
@@ -181,7 +174,7 @@ class DecisionLog:
             frame,
             features,
             decision=decision,
-            propensity=propensity if isinstance(propensity, str) else None,
+            propensity=propensity,
             label=label,
             sensitive=sensitive,
             time_step=time_step,
@@ -189,21 +182,30 @@ class DecisionLog:
             cost=cost,
         )
         step = columns.pop("time_step")
-        logged = columns.pop("propensity")
         return cls.from_arrays(
             matrix,
-            propensity=propensity if isinstance(propensity, EstimatedPropensity) else logged,
             time_step=0 if step is None else step,
             feature_names=names,
             groups=groups,
             horizon=horizon,
-            **columns,  # type: ignore[arg-type]  # the required names are never None
+            **columns,
         )
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
         """Make a log of a CSV or Parquet file; the named columns are those of `from_frame`."""
         return cls.from_frame(read_table(path), **columns)
+
+    @classmethod
+    def scan(cls, path: str | os.PathLike[str], **columns: Any) -> LogScan:
+        """Return a log of any size in a Parquet file or a folder of them, read piece by piece.
+
+        The named columns are those of `from_frame`. With `client=`, a Dask client, its workers
+        read and sum the pieces; else a few threads do, `n_threads=` of them.
+        """
+        from consequential.log.scan import scan_of
+
+        return scan_of(path, **columns)
 
     @classmethod
     def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:
@@ -323,6 +325,11 @@ class DecisionLog:
     def n_pending(self) -> int:
         """How many accepted people have no label yet."""
         return int((self.decision & np.isnan(self.label)).sum())
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether every row has a cost of its own."""
+        return self.cost is not None
 
     @cached_property
     def outcome(self) -> Floats:

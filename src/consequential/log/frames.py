@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.checks import DecisionLogError
+from consequential.log.checks import DecisionLogError, PropensityEstimator
 from consequential.policies import PolicyError, expanded_names, feature_matrix
 
 
 def frame_columns(
-    frame: Any, features: Sequence[str], **named: str | None
-) -> tuple[NDArray[Any], list[str], dict[str, NDArray[Any] | None]]:
+    frame: Any, features: Sequence[str], **named: str | PropensityEstimator | None
+) -> tuple[NDArray[Any], list[str], dict[str, Any]]:
     """Feature matrix, the features' names, and named columns of a frame of any library.
 
-    A column of words becomes one indicator a word.
+    A column of words becomes one indicator a word. An estimator in a column's place stays there.
     """
     import narwhals as nw
 
@@ -32,7 +33,9 @@ def frame_columns(
         ) from None
     if isinstance(features, str):
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
-    unknown = [name for name in named.values() if name is not None and name not in table.columns]
+    estimated = {key: it for key, it in named.items() if isinstance(it, PropensityEstimator)}
+    wanted = {key: name for key, name in named.items() if key not in estimated}
+    unknown = [name for name in wanted.values() if name is not None and name not in table.columns]
     if unknown:
         raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
     features = list(features)
@@ -43,8 +46,8 @@ def frame_columns(
         matrix = feature_matrix(table, names)
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-    columns = {key: None if name is None else _values(table[name]) for key, name in named.items()}
-    return matrix, names, columns
+    columns = {key: None if name is None else _values(table[name]) for key, name in wanted.items()}
+    return matrix, names, columns | estimated
 
 
 def _numeric(series: Any) -> NDArray[np.float64]:
@@ -62,20 +65,28 @@ def _values(series: Any) -> NDArray[Any]:
 
 def read_table(path: str | os.PathLike[str]) -> Any:
     """A CSV or Parquet file as a pyarrow table, by its ending."""
-    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     if not Path(path).exists():
         raise FileNotFoundError(f"no file {os.fspath(path)!r}")
-    try:
+    with read_damage(os.fspath(path)):
         if Path(path).suffix.lower() == ".parquet":
             return pyarrow.parquet.read_table(path)
         return pyarrow.csv.read_csv(
             path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
         )
+
+
+@contextmanager
+def read_damage(where: str) -> Iterator[None]:
+    """Say where a file could not be read."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise DecisionLogError(f"{os.fspath(path)} cannot be read: {error}") from None
+        raise DecisionLogError(f"{where} cannot be read: {error}") from None
 
 
 def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:

@@ -14,7 +14,14 @@ from consequential.objective.fairness import (
     fairness_named,
 )
 from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Shape, Sums
-from consequential.objective.objective import ROOT_TWO, Objective, Slopes, decided, deviations
+from consequential.objective.objective import (
+    ROOT_TWO,
+    Objective,
+    Slopes,
+    Whole,
+    decided,
+    deviations,
+)
 from consequential.objective.weights import (
     BalanceHeuristic,
     Clipped,
@@ -50,6 +57,7 @@ __all__ = [
     "Tally",
     "Unweighted",
     "Weighting",
+    "Whole",
     "benefit_gap",
     "benefit_gaps",
     "decided",

@@ -49,7 +49,9 @@ class Tally:
 
     In a log a row stands for itself, and for `w` people with its label; in a world whose truth
     is known a row is a point with its mass. `sizes` is the number of people by group.
-    `normalised` holds weights that were scaled to average one, where they were.
+    `normalised` holds weights that were scaled to average one, where they were. Where the rows
+    are part of a larger log, `whole` is how many people, positives and negatives each group of
+    that log has, and `sizes` is the larger log's too.
     """
 
     people: Floats
@@ -58,6 +60,7 @@ class Tally:
     group: NDArray[np.intp]
     sizes: Floats
     normalised: Floats | None = None
+    whole: Floats | None = None  # (3, groups)
 
     def by_group(self, values: Floats) -> Floats:
         """Sum of one value a row, group by group."""
@@ -67,7 +70,7 @@ class Tally:
     def benefit(self, shape: Shape) -> Benefit:
         """Return the benefit of a shape as functionals over the rows."""
         counted = self.mixed(shape.counted)
-        totals = self.sizes if shape.share_of is None else self.by_group(counted)
+        totals = self.sizes if shape.share_of is None else self.total(shape.counted)
         defined = totals > 0
         scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
         by_row = scale[self.group]
@@ -77,7 +80,7 @@ class Tally:
         constants = self.mixed(shape.constant)
         return Benefit(
             self.mixed(shape.values) * by_row,
-            self.by_group(constants) * scale,
+            self.total(shape.constant) * scale,
             defined,
             denominator,
             constants * by_row,
@@ -88,10 +91,25 @@ class Tally:
 
     def mixed(self, mix: Mix) -> Floats:
         """Each row's people, positives and negatives, weighted and added."""
-        return mix[0] * self.people + mix[1] * self.positives + mix[2] * self.negatives
+        columns = zip(mix, (self.people, self.positives, self.negatives), strict=True)
+        parts = [share * column for share, column in columns if share]
+        return sum(parts[1:], parts[0]) if parts else np.zeros(len(self.people))
+
+    def total(self, mix: Mix) -> Floats:
+        """By group, the sum of a mix over the whole log."""
+        return (
+            np.asarray(mix) @ self.whole
+            if self.whole is not None
+            else self.by_group(self.mixed(mix))
+        )
 
     def share(self, values: Floats) -> Benefit:
         """Within each group, the share of `values` that the policy accepts."""
+        if self.whole is not None:
+            raise ValueError(
+                "a share of values of one's own cannot be added up over pieces of a log: build "
+                "the notion with tally.benefit or tally.mean"
+            )
         totals = self.by_group(values)
         defined = totals > 0
         scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -35,6 +35,21 @@ class Slopes:
     utility: float
     numerators: Floats
     denominators: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What a log's sums are divided by: its rows, and by group people, positives and negatives.
+
+    Those of a log's pieces add up to those of the log.
+    """
+
+    n: int
+    sums: Floats  # (3, groups)
+    forgone: float
+
+    def __add__(self, other: Whole) -> Whole:
+        return Whole(self.n + other.n, self.sums + other.sums, self.forgone + other.forgone)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -127,19 +142,35 @@ class Objective:
         settled = log.settled()
         return settled.take(settled.decision) if self.normalisation == "paper" else settled
 
-    def coefficients(self, log: DecisionLog) -> Coefficients:
-        """Return the matrix A of a log, over `self.rows(log)`."""
+    def whole(self, log: DecisionLog) -> Whole:
+        """Return what a piece of a log adds to what the whole log is divided by."""
+        if self.normalisation != "applicants" or not self.weighting.row_by_row:
+            raise ValueError(
+                f"{type(self.weighting).__name__} with normalisation {self.normalisation!r} is a "
+                "matter of the whole log: pieces of it cannot be added up"
+            )
+        overall, within = self.weighting.tallies(log)
+        totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
+        _, forgone = self.worth(log, overall)
+        return Whole(len(log), np.stack(totals), float(forgone.sum()))
+
+    def coefficients(self, log: DecisionLog, whole: Whole | None = None) -> Coefficients:
+        """Return the matrix A of a log, over `self.rows(log)`.
+
+        With `whole` the log is a piece of a larger one, whose totals these are.
+        """
         settled = log.settled()
         rows = self.rows(settled)
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
         tally, within = (self._of_rows(tally, settled) for tally in self.weighting.tallies(settled))
         gain, forgone = self.worth(rows, tally)
-        constant = float(forgone.sum()) / len(rows)
+        n, lost = len(rows), float(forgone.sum())
+        if whole is not None:
+            n, lost = whole.n, whole.forgone
+            within = replace(within, sizes=whole.sums[0], whole=whole.sums)
         benefits = () if self.fairness is None else self.fairness.benefits(within)
-        return Coefficients(
-            (gain - forgone) / len(rows), constant, benefits, rows.group, len(rows.groups)
-        )
+        return Coefficients((gain - forgone) / n, lost / n, benefits, rows.group, len(rows.groups))
 
     def worth(self, rows: DecisionLog, tally: Tally) -> tuple[Floats, Floats]:
         """Return what accepting, and what rejecting, the people of each row is worth."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,12 @@ Floats = NDArray[np.float64]
 
 
 class Weighting(ABC):
-    """How a row's weight follows from the log."""
+    """How a row's weight follows from the log.
+
+    `row_by_row` says whether it follows from the row alone, so that a log may come in pieces.
+    """
+
+    row_by_row: ClassVar[bool] = False
 
     @abstractmethod
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
@@ -55,6 +60,8 @@ class InversePropensity(Weighting):
     array([4., 0.])
     """
 
+    row_by_row = True
+
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return `d / p`."""
         return _inverse(log.decision, log.propensity)
@@ -78,6 +85,8 @@ class Clipped(Weighting):
     >>> overall.positives, overall.negatives
     (array([3., 0.]), array([-2.,  1.]))
     """
+
+    row_by_row = True
 
     maximum: float
     pessimistic: bool = False
@@ -190,6 +199,8 @@ class Unweighted(Weighting):
     >>> cq.Unweighted().weights(log)
     array([1., 0.])
     """
+
+    row_by_row = True
 
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return the decisions."""

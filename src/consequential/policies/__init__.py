@@ -1,6 +1,11 @@
 """Policies: who is accepted, with what probability."""
 
-from consequential.policies.frames import expanded_names, feature_matrix
+from consequential.policies.frames import (
+    MOST_CATEGORIES,
+    expanded_names,
+    feature_matrix,
+    is_words,
+)
 from consequential.policies.links import (
     LINKS,
     LOGISTIC,
@@ -34,6 +39,7 @@ from consequential.policies.storage import load_policy, save_policy, write_whole
 __all__ = [
     "LINKS",
     "LOGISTIC",
+    "MOST_CATEGORIES",
     "SEMI_LOGISTIC",
     "SMOOTH_SEMI_LOGISTIC",
     "AcceptAll",
@@ -52,6 +58,7 @@ __all__ = [
     "expanded_names",
     "feature_matrix",
     "group_codes",
+    "is_words",
     "link_named",
     "load_policy",
     "logistic_model",

@@ -31,7 +31,7 @@ def expanded_names(frame: Any, names: Sequence[str]) -> list[str]:
     """Return features' names with each column of words replaced by one indicator a word."""
     expanded: list[str] = []
     for name in names:
-        if name not in frame.columns or not _is_words(frame[name]):
+        if name not in frame.columns or not is_words(frame[name]):
             expanded.append(name)
             continue
         column = frame[name]
@@ -63,7 +63,8 @@ def _feature(frame: Any, name: str) -> NDArray[np.float64]:
     return np.array([str(value) == word for value in frame[column].to_list()], dtype=np.float64)
 
 
-def _is_words(column: Any) -> bool:
+def is_words(column: Any) -> bool:
+    """Whether a narwhals column holds words, not numbers."""
     import narwhals as nw
 
     return any(column.dtype == kind for kind in (nw.String, nw.Categorical, nw.Enum, nw.Object))

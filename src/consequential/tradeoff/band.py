@@ -55,7 +55,7 @@ def band(traces: list[Trace], confidence: float, seed: int) -> list[tuple[Estima
 
     Each is its estimate plus and minus q standard errors; q is the quantile of the largest of all
     standardised errors, of utilities and of differences between groups alike. Policies fitted to
-    the same log err together, so q is far below what as many separate intervals would need.
+    the same log err together, so q is below what as many separate intervals would need.
     """
     influence = np.concatenate([trace.influence for trace in traces], axis=1)
     n = len(influence)

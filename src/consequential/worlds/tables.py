@@ -157,7 +157,7 @@ def from_frame(
     return TableWorld(
         matrix,
         columns["sensitive"],
-        columns["label"],  # type: ignore[arg-type]  # its name was given, so it is there
+        columns["label"],
         cost=cost,
         name=name,
         feature_names=names,

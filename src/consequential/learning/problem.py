@@ -1,0 +1,191 @@
+"""An objective over the parameters of a policy class, as sums over rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning.constraints import Constraint
+from consequential.objective import Coefficients, Objective, Sums, deviations
+from consequential.policies.compiled import Bend
+
+Floats = NDArray[np.float64]
+
+
+class Passes(Protocol):
+    """Sums over rows, wherever they are."""
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers theta has."""
+        ...
+
+    def sums(self, theta: Floats, link: Bend) -> Floats:
+        """Return sums by column and group: the functional, then its gradient."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How a pass's columns become utility and benefits: what they are divided by, and constants."""
+
+    utility_constant: float
+    constants: Floats  # (benefits, groups)
+    defined: NDArray[np.bool_]  # (benefits, groups)
+    is_ratio: NDArray[np.bool_]  # (benefits,)
+
+    @classmethod
+    def of(cls, coefficients: Coefficients) -> Columns:
+        """Return what is known of the functionals beside their rows."""
+        shape = (len(coefficients.benefits), coefficients.n_groups)
+        return cls(
+            coefficients.utility_constant,
+            np.array([b.constant for b in coefficients.benefits]).reshape(shape),
+            np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
+            np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
+        )
+
+    @staticmethod
+    def rows(coefficients: Coefficients) -> Floats:
+        """Return the columns a pass reads: utility, benefits, and ratios' denominators."""
+        ratios = [b.denominator for b in coefficients.benefits if b.denominator is not None]
+        return np.stack([coefficients.utility, *(b.values for b in coefficients.benefits), *ratios])
+
+    def sums(self, values: Floats) -> Sums:
+        """Return the functionals' values from a pass's column sums by group."""
+        n_benefits = len(self.constants)
+        numerators = np.where(self.defined, values[1 : 1 + n_benefits] + self.constants, np.nan)
+        denominators = np.ones_like(numerators)
+        denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
+        return Sums(float(values[0].sum()) + self.utility_constant, numerators, denominators)
+
+
+@dataclass
+class Price:
+    """What breaking a constraint costs: an augmented Lagrangian's multipliers and steepness.
+
+    In units of the utility's scale, so that it fits small loans and large ones.
+    """
+
+    constraint: Constraint
+    steepness: float = 20.0
+    multipliers: Floats | float = 0.0
+
+    def pressure(self, benefits: Floats) -> Floats:
+        """Return the derivative of the cost in each inequality's excess."""
+        excess = self.constraint.excess(benefits)
+        return np.maximum(0.0, self.multipliers + self.steepness * excess)
+
+    def cost(self, pressure: Floats) -> float:
+        """Return what is to be paid."""
+        return float((pressure**2 - self.multipliers**2).sum()) / (2.0 * self.steepness)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An objective over the thetas of one policy class, on the rows of one log."""
+
+    passes: Passes
+    columns: Columns
+    objective: Objective
+    link: Bend
+    centre: Floats  # of the inputs
+    scale: Floats
+    l2: float
+    unit: float  # the utility's scale
+    n_rows: int
+    variance_penalty: float = 0.0
+
+    @property
+    def n_blocks(self) -> int:
+        """Groups that have parameters of their own, else 1."""
+        return self.passes.n_parameters // (len(self.centre) + 1)
+
+    def original(self, beta: Floats) -> Floats:
+        """Return theta for the inputs as they are, from one for standardised inputs."""
+        blocks = beta.reshape(self.n_blocks, -1)
+        slopes = blocks[:, 1:] / self.scale
+        return np.column_stack([blocks[:, 0] - slopes @ self.centre, slopes]).ravel()
+
+    def standardised(self, theta: Floats) -> Floats:
+        """Return theta for standardised inputs."""
+        blocks = theta.reshape(self.n_blocks, -1)
+        intercept = blocks[:, 0] + blocks[:, 1:] @ self.centre
+        return np.column_stack([intercept, blocks[:, 1:] * self.scale]).ravel()
+
+    def at(self, theta: Floats) -> tuple[Sums, float]:
+        """Return the functionals at a theta, and the objective."""
+        values = self.passes.sums(theta, self.link)[:, :, 0]
+        sums = self.columns.sums(values)
+        return sums, self._value(sums, values)
+
+    def _value(self, sums: Sums, values: Floats) -> float:
+        return self.objective.value_at(sums) - self.variance_penalty * self._error(sums, values)[0]
+
+    def _error(self, sums: Sums, values: Floats) -> tuple[float, float, float]:
+        """The utility's standard error, and its derivatives in the sum of squares and the mean."""
+        if not self.variance_penalty:
+            return 0.0, 0.0, 0.0
+        mean = sums.utility - self.columns.utility_constant
+        variance = max(float(values[-1].sum()) - mean * mean / self.n_rows, 1e-300)
+        error = variance**0.5
+        return error, 0.5 / error, -mean / (self.n_rows * error)
+
+    def loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
+        """Return what is to be minimised, and its gradient, in standardised parameters."""
+        sums, passed = self._passed(beta)
+        values = passed[:, :, 0]
+        value = self._value(sums, values)
+        by_benefit = -2.0 * self.objective.penalty * deviations(sums.benefits)
+        if price.constraint.binds:
+            pressure = price.pressure(sums.benefits)
+            value -= self.unit * price.cost(pressure)
+            by_benefit = by_benefit - self.unit * price.constraint.pulled_back(pressure)
+        weights = self._weights(sums, by_benefit)
+        _, by_squares, by_utility = self._error(sums, values)
+        weights[0] = 1.0 - self.variance_penalty * by_utility
+        if self.variance_penalty:
+            weights[-1] = -self.variance_penalty * by_squares
+        free = beta.reshape(self.n_blocks, -1).copy()
+        free[:, 0] = 0.0  # intercepts are not shrunk
+        loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
+        return loss, -self._gradient(weights, passed) / self.unit + self.l2 * free.ravel()
+
+    def worst(self, beta: Floats, constraint: Constraint) -> tuple[float, Floats]:
+        """Return the largest excess over a constraint, and its gradient."""
+        sums, passed = self._passed(beta)
+        excess = constraint.excess(sums.benefits)
+        pressure = np.zeros_like(excess)
+        pressure[np.unravel_index(int(excess.argmax()), excess.shape)] = 1.0
+        weights = self._weights(sums, constraint.pulled_back(pressure))
+        return float(excess.max()), self._gradient(weights, passed)
+
+    def _passed(self, beta: Floats) -> tuple[Sums, Floats]:
+        passed = self.passes.sums(self.original(beta), self.link)
+        return self.columns.sums(passed[:, :, 0]), passed
+
+    def _weights(self, sums: Sums, by_benefit: Floats) -> Floats:
+        """The derivative in each column's sums, from that in the benefits; 0 for the utility."""
+        n_benefits, n_ratios = len(by_benefit), int(self.columns.is_ratio.sum())
+        n_columns = 1 + n_benefits + n_ratios + (self.variance_penalty > 0.0)
+        weights = np.zeros((n_columns, by_benefit.shape[1]))
+        usable = sums.usable & self.columns.defined
+        by_numerator = np.divide(
+            by_benefit, sums.denominators, out=np.zeros_like(by_benefit), where=usable
+        )
+        weights[1 : 1 + n_benefits] = by_numerator
+        ratio = self.columns.is_ratio
+        weights[1 + n_benefits :][:n_ratios] = -(
+            by_numerator[ratio] * np.nan_to_num(sums.benefits[ratio], nan=0.0)
+        )
+        return weights
+
+    def _gradient(self, weights: Floats, passed: Floats) -> Floats:
+        """The gradient of weighted sums in standardised parameters."""
+        by_group = np.einsum("cz,czm->zm", weights, passed[:, :, 1:])
+        blocks = by_group if self.n_blocks > 1 else by_group.sum(axis=0, keepdims=True)
+        slopes = (blocks[:, 1:] - blocks[:, :1] * self.centre) / self.scale
+        return np.column_stack([blocks[:, 0], slopes]).ravel()

@@ -1,0 +1,81 @@
+"""Passes over a log that is larger than memory: every piece returns its sums and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.learning.passes import Rows
+from consequential.learning.problem import Columns
+from consequential.log import DecisionLog, LogScan
+from consequential.objective import Objective, Whole
+from consequential.policies import Policy
+from consequential.policies.compiled import Bend
+
+Floats = NDArray[np.float64]
+
+
+def whole_of(scan: LogScan, objective: Objective) -> Whole:
+    """Return what the sums over a scan are divided by; one pass."""
+    return reduce(add, scan.map(objective.whole, "weighing the log"))
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedRows:
+    """What `Rows` is for rows in memory, for those of a scan."""
+
+    scan: LogScan
+    objective: Objective
+    template: Policy
+    whole: Whole
+    squares: bool = False
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers theta has."""
+        return len(self.template.theta)
+
+    def sums(self, theta: Floats, link: Bend) -> Floats:
+        """Return sums over all rows by column and group: the functional, then its gradient."""
+        piece = _PieceSums(self.objective, self.template, self.whole, self.squares, theta, link)
+        total: Floats = reduce(add, self.scan.map(piece, "learning from the log"))
+        return total
+
+    def columns(self) -> Columns:
+        """Return what is known of the functionals beside their rows: the same for every piece."""
+        first = next(piece for piece in self.scan.map(_Itself(), "") if len(piece))
+        return Columns.of(self.objective.coefficients(first, self.whole))
+
+
+@dataclass(frozen=True, slots=True)
+class _Itself:
+    def __call__(self, log: DecisionLog) -> DecisionLog:
+        return log
+
+
+@dataclass(frozen=True, slots=True)
+class _PieceSums:
+    objective: Objective
+    template: Policy
+    whole: Whole
+    squares: bool
+    theta: Floats
+    link: Bend
+
+    def __call__(self, log: DecisionLog) -> Floats:
+        if len(log) == 0:
+            return np.zeros(1)
+        coefficients = self.objective.coefficients(log, self.whole)
+        rows = Rows(
+            self.template.mapped(log.features),
+            Columns.rows(coefficients),
+            coefficients.group,
+            coefficients.n_groups,
+            self.template.uses_sensitive,
+            self.squares,
+        )
+        return rows.sums(self.theta, self.link, n_threads=1)

@@ -1,0 +1,347 @@
+"""LogScan: a log that is larger than memory, read piece by piece from Parquet files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log.checks import DecisionLogError
+from consequential.log.decision_log import DecisionLog
+from consequential.log.pieces import Piece, footer, found_pieces, read_piece
+from consequential.policies import MOST_CATEGORIES, is_words, plain_groups
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which columns of the files play which part."""
+
+    features: tuple[str, ...]
+    decision: str
+    propensity: str
+    label: str
+    sensitive: str | None = None
+    time_step: str | None = None
+    amount: str | None = None
+    cost: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        others = (
+            self.decision,
+            self.propensity,
+            self.label,
+            self.sensitive,
+            self.time_step,
+            self.amount,
+            self.cost,
+        )
+        return list(dict.fromkeys((*self.features, *(name for name in others if name))))
+
+
+@dataclass(frozen=True)
+class LogScan:
+    """A log in Parquet files, of which a piece at a time is in memory.
+
+    Make one with `DecisionLog.scan`. What learns from a log or evaluates on it takes a scan in its
+    place wherever it needs only sums over rows. Every piece is checked as a log is, and an error
+    names the file and the row group.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, tempfile, pyarrow.parquet as pq, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(cq.Policy([0.0, 1.0]), 1000, np.random.default_rng(0))
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> pq.write_table(log.to_frame(), folder / "part-0.parquet", row_group_size=400)
+    >>> scan = cq.DecisionLog.scan(folder, features=["x0"], decision="decision", label="label",
+    ...                            propensity="propensity", sensitive="sensitive")
+    >>> scan
+    LogScan(1000 decisions in 1 file, 3 pieces, 1 feature, groups 0, 1)
+    >>> sum(scan.map(lambda piece: piece.n_accepted)) == log.n_accepted
+    True
+    """
+
+    pieces: tuple[Piece, ...]
+    names: Names
+    horizon: int | None = None
+    given_groups: tuple[Hashable, ...] | None = None
+    n_threads: int | None = None
+    client: Any = field(default=None, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return sum(piece.n_rows for piece in self.pieces)
+
+    @cached_property
+    def _seen(self) -> _Seen:
+        """What a first look at all rows finds: groups, words of categories, the last time step."""
+        looks = list(self._mapped(_Look(self), "looking at the log"))
+        words: dict[str, set[str]] = {}
+        for look in looks:
+            for name, found in look.words.items():
+                words.setdefault(name, set()).update(found)
+        for name, found in words.items():
+            if len(found) > MOST_CATEGORIES:
+                raise DecisionLogError(
+                    f"the column {name!r} has {len(found)} different values or more: beyond "
+                    f"{MOST_CATEGORIES} they are no categories to learn from; group them"
+                )
+        expanded: list[str] = []
+        for name in self.names.features:
+            if name in words:
+                expanded += [f"{name}={word}" for word in sorted(words[name])]
+            else:
+                expanded.append(name)
+        groups: tuple[Hashable, ...] = ("everyone",)
+        if self.given_groups is not None:
+            groups = self.given_groups
+        elif self.names.sensitive is not None:
+            groups = tuple(np.unique(np.concatenate([look.groups for look in looks])).tolist())
+        return _Seen(groups, tuple(expanded), max(look.last_step for look in looks))
+
+    @property
+    def has_costs(self) -> bool:
+        """Whether every row has a cost of its own."""
+        return self.names.cost is not None
+
+    @property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The sensitive groups, sorted."""
+        return self._seen.groups
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; a column of words has one for each word."""
+        return self._seen.feature_names
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of files, rows and columns; unlike a log's, not of the numbers in them."""
+        digest = hashlib.sha256(repr((self.names, self.horizon)).encode())
+        for path in dict.fromkeys(piece.path for piece in self.pieces):
+            digest.update(f"{Path(path).name} {os.path.getsize(path)}".encode())
+            digest.update(footer(path))
+        return digest.hexdigest()
+
+    def map(
+        self, function: Callable[[DecisionLog], Found], what: str = "reading the log"
+    ) -> Iterator[Found]:
+        """Apply a function to every piece, settled; results come in the order of the rows.
+
+        Pieces are read by a few threads, or by the workers of a Dask client.
+        """
+        return self._mapped(_Settled(self, self._seen, function), what)
+
+    def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
+        """Return about n settled rows, each as likely as any other, in memory."""
+        share = min(1.0, n / max(len(self), 1))
+        seed = int(rng.integers(2**63))
+        parts = [part for part in self.map(_Sampled(share, seed), "sampling the log") if len(part)]
+        if not parts:
+            raise DecisionLogError("the sample is empty: take more rows")
+        return DecisionLog.concatenate(parts)
+
+    def _mapped(self, task: Callable[[Piece], Found], what: str) -> Iterator[Found]:
+        from tqdm import tqdm
+
+        bar = tqdm(
+            total=len(self),
+            desc=what,
+            unit=" rows",
+            unit_scale=True,
+            leave=False,
+            disable=not sys.stderr.isatty(),
+        )
+        with bar:
+            done = self._by_client(task) if self.client is not None else self._by_threads(task)
+            for piece, result in zip(self.pieces, done, strict=True):
+                bar.update(piece.n_rows)
+                yield result
+
+    def _by_threads(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
+        n_threads = self.n_threads or (os.cpu_count() or 1)
+        with ThreadPoolExecutor(n_threads) as pool:
+            waiting: deque[Any] = deque()
+            try:
+                for piece in self.pieces:
+                    waiting.append(pool.submit(task, piece))
+                    if len(waiting) > n_threads:  # so many pieces are in memory, and no more
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _by_client(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
+        futures = self.client.map(task, self.pieces, pure=False)
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            self.client.cancel(futures)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "client"} | {
+            "client": None
+        }
+
+    def __repr__(self) -> str:
+        n_files = len({piece.path for piece in self.pieces})
+        n_features = len(self.feature_names)
+        parts = [
+            f"{len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''}",
+            f"{len(self.pieces)} pieces",
+            f"{n_features} feature{'s' if n_features != 1 else ''}",
+        ]
+        if len(self.groups) > 1:
+            parts.append(f"groups {', '.join(str(name) for name in self.groups)}")
+        return f"LogScan({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    groups: tuple[Hashable, ...]
+    feature_names: tuple[str, ...]
+    last_step: int
+
+
+@dataclass(frozen=True)
+class _Glimpse:
+    groups: NDArray[Any]
+    words: dict[str, set[str]]
+    last_step: int
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The first look at a piece: only at columns that say what there is."""
+
+    scan: LogScan
+
+    def __call__(self, piece: Piece) -> _Glimpse:
+        import narwhals as nw
+
+        names = self.scan.names
+        table = read_piece(piece, names.columns)
+        frame = nw.from_native(table, eager_only=True)
+        words = {
+            name: {str(word) for word in frame[name].unique().to_list() if word is not None}
+            for name in names.features
+            if is_words(frame[name])
+        }
+        groups = np.array([])
+        if names.sensitive is not None:
+            column = frame[names.sensitive].unique()
+            groups = np.unique(column.drop_nulls().to_numpy())
+        last = 0
+        if names.time_step is not None:
+            last = int(frame[names.time_step].max() or 0)
+        # the checks of a log, once for every row
+        _log_of(self.scan, piece, table, None, None, last)
+        return _Glimpse(groups, words, last)
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """A function of a settled piece."""
+
+    scan: LogScan
+    seen: _Seen
+    function: Callable[[DecisionLog], Any]
+
+    def __call__(self, piece: Piece) -> Any:
+        table = read_piece(piece, self.scan.names.columns)
+        seen = self.seen
+        log = _log_of(self.scan, piece, table, seen.feature_names, seen.groups, seen.last_step)
+        return self.function(_settled(log))
+
+
+def _settled(log: DecisionLog) -> DecisionLog:
+    """The piece's rows that are old enough: none of them, maybe."""
+    if log.horizon and log.as_of is not None and log.time_step.min() > log.as_of - log.horizon:
+        return replace(log.take(slice(0, 0)), horizon=None)
+    return log.settled()
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    share: float
+    seed: int
+
+    def __call__(self, log: DecisionLog) -> DecisionLog:
+        if len(log) == 0:
+            return log
+        # the piece's own rows decide which of them are drawn: any order of reading draws the same
+        place = int(hashlib.sha256(log.features[:8].tobytes()).hexdigest()[:15], 16)
+        rng = np.random.default_rng([self.seed, place, len(log)])
+        return log.take(rng.random(len(log)) < self.share)
+
+
+def _log_of(
+    scan: LogScan,
+    piece: Piece,
+    table: Any,
+    features: Sequence[str] | None,
+    groups: Sequence[Hashable] | None,
+    as_of: int,
+) -> DecisionLog:
+    names = scan.names
+    try:
+        log = DecisionLog.from_frame(
+            table,
+            features=list(names.features if features is None else features),
+            decision=names.decision,
+            propensity=names.propensity,
+            label=names.label,
+            sensitive=names.sensitive,
+            time_step=names.time_step,
+            amount=names.amount,
+            cost=names.cost,
+            groups=groups if names.sensitive is not None else None,
+            horizon=scan.horizon,
+        )
+    except DecisionLogError as error:
+        raise DecisionLogError(f"{piece.place}: {error}") from None
+    return replace(log, as_of=as_of)
+
+
+def scan_of(
+    path: str | os.PathLike[str],
+    *,
+    features: Sequence[str],
+    groups: Sequence[Hashable] | None = None,
+    horizon: int | None = None,
+    n_threads: int | None = None,
+    client: Any = None,
+    **columns: Any,
+) -> LogScan:
+    """Return a scan, after a look at every file's schema."""
+    if isinstance(features, str):
+        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    names = Names(tuple(features), **columns)
+    if not names.features:
+        raise DecisionLogError("features is empty: name at least one column")
+    if groups is not None and names.sensitive is None:
+        raise DecisionLogError("groups are given but no sensitive attribute that has them")
+    if horizon is not None and names.time_step is None:
+        raise DecisionLogError("a horizon counts time steps: name the column with time_step=")
+    for part, name in columns.items():
+        if not isinstance(name, str | None):
+            raise DecisionLogError(f"{part} of a scan is the name of a column, not {name!r}")
+    pieces = found_pieces(path, names.columns)
+    known = None if groups is None else plain_groups(groups)
+    return LogScan(pieces, names, horizon, known, n_threads, client)
