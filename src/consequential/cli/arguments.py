@@ -27,6 +27,13 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def at_least_two(text: str) -> int:
+    """Read a number of parts."""
+    if at_least_one(text) == 1:
+        raise argparse.ArgumentTypeError("must be at least 2, not 1")
+    return int(text)
+
+
 def not_negative(text: str) -> float:
     """Read a penalty."""
     try:

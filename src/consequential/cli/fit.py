@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from consequential.cli.arguments import Commands, Help, not_negative
 from consequential.cli.columns import Source, add_columns
 from consequential.cli.forms import add_form, learner_of
-from consequential.cli.questions import add_folds, add_question, question_of
+from consequential.cli.questions import add_folds, add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     unseen = Unseen(cross_fitted_propensities(learner, log, options.folds, seed=options.seed))
     others = {"what the log did": Logged(), "accept all": AcceptAll(), "reject all": RejectAll()}
     against = {
-        name: compare(unseen, other, rows, method=options.method, **question)
+        name: compare(unseen, other, rows, **method_of(options), **question)
         for name, other in others.items()
     }
     logged = against["what the log did"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from consequential.cli.arguments import at_least_one, named, share
+from consequential.cli.arguments import at_least_two, named, share
 
 if TYPE_CHECKING:
     from consequential.log import DecisionLog
@@ -33,7 +33,19 @@ def add_question(parser: argparse.ArgumentParser, *, methods: bool = True) -> No
     )
     add("--confidence", type=share, default=0.95, help="how often intervals cover")
     if methods:
-        add("--method", choices=METHODS, default="normal", help="kind of interval")
+        add(
+            "--method",
+            choices=METHODS,
+            default="normal",
+            help="kind of interval; any_time is right however often one looks",
+        )
+        add(
+            "--past-floor",
+            type=share,
+            metavar="EPS",
+            help="for bernstein and any_time: the smallest propensity the past rule could give "
+            "anybody (default: the smallest in the log)",
+        )
     add("--seed", type=int, default=0, help="of whatever is random")
 
 
@@ -41,7 +53,7 @@ def add_folds(parser: argparse.ArgumentParser) -> None:
     """Add the number of folds."""
     parser.add_argument(
         "--folds",
-        type=at_least_one,
+        type=at_least_two,
         default=5,
         metavar="K",
         help="judge each row by a policy learned from the other K - 1 of K parts",
@@ -91,6 +103,11 @@ def fairness_of(options: argparse.Namespace) -> str:
     from consequential.objective import fairness_named
 
     return fairness_named(options.fairness.replace("-", "_")).name
+
+
+def method_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how intervals are made, as keywords of `evaluate` and `compare`."""
+    return {"method": options.method, "floor": options.past_floor}
 
 
 def question_of(options: argparse.Namespace, log: DecisionLog) -> dict[str, Any]:
