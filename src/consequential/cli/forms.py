@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _LINKS = ("logistic", "smooth_semi_logistic", "semi_logistic")
 
 
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """Add what policies look like."""
+def add_form(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add what policies look like, and return the group of these options for more."""
     group = parser.add_argument_group("policy")
     add = group.add_argument
     add("--link", choices=_LINKS, default="logistic", help="from a score to a probability")
@@ -24,7 +24,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
         "--polynomial",
         type=at_least_two,
         metavar="D",
-        help="all products of features up to degree D",
+        help="products of features up to degree D",
     )
     add(
         "--uses-sensitive",
@@ -39,6 +39,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
         help="shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
     )
     add("--floor", type=_floor, default=0.0, help="nobody is accepted with less probability")
+    return group
 
 
 def learner_of(options: argparse.Namespace, question: dict[str, Any]) -> FairPolicyLearner:

@@ -8,7 +8,7 @@ import sys
 from consequential.cli.arguments import Commands, Help, not_negative
 from consequential.cli.columns import Source, add_columns
 from consequential.cli.forms import add_form, learner_of
-from consequential.cli.questions import add_folds, add_question, question_of
+from consequential.cli.questions import add_question, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 _DESCRIPTION = """\
@@ -31,8 +31,7 @@ def add_frontier(commands: Commands) -> None:
         formatter_class=Help,
     )
     add_columns(parser)
-    add_question(parser, methods=False)
-    add_folds(parser)
+    add_question(parser, methods=False, folds=True)
     parser.add_argument(
         "--max-gaps",
         nargs="+",
