@@ -52,6 +52,27 @@ class Names:
         return list(dict.fromkeys((*self.features, *(name for name in others if name))))
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which rows of a piece are in a sample, or outside it: the same whoever reads, and when."""
+
+    share: float
+    seed: int
+    inside: bool = True
+
+    def rows(self, piece: Piece) -> NDArray[np.bool_]:
+        """Return a mask."""
+        name = f"{Path(piece.path).name} {piece.row_group} {piece.start}"
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+        uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
+        inside: NDArray[np.bool_] = uniforms < self.share
+        return inside if self.inside else ~inside
+
+
+def _itself(log: DecisionLog) -> DecisionLog:
+    return log
+
+
 @dataclass(frozen=True)
 class LogScan:
     """A log in Parquet files, of which a piece at a time is in memory.
@@ -81,6 +102,7 @@ class LogScan:
     given_groups: tuple[Hashable, ...] | None = None
     n_threads: int | None = None
     client: Any = field(default=None, repr=False, compare=False)
+    draw: Draw | None = None
 
     def __len__(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
@@ -137,22 +159,37 @@ class LogScan:
         return digest.hexdigest()
 
     def map(
-        self, function: Callable[[DecisionLog], Found], what: str = "reading the log"
+        self,
+        function: Callable[[DecisionLog], Found],
+        what: str = "reading the log",
+        *,
+        settled: bool = True,
     ) -> Iterator[Found]:
-        """Apply a function to every piece, settled; results come in the order of the rows.
+        """Apply a function to every piece; results come in the order of the rows.
 
-        Pieces are read by a few threads, or by the workers of a Dask client.
+        Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
+        threads, or by the workers of a Dask client.
         """
-        return self._mapped(_Settled(self, self._seen, function), what)
+        return self._mapped(_Applied(self, self._seen, function, settled), what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
-        """Return about n settled rows, each as likely as any other, in memory."""
-        share = min(1.0, n / max(len(self), 1))
-        seed = int(rng.integers(2**63))
-        parts = [part for part in self.map(_Sampled(share, seed), "sampling the log") if len(part)]
+        """Return about n of the rows, settled, each as likely as any other, in memory."""
+        return self.split(n, int(rng.integers(2**63)))[0]
+
+    def split(self, n: int, seed: int = 0) -> tuple[DecisionLog, LogScan]:
+        """Return about n rows in memory, settled, and a scan of all others.
+
+        To learn from the ones and judge on the others.
+        """
+        chosen = Draw(min(1.0, n / max(len(self), 1)), seed)
+        drawn = replace(self, draw=chosen)
+        drawn.__dict__["_seen"] = self._seen  # what was seen of all rows holds for these
+        parts = [part for part in drawn.map(_itself, "sampling the log") if len(part)]
         if not parts:
             raise DecisionLogError("the sample is empty: take more rows")
-        return DecisionLog.concatenate(parts)
+        rest = replace(self, draw=replace(chosen, inside=False))
+        rest.__dict__["_seen"] = self._seen
+        return DecisionLog.concatenate(parts), rest
 
     def _mapped(self, task: Callable[[Piece], Found], what: str) -> Iterator[Found]:
         from tqdm import tqdm
@@ -256,39 +293,29 @@ class _Look:
 
 
 @dataclass(frozen=True)
-class _Settled:
-    """A function of a settled piece."""
+class _Applied:
+    """A function of a piece's log."""
 
     scan: LogScan
     seen: _Seen
     function: Callable[[DecisionLog], Any]
+    settled: bool
 
     def __call__(self, piece: Piece) -> Any:
         table = read_piece(piece, self.scan.names.columns)
         seen = self.seen
         log = _log_of(self.scan, piece, table, seen.feature_names, seen.groups, seen.last_step)
-        return self.function(_settled(log))
+        if self.scan.draw is not None:
+            log = log.take(self.scan.draw.rows(piece))
+        return self.function(_settled(log) if self.settled else log)
 
 
 def _settled(log: DecisionLog) -> DecisionLog:
     """The piece's rows that are old enough: none of them, maybe."""
-    if log.horizon and log.as_of is not None and log.time_step.min() > log.as_of - log.horizon:
-        return replace(log.take(slice(0, 0)), horizon=None)
-    return log.settled()
-
-
-@dataclass(frozen=True)
-class _Sampled:
-    share: float
-    seed: int
-
-    def __call__(self, log: DecisionLog) -> DecisionLog:
-        if len(log) == 0:
-            return log
-        # the piece's own rows decide which of them are drawn: any order of reading draws the same
-        place = int(hashlib.sha256(log.features[:8].tobytes()).hexdigest()[:15], 16)
-        rng = np.random.default_rng([self.seed, place, len(log)])
-        return log.take(rng.random(len(log)) < self.share)
+    old = len(log) > 0
+    if old and log.horizon and log.as_of is not None:
+        old = bool(log.time_step.min() <= log.as_of - log.horizon)
+    return log.settled() if old else replace(log.take(slice(0, 0)), horizon=None)
 
 
 def _log_of(
