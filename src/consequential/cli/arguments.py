@@ -14,7 +14,12 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Help with defaults, and with text that keeps its lines."""
+    """Help with the defaults there are, and with text that keeps its lines."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def at_least_one(text: str) -> int:
@@ -26,6 +31,13 @@ def at_least_one(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
     return number
+
+
+def at_least_two(text: str) -> int:
+    """Read a number of parts."""
+    if at_least_one(text) == 1:
+        raise argparse.ArgumentTypeError("must be at least 2, not 1")
+    return int(text)
 
 
 def not_negative(text: str) -> float:
@@ -53,6 +65,17 @@ def where(options: argparse.Namespace) -> AbstractContextManager[Any]:
     from consequential.workers import cluster
 
     return nullcontext() if options.cluster is None else cluster(options.cluster)
+
+
+def share(text: str) -> float:
+    """Read a number strictly between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+    if not 0.0 < number < 1.0:
+        raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}")
+    return number
 
 
 def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
