@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from consequential.cli.arguments import Commands, Help, not_negative
+from consequential.cli.arguments import Commands, Help, add_cluster, not_negative, where
 from consequential.cli.columns import Source, add_columns
 from consequential.cli.forms import add_form, learner_of
 from consequential.cli.questions import add_question, question_of
@@ -41,6 +41,7 @@ def add_frontier(commands: Commands) -> None:
         help="bounds to try; no bound at all comes last",
     )
     add_form(parser)
+    add_cluster(parser)
     add_out(parser, "frontier")
     parser.set_defaults(run=_run)
 
@@ -57,15 +58,16 @@ def _run(options: argparse.Namespace) -> int:
     question = question_of(options, log)
     learner = learner_of(options, question)
     print(f"{log}\nfeatures: {', '.join(log.feature_names)}")
-    found = frontier(
-        log,
-        learner=learner,
-        feature_map=learner.feature_map,
-        max_gaps=[*sorted(set(options.max_gaps)), None],
-        folds=options.folds,
-        progress=sys.stderr.isatty(),
-        **question,
-    )
+    with where(options):
+        found = frontier(
+            log,
+            learner=learner,
+            feature_map=learner.feature_map,
+            max_gaps=[*sorted(set(options.max_gaps)), None],
+            folds=options.folds,
+            progress=sys.stderr.isatty(),
+            **question,
+        )
     cover = overlap(log)
     print(found)
     notes = [*found.notes, *cover_notes(cover)]
