@@ -271,6 +271,22 @@ def test_estimated_propensities_bring_bounds_for_hidden_reasons(shelf, here, cap
     assert "If propensities are wrong" in text_of(here / "consequential-compare" / "report.html")
 
 
+def test_fit_warns_first_of_estimates_young_decisions_and_missed_bounds(shelf, here):
+    asked = ["--estimate-propensity", "--time-step", "month", "--horizon", "2", "--folds", "2"]
+    form = ["--features", "income", "--max-gap", "0", "--uses-sensitive", "--spline", "20"]
+    arguments = ["fit", str(shelf / "loans.csv"), *form, *COLUMNS, *COST, *asked]
+    assert main(arguments) == 0
+    found = results(here / "consequential-fit")
+    assert found["results"]["sensitivity"]["gammas"][0] == 1.0
+    page = text_of(here / "consequential-fit" / "report.html")
+    first = page[page.index("Read this first") : page.index("What it is worth")]
+    assert "propensities were estimated" in first
+    assert "younger than the horizon of 2 time steps" in first
+    assert "decides by the sensitive attribute" in first
+    gap = found["results"]["value"]["benefit_gap"]
+    assert ("the gap was bounded by 0 " in first) == (gap["low"] > 0 or gap["high"] < 0)
+
+
 def test_young_decisions_are_left_out_and_that_is_said(shelf, here, capsys):
     asked = ["--policy", "logged", "--time-step", "month", "--horizon", "3"]
     arguments = ["evaluate", str(shelf / "loans.csv"), *FEATURES, *asked]
