@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, solve
 from consequential.learning.sums import add_products, add_squares
-from consequential.policies.compiled import compiled, exponential, linear_scores
+from consequential.policies.compiled import compiled, linear_scores, sigmoids
 
 Floats = NDArray[np.float64]
 
@@ -31,10 +31,9 @@ def _derivatives(
         linear_scores(theta, phi, start, eta)
         outcome, weight = label[start : start + length], weights[start : start + length]
         for i in range(length):
-            e = exponential(-abs(eta[i]))
-            q = 1.0 / (1.0 + e)
-            residual[i] = weight[i] * (outcome[i] - (q if eta[i] >= 0.0 else e * q))
-            curvature[i] = weight[i] * e * q * q
+            larger, smaller = sigmoids(eta[i])
+            residual[i] = weight[i] * (outcome[i] - (larger if eta[i] >= 0.0 else smaller))
+            curvature[i] = weight[i] * larger * smaller
         add_products(residual, phi, start, gradient)
         add_squares(curvature, phi, start, room[:length], hessian)
 

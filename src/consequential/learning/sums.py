@@ -17,11 +17,11 @@ from consequential.policies.compiled import (
     Bend,
     compiled,
     drawn_decisions,
-    exponential,
     linear_scores,
     pasted,
     propensities,
     propensities_and_derivatives,
+    sigmoids,
 )
 from consequential.policies.uniforms import fill_uniforms
 
@@ -178,11 +178,10 @@ def gradient_of_two(
     one, other = 0.0, 0.0
     for i in range(n):
         eta = theta[0] * constant[i] + theta[1] * score[i]
-        e = exponential(-abs(eta))
-        q = 1.0 / (1.0 + e)
-        base = q + flat * (1.0 - q) if eta >= 0.0 else bend * e * q
+        larger, smaller = sigmoids(eta)
+        base = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
         propensity[i] = floor + (1.0 - floor) * base
-        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (e * q * q)
+        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (larger * smaller)
         one += weighted * constant[i]
         other += weighted * score[i]
     gradient[0], gradient[1] = one, other
