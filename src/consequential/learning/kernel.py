@@ -21,6 +21,7 @@ from consequential.learning.running import (
     set_residuals,
     subtract_penalty,
 )
+from consequential.learning.spot import ascend_on_the_spot
 from consequential.learning.sums import Rows, gradient_of_two, set_batch, set_gradient
 from consequential.policies.compiled import Bend, compiled
 
@@ -114,9 +115,13 @@ def prepared(ascent: Ascent, n_rows: int, penalty: float, rate: float) -> tuple[
 
 @compiled
 def ascend(
-    rows: Rows, link: Bend, ascent: Ascent, start_theta: Floats, scale: Floats, key: np.uint64
-) -> tuple[Floats, int]:
-    """Return theta after the ascent, and how many steps were not finite and not taken."""
+    rows: Rows, link: Bend, ascent: Ascent, start_theta: Floats, scale: Floats, key: np.uint64,
+    draws: Floats,
+) -> tuple[Floats, int]:  # fmt: skip
+    """Return theta after the ascent, and how many steps were not finite and not taken.
+
+    `draws` are the first numbers of the key's stream, for who has them already; or none.
+    """
     # arrays are taken out of their tuples once: in the loop, counting references costs too much
     phi, utility, values, denominators = rows.phi, rows.utility, rows.values, rows.denominators
     is_ratio, group, constant, defined = rows.is_ratio, rows.group, rows.constant, rows.defined
@@ -127,6 +132,12 @@ def ascend(
     looks = penalised or preconditioned
     on_the_spot = ascent.n_reference == 0 or n_batches == 1
     pushed = on_the_spot and penalised and not preconditioned
+    alike = not penalised or (n_benefits == 1 and n_groups == 2 and not is_ratio[0])
+    if on_the_spot and sampled and alike and not preconditioned and link.floor == 0.0:
+        return ascend_on_the_spot(
+            phi, utility, values, group, constant, defined, shares, per_batch, link, penalty,
+            ascent.n_iterations, size, ascent.rate, ascent.max_step, start_theta, key, draws,
+        )  # fmt: skip
     memory = max(1.0, ascent.n_reference / size)
     lightest = 1.0 if on_the_spot else 2.0 / (memory + 1.0)
     every = max(1, int(memory / 4.0))
