@@ -8,6 +8,8 @@ the odd end of a loop takes as long as several rounds of it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,8 @@ _ROUND = 16
 _GROUPS = 2
 
 # Places are unsigned: one that might be negative would keep a loop from being vectorised. Columns
-# lie in one long array: slicing it would count references, which takes longer than the sums.
+# lie in one long array: slicing it would count references, which takes longer than the sums. An
+# iteration is one function for the same reason, written out for as many inputs as are common.
 
 
 @compiled
@@ -58,146 +61,167 @@ def _copy_group(
     return count
 
 
-@compiled
-def _score(batch: Floats, first: int, theta: Floats, eta: Floats) -> None:
-    """Fill in each person's score."""
-    n, m = np.uint64(eta.size), theta.size
-    if m == 6:
-        a, b, c, d, e, f = theta[0], theta[1], theta[2], theta[3], theta[4], theta[5]
-        a0 = np.uint64(first)
-        b0 = a0 + n
-        c0 = b0 + n
-        d0 = c0 + n
-        e0 = d0 + n
-        f0 = e0 + n
-        for i in range(n):
-            eta[i] = (
-                (a * batch[a0 + i] + b * batch[b0 + i])
-                + (c * batch[c0 + i] + d * batch[d0 + i])
-                + (e * batch[e0 + i] + f * batch[f0 + i])
-            )
-        return
-    if m == 1:
-        for i in range(n):
-            eta[i] = 0.0
-    else:
-        a, b, a0 = theta[0], theta[1], np.uint64(first)
-        b0 = a0 + n
-        for i in range(n):
-            eta[i] = a * batch[a0 + i] + b * batch[b0 + i]
-    for k in range(2, m - 1, 2):
-        a, b, a0 = theta[k], theta[k + 1], np.uint64(first + k * eta.size)
-        b0 = a0 + n
-        for i in range(n):
-            eta[i] += a * batch[a0 + i] + b * batch[b0 + i]
-    if m % 2:
-        a, a0 = theta[m - 1], np.uint64(first + (m - 1) * eta.size)
-        for i in range(n):
-            eta[i] += a * batch[a0 + i]
+class Terms(NamedTuple):
+    """What a minibatch's penalty and step are made of: numbers only."""
+
+    penalty: float
+    per_batch: float  # rows of the log a row of the minibatch stands for
+    gap: float  # between the groups' benefits where nobody is accepted
+    rate: float
+    max_step: float
 
 
 @compiled
-def _draw(
-    link: Bend, eta: Floats, draws: Floats, first_draw: int, batch: Floats, first: int,
-    slope: Floats,
-) -> tuple[float, float]:  # fmt: skip
-    """Draw decisions d; fill in `d g'/g`, and return the sums of the benefit's values times d."""
-    n, u, v = np.uint64(eta.size), np.uint64(first_draw), np.uint64(first)
-    w = v + n
+def _push(terms: Terms, one: float, other: float, scale: float, other_scale: float) -> float:
+    """Return the penalty's slope in the gap, from what the groups' values add up to."""
+    gap = terms.gap + terms.per_batch * (scale * one - other_scale * other)
+    # with one group alone there is no gap
+    return terms.penalty * gap if scale > 0.0 and other_scale > 0.0 else 0.0
+
+
+@compiled
+def _shortened(rate: float, longest: float, max_step: float) -> float:
+    return rate * (max_step / (rate * longest)) if rate * longest > max_step else rate
+
+
+@compiled
+def _iterate_two(
+    link: Bend, batches: Floats, first: int, draws: Floats, first_draw: int, slope: Floats,
+    terms: Terms, scale: float, other_scale: float, theta: Floats,
+) -> bool:  # fmt: skip
+    """Do what `_iterate` does, for two inputs."""
     bend, flat, _ = link
-    above = 1.0 - flat
+    above, n, drawn = 1.0 - flat, np.uint64(slope.size), np.uint64(first_draw)
+    a0 = np.uint64(first)
+    b0 = a0 + n
+    u = b0 + n
+    v = u + n
+    w = v + n
+    a, b = theta[0], theta[1]
+    one, other = 0.0, 0.0
+    for i in range(n):
+        eta = a * batches[a0 + i] + b * batches[b0 + i]
+        larger, smaller = sigmoids(eta)
+        propensity = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
+        taken = 1.0 if draws[drawn + i] < propensity else 0.0
+        slope[i] = taken * (smaller * above if eta >= 0.0 else larger)
+        one += batches[v + i] * taken
+        other += batches[w + i] * taken
+    push = _push(terms, one, other, scale, other_scale)
+    push, other_push = -push * scale, push * other_scale
+    along_a, along_b = 0.0, 0.0
+    for i in range(n):
+        own = slope[i] * (batches[u + i] + push * batches[v + i] + other_push * batches[w + i])
+        along_a += own * batches[a0 + i]
+        along_b += own * batches[b0 + i]
+    rate = terms.rate * terms.per_batch
+    finite = bool(np.isfinite(rate * along_a) and np.isfinite(rate * along_b))
+    if finite:
+        rate = _shortened(rate, max(abs(along_a), abs(along_b)), terms.max_step)
+        theta[0], theta[1] = a + rate * along_a, b + rate * along_b
+    return finite
+
+
+@compiled
+def _iterate_six(
+    link: Bend, batches: Floats, first: int, draws: Floats, first_draw: int, eta: Floats,
+    slope: Floats, terms: Terms, scale: float, other_scale: float, gradient: Floats,
+    theta: Floats,
+) -> bool:  # fmt: skip
+    """Do what `_iterate` does, for six inputs."""
+    bend, flat, _ = link
+    above, n, drawn = 1.0 - flat, np.uint64(slope.size), np.uint64(first_draw)
+    a0 = np.uint64(first)
+    b0 = a0 + n
+    c0 = b0 + n
+    d0 = c0 + n
+    e0 = d0 + n
+    f0 = e0 + n
+    u = f0 + n
+    v = u + n
+    w = v + n
+    a, b, c, d, e, f = theta[0], theta[1], theta[2], theta[3], theta[4], theta[5]
+    for i in range(n):
+        eta[i] = (
+            (a * batches[a0 + i] + b * batches[b0 + i])
+            + (c * batches[c0 + i] + d * batches[d0 + i])
+            + (e * batches[e0 + i] + f * batches[f0 + i])
+        )
     one, other = 0.0, 0.0
     for i in range(n):
         larger, smaller = sigmoids(eta[i])
-        up = eta[i] >= 0.0
-        propensity = larger + flat * (1.0 - larger) if up else bend * smaller
-        taken = 1.0 if draws[u + i] < propensity else 0.0
-        slope[i] = taken * (smaller * above if up else larger)
-        one += batch[v + i] * taken
-        other += batch[w + i] * taken
-    return one, other
+        propensity = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
+        taken = 1.0 if draws[drawn + i] < propensity else 0.0
+        slope[i] = taken * (smaller * above if eta[i] >= 0.0 else larger)
+        one += batches[v + i] * taken
+        other += batches[w + i] * taken
+    push = _push(terms, one, other, scale, other_scale)
+    push, other_push = -push * scale, push * other_scale
+    a, b, c, d, e, f = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        own = slope[i] * (batches[u + i] + push * batches[v + i] + other_push * batches[w + i])
+        a += own * batches[a0 + i]
+        b += own * batches[b0 + i]
+        c += own * batches[c0 + i]
+        d += own * batches[d0 + i]
+        e += own * batches[e0 + i]
+        f += own * batches[f0 + i]
+    gradient[0], gradient[1], gradient[2] = a, b, c
+    gradient[3], gradient[4], gradient[5] = d, e, f
+    rate, longest, finite = terms.rate * terms.per_batch, 0.0, True
+    for k in range(6):
+        finite = finite and bool(np.isfinite(rate * gradient[k]))
+        longest = max(longest, abs(gradient[k]))
+    if finite:
+        rate = _shortened(rate, longest, terms.max_step)
+        for k in range(6):
+            theta[k] += rate * gradient[k]
+    return finite
 
 
 @compiled
-def _set_gradient(
-    batch: Floats, first: int, slope: Floats, push: float, other_push: float, room: Floats,
-    gradient: Floats,
-) -> None:  # fmt: skip
-    """Set `sum_i coefficient_i slope_i phi_i`; coefficients are utility and pushes times values."""
-    n, m = np.uint64(slope.size), gradient.size
+def _iterate(
+    link: Bend, batches: Floats, first: int, draws: Floats, first_draw: int, eta: Floats,
+    slope: Floats, terms: Terms, scale: float, other_scale: float, gradient: Floats,
+    theta: Floats,
+) -> bool:  # fmt: skip
+    """Draw decisions on a minibatch and take a step; return whether it was finite, and so taken."""
+    bend, flat, _ = link
+    above, n, drawn, m = 1.0 - flat, np.uint64(slope.size), np.uint64(first_draw), theta.size
     u = np.uint64(first + m * slope.size)
     v = u + n
     w = v + n
-    if m == 6:
-        a0 = np.uint64(first)
-        b0 = a0 + n
-        c0 = b0 + n
-        d0 = c0 + n
-        e0 = d0 + n
-        f0 = e0 + n
-        a, b, c, d, e, f = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            own = slope[i] * (batch[u + i] + push * batch[v + i] + other_push * batch[w + i])
-            a += own * batch[a0 + i]
-            b += own * batch[b0 + i]
-            c += own * batch[c0 + i]
-            d += own * batch[d0 + i]
-            e += own * batch[e0 + i]
-            f += own * batch[f0 + i]
-        gradient[0], gradient[1], gradient[2] = a, b, c
-        gradient[3], gradient[4], gradient[5] = d, e, f
-        return
-    if m == 2:
-        a0 = np.uint64(first)
-        b0 = a0 + n
-        a, b = 0.0, 0.0
-        for i in range(n):
-            own = slope[i] * (batch[u + i] + push * batch[v + i] + other_push * batch[w + i])
-            a += own * batch[a0 + i]
-            b += own * batch[b0 + i]
-        gradient[0], gradient[1] = a, b
-        return
     for i in range(n):
-        room[i] = slope[i] * (batch[u + i] + push * batch[v + i] + other_push * batch[w + i])
-    for k in range(0, m, 2):
-        a0, b0 = (
-            np.uint64(first + k * slope.size),
-            np.uint64(first + min(k + 1, m - 1) * slope.size),
-        )
-        a, b = 0.0, 0.0
+        eta[i] = 0.0
+    for k in range(m):
+        a, a0 = theta[k], np.uint64(first + k * slope.size)
         for i in range(n):
-            a += room[i] * batch[a0 + i]
-            b += room[i] * batch[b0 + i]
-        gradient[k] = a
-        if k + 1 < m:
-            gradient[k + 1] = b
-
-
-@compiled
-def _pushes(
-    penalty: float, benefit: float, other_benefit: float, scale: float, other_scale: float
-) -> tuple[float, float]:
-    """Return what each group's values are multiplied by: the penalty's slope in its benefit."""
-    known, other_known = scale > 0.0, other_scale > 0.0
-    # with one group alone, or none, nothing deviates from the mean
-    apart = benefit - other_benefit if known and other_known else 0.0
-    return -penalty * apart * scale, penalty * apart * other_scale
-
-
-@compiled
-def _step(rate: float, max_step: float, gradient: Floats, change: Floats, theta: Floats) -> bool:
-    """Take the paper's step and return whether it was finite; where it is not none is taken."""
-    longest, finite = 0.0, True
-    for k in range(theta.size):
-        change[k] = rate * gradient[k]
-        longest = max(longest, abs(change[k]))
-    ratio = max_step / longest if longest > max_step else 1.0
-    for k in range(theta.size):
-        change[k] *= ratio
-        finite = finite and np.isfinite(change[k])
+            eta[i] += a * batches[a0 + i]
+    one, other = 0.0, 0.0
+    for i in range(n):
+        larger, smaller = sigmoids(eta[i])
+        propensity = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
+        taken = 1.0 if draws[drawn + i] < propensity else 0.0
+        # g'/g is sigma(-eta), exact where g itself underflows
+        slope[i] = taken * (smaller * above if eta[i] >= 0.0 else larger)
+        one += batches[v + i] * taken
+        other += batches[w + i] * taken
+    push = _push(terms, one, other, scale, other_scale)
+    push, other_push = -push * scale, push * other_scale
+    for i in range(n):
+        slope[i] *= batches[u + i] + push * batches[v + i] + other_push * batches[w + i]
+    rate, longest, finite = terms.rate * terms.per_batch, 0.0, True
+    for k in range(m):
+        total, a0 = 0.0, np.uint64(first + k * slope.size)
+        for i in range(n):
+            total += slope[i] * batches[a0 + i]
+        gradient[k] = total
+        finite = finite and bool(np.isfinite(rate * total))
+        longest = max(longest, abs(total))
     if finite:
-        for k in range(theta.size):
-            theta[k] += change[k]
+        rate = _shortened(rate, longest, terms.max_step)
+        for k in range(m):
+            theta[k] += rate * gradient[k]
     return finite
 
 
@@ -220,12 +244,12 @@ def ascend_on_the_spot(
     # minibatches that are read once need not be kept
     n_copies = n_batches if n_batches < n_iterations else 1
     batches, scales = np.empty(n_copies * length), np.zeros(_GROUPS * n_copies)
-    eta, slope, room = np.empty(width), np.empty(width), np.empty(width)
-    theta, gradient, change = start_theta.copy(), np.zeros(m), np.zeros(m)
-    own, n_valued, base, other_base = utility, 0, 0.0, 0.0
+    eta, slope = np.empty(width), np.empty(width)
+    theta, gradient = start_theta.copy(), np.zeros(m)
+    own, n_valued, gap = utility, 0, 0.0
     if penalised:
-        own, n_valued, base, other_base = values[0], size, constant[0, 0], constant[0, 1]
-    push, other_push = 0.0, 0.0
+        own, n_valued, gap = values[0], size, constant[0, 0] - constant[0, 1]
+    terms = Terms(penalty, per_batch, gap, rate, max_step)
     rejected, at = 0, 0
     for j in range(n_iterations):
         at = at if at < n_batches else 0
@@ -244,16 +268,21 @@ def ascend_on_the_spot(
                 scales[_GROUPS * copy + z] = shares[z] * size / count if known else 0.0
         if not drawn:
             fill_uniforms(key, j * size, numbers)
-        _score(batches, first, theta, eta)
-        one, other = _draw(
-            link, eta, numbers, j * size if drawn else 0, batches, first + (m + 1) * width, slope
-        )
-        if penalised:
-            scale, other_scale = scales[_GROUPS * copy], scales[_GROUPS * copy + 1]
-            push, other_push = _pushes(
-                penalty, base + per_batch * scale * one,
-                other_base + per_batch * other_scale * other, scale, other_scale,
+        draw = j * size if drawn else 0
+        scale, other_scale = scales[_GROUPS * copy], scales[_GROUPS * copy + 1]
+        if m == 6:
+            taken = _iterate_six(
+                link, batches, first, numbers, draw, eta, slope, terms, scale, other_scale,
+                gradient, theta,
             )  # fmt: skip
-        _set_gradient(batches, first, slope, push, other_push, room, gradient)
-        rejected += not _step(rate * per_batch, max_step, gradient, change, theta)
+        elif m == 2:
+            taken = _iterate_two(
+                link, batches, first, numbers, draw, slope, terms, scale, other_scale, theta
+            )
+        else:
+            taken = _iterate(
+                link, batches, first, numbers, draw, eta, slope, terms, scale, other_scale,
+                gradient, theta,
+            )  # fmt: skip
+        rejected += not taken
     return theta, rejected

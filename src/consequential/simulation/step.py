@@ -300,7 +300,9 @@ def advance_deciding(
                 shared.kept_phi[seed], group, label, weights, start, n_passed, room
             )
             start = 0
-            values, scale = passed.values[seed], mean_squares(people.phi)
+            values, scale = passed.values[seed], passed.scale[seed]
+            if learning.ascent.preconditioned:
+                scale = mean_squares(people.phi)
         else:
             people = People(passed.phi[seed], passed.group[seed], passed.label[seed])
             own, values, scale = weights, passed.values[seed], passed.scale[seed]
