@@ -61,7 +61,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Fourier features, one-hot, or a pipeline of them.
     l2
         Shrinkage of the standardised parameters, per unit of the utility's scale; the intercept is
-        free. With 0 policies become as steep as the data allow.
+        free. Below 1e-9, which lets policies be all but thresholds, it makes no difference.
     floor
         Nobody is accepted with a smaller probability, so that the next log still explores.
     uses_sensitive

@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 SCREENED = 30_000  # rows of the sample on which starts are compared
 POLISHED = 150_000  # and of the one on which the best of them goes on
 SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundred where that is more
+LEAST_SHRUNK = 1e-9  # with none at all the best policy may be infinitely steep
 _SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
@@ -104,7 +105,8 @@ def fit_policy(
     else:
         settled = log.settled()
     _check(settled, objective, constraint)
-    problem, rows = _problem(settled, template, objective, link, l2, variance_penalty)
+    shrinkage = max(l2, LEAST_SHRUNK)
+    problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
     order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
     stages = _stages(problem, rows, order)
     if isinstance(log, LogScan) and len(settled) < len(log):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ Codes = NDArray[np.intp]
 # rows whose scores are held at a time, and rows summed up before they join the total: the
 # latter is fixed so that a sum does not depend on the number of threads
 _TILE = 256
-_STRETCH = 65_536
+_STRETCH = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,14 @@ class Rows:
         with compiling_reported("the solver"):
             if len(starts) == 1 or n_threads == 1:
                 return sum(map(stretch, starts), np.zeros(1))
-            with ThreadPoolExecutor(n_threads or _n_threads()) as pool:
-                return sum(pool.map(stretch, starts), np.zeros(1))
+            pool = _pool(n_threads or _n_threads())
+            return sum(pool.map(stretch, starts), np.zeros(1))
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: a pass over a sample is shorter than their start."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="passes")
 
 
 def _n_threads() -> int:

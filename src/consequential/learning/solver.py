@@ -26,12 +26,13 @@ KEPT = 1e-4  # excess of a benefit up to which a constraint counts as kept
 _MAX_ROUNDS = 15
 _MAX_RESTORED = 6
 _NEARLY_KEPT = 0.02
+_STRANGE = 0.05  # a fall of the objective, by its unit, that more rows do not explain
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 # the shrinkage under which starts are tried comes first; it then goes down to the one asked for
 SHRINKING = (1e-4, 3e-6, 1e-7)
 # a step that gains less, in units of the utility's scale, is the last one
 _SMALLEST_GAIN = 1e-7
-_SMALLEST_GAIN_AT_LAST = 1e-6
+_SMALLEST_GAIN_NEARBY = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,16 +234,17 @@ def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> A
         on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, shaped=shaped))
     last = stages[-1]
     more_rows = len(stages) > 1 and last.n_rows > stages[-2].n_rows
-    close = more_rows
+    close, tried = more_rows, []
     for k, attempt in enumerate(reversed(on_the_way)):
         # too steep a policy cannot be moved to where all rows want it: then one that is less so
         l2 = last.l2 if k == 0 else max(last.l2, stages[max(len(on_the_way) - 2 - k, 0)].l2)
         problem = replace(last, l2=l2)
         found = _bettered(problem, attempt, max_passes, shaped=close, final=True, close=close)
-        if found.is_kept:
+        tried.append(found)
+        if found.is_kept and found.value > attempt.value - _STRANGE * last.unit:
             break
         close = False
-    return found
+    return max(tried, key=lambda found: found.worth)
 
 
 def _bettered(
@@ -262,7 +264,7 @@ def _bettered(
     climb = Climb.on(problem, attempt, max_passes, shaped=shaped)
     free_theta = attempt.free_theta if attempt.price.constraint.binds else None
     before = climb.reached(free_theta)
-    gain = _SMALLEST_GAIN_AT_LAST if close else _SMALLEST_GAIN
+    gain = _SMALLEST_GAIN_NEARBY if close else _SMALLEST_GAIN
     climb.satisfy(gain, 1 if close else 3, carried=True)
     if final:
         climb.restore()
