@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from handmade_pages import OPTIMUM, Outline, handmade_runs, page
 
-from consequential import report
 from consequential.report import Section, write_report
+from consequential.report import runs as report
 
 HOSTILE = "<b>bold</b> & \"double\" 'single' </svg><script>alert(1)</script>"
 

@@ -1,4 +1,4 @@
-"""Commands: `consequential demo`, `reproduce` and `simulate`."""
+"""Commands: `consequential demo`, `fit`, `evaluate` and the rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,27 @@ import sys
 from collections.abc import Sequence
 
 from consequential import __version__
+from consequential.cli.compare import add_compare
 from consequential.cli.demo import add_demo
+from consequential.cli.evaluate import add_evaluate
+from consequential.cli.fit import add_fit
+from consequential.cli.frontier import add_frontier
+from consequential.cli.overlap import add_overlap
+from consequential.cli.plan import add_plan
 from consequential.cli.reproduce import add_reproduce
 from consequential.cli.simulate import add_simulate
+
+_COMMANDS = (
+    add_demo,
+    add_overlap,
+    add_fit,
+    add_evaluate,
+    add_compare,
+    add_frontier,
+    add_plan,
+    add_simulate,
+    add_reproduce,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"consequential {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (add_demo, add_reproduce, add_simulate):
+    for add in _COMMANDS:
         add(commands)
     return parser

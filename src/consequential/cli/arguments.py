@@ -38,6 +38,17 @@ def not_negative(text: str) -> float:
     return number
 
 
+def share(text: str) -> float:
+    """Read a number strictly between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+    if not 0.0 < number < 1.0:
+        raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}")
+    return number
+
+
 def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
     """Return what has a name, or say which names are close to it."""
     if name not in known:

@@ -1,43 +1,24 @@
-"""Report: runs as one self-contained HTML page."""
+"""Runs as one self-contained HTML page."""
 
 from __future__ import annotations
 
 import html
-import io
 import os
-import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from consequential.evaluation import Metrics
 from consequential.policies import write_whole
+from consequential.report.page import page_of, paragraphs, svg_of
 from consequential.simulation import Runs
 from consequential.simulation.figures import add_legend
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FIGURES = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
     "effective_utility": "What was gained while learning, up to each step: exploration included.",
     "benefit_gap": "Difference between the groups; 0 is {notion}.",
 }
-
-_STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; color: #1b1f24; max-width: 62rem; margin: 2rem auto;
-       padding: 0 1rem; }
-h1 { font-size: 1.7rem; } h2 { margin-top: 2.4rem; border-top: 1px solid #d0d7de;
-     padding-top: 1.2rem; }
-table { border-collapse: collapse; font-size: .92rem; }
-th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid #d0d7de; }
-th:first-child, td:first-child { text-align: left; }
-tr.best td { font-weight: 600; } .small { color: #57606a; font-size: .85rem; }
-figure { display: inline-block; margin: 1rem .6rem 0 0; max-width: 30rem; }
-figcaption { font-size: .85rem; color: #57606a; }
-figure svg { width: 100%; height: auto; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +37,6 @@ def write_report(
     """Write the page; it needs nothing beside itself, no network and no script."""
     body = "".join(_section(section) for section in sections)
     write_whole(path, page_of(title, paragraphs(introduction) + body))
-
-
-def page_of(title: str, body: str, more_style: str = "") -> str:
-    """Return a whole page around a body that is HTML already."""
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)}</title><style>{_STYLE}{more_style}</style></head><body>"
-        f"<h1>{html.escape(title)}</h1>{body}</body></html>\n"
-    )
-
-
-def paragraphs(text: str) -> str:
-    """Return plain text as paragraphs; an empty line parts them."""
-    return "".join(f"<p>{html.escape(part.strip())}</p>" for part in text.strip().split("\n\n"))
 
 
 def _section(section: Section) -> str:
@@ -139,20 +105,3 @@ def _figure(section: Section, metric: str) -> str:
         ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
     add_legend(ax)
     return svg_of(figure, metric + section.title)
-
-
-def svg_of(figure: Figure, salt: str) -> str:
-    """Return a figure as an SVG element; names within it are made from the salt.
-
-    A fixed salt and no date: the same figure makes the same text, byte for byte.
-    """
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    appearance: Any = {"svg.hashsalt": salt, "svg.fonttype": "none"}
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(appearance), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the reader's browser has letters we lack
-        figure.savefig(buffer, format="svg", metadata=nothing)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]

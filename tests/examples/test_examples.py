@@ -1,0 +1,47 @@
+"""The examples: each goes from a raw file to a decision, as it stands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import consequential as cq
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAID = {
+    "lending": ["exploring: yes", "better: utility is higher", "12 features"],
+    "hiring": ["propensities estimated", "better: utility is higher", "utility may be 0 from"],
+    "claims": ["281 pending", "too young to be judged", "cross-fitted"],
+}
+
+
+def test_every_example_is_run():
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_runs_and_leaves_a_policy(name, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", "here"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in SAID[name]:
+        assert words in done.stdout
+    assert sorted(file.name for file in (tmp_path / "here").iterdir()) == [
+        f"{name}.csv",
+        "policy.json",
+    ]
+    policy = cq.load_policy(tmp_path / "here" / "policy.json")
+    assert policy.floor == 0.02
+    assert policy.feature_names
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_is_short(name):
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < 90

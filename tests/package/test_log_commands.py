@@ -1,0 +1,430 @@
+"""Commands on decision logs: what they print and write, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import consequential as cq
+from consequential.cli import main
+
+COLUMNS = ["--sensitive", "sex", "--decision", "approved", "--label", "repaid"]
+LOGGED = [*COLUMNS, "--propensity", "p"]
+FEATURES = ["--features", "income,purpose"]
+COST = ["--cost", "0.6"]
+NAMES = ["income", "purpose=car", "purpose=home"]
+
+
+def people(n=800, seed=0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    income = rng.normal(3.0, 1.0, n) + 0.4 * (sex == "m")
+    purpose = rng.choice(["car", "home"], n)
+    p = (0.2 + 0.6 / (1 + np.exp(3.0 - income))).round(4)
+    approved = rng.random(n) < p
+    repaid = rng.random(n) < 1 / (1 + np.exp(2.5 - income - 0.5 * (purpose == "home")))
+    return pa.table(
+        {
+            "number": np.arange(n),
+            "income": income.round(3),
+            "purpose": purpose,
+            "sex": sex,
+            "approved": approved.astype(int),
+            "p": p,
+            "repaid": pa.array([int(y) if d else None for d, y in zip(approved, repaid)]),
+            "month": np.arange(n) * 12 // n,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """Files that every test may read: two logs and what `fit` made of the first."""
+    folder = tmp_path_factory.mktemp("shelf")
+    pa.csv.write_csv(people(), folder / "loans.csv")
+    pa.parquet.write_table(people(seed=1), folder / "later.parquet")
+    arguments = ["fit", str(folder / "loans.csv"), *FEATURES, *LOGGED, *COST]
+    bounds = ["--max-gap", "0.05", "--floor", "0.02", "--folds", "2"]
+    assert main([*arguments, *bounds, "--out", str(folder / "fit")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(shelf, tmp_path, monkeypatch):
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def results(folder) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def text_of(page) -> str:
+    return re.sub(r"<[^>]+>", " ", page.read_text())
+
+
+# --- what is written
+
+
+def test_fit_writes_a_policy_that_finds_its_columns_by_name(shelf):
+    policy = cq.load_policy(shelf / "fit" / "policy.json")
+    assert list(policy.feature_names) == NAMES
+    assert policy.floor == 0.02
+    table = people(seed=2)
+    shuffled = table.select(["sex", "purpose", "number", "income"])
+    log = cq.DecisionLog.from_frame(
+        table, features=NAMES, decision="approved", label="repaid", propensity="p"
+    )
+    np.testing.assert_allclose(policy.propensity(shuffled), log.propensity_of(policy))
+
+
+def test_fit_writes_everything_it_knows_as_json(shelf):
+    found = results(shelf / "fit")
+    assert (found["format"], found["schema"]) == ("consequential results", 1)
+    assert found["command"] == "fit"
+    assert found["parameters"]["max_gap"] == 0.05
+    assert found["file"]["name"] == "loans.csv"
+    assert len(found["file"]["sha256"]) == 64
+    assert found["log"]["decisions"] == 800
+    assert found["log"]["features"] == NAMES
+    assert {"consequential", "numpy", "scikit-learn"} <= set(found["versions"])
+    assert set(found["results"]) == {
+        "certificates",
+        "value",
+        "comparisons",
+        "group_metrics",
+        "overlap",
+    }
+    assert set(found["results"]["comparisons"]) == {"what the log did", "accept all", "reject all"}
+    assert abs(found["results"]["certificates"]["benefit_gap"]) <= 0.0502
+    assert str(shelf) not in json.dumps(found)
+
+
+def test_the_figures_of_fit_are_the_librarys_own(shelf):
+    log = cq.DecisionLog.from_file(
+        shelf / "loans.csv",
+        features=["income", "purpose"],
+        sensitive="sex",
+        decision="approved",
+        label="repaid",
+        propensity="p",
+    )
+    learner = cq.FairPolicyLearner(cost=0.6, max_gap=0.05, floor=0.02)
+    expected = cq.compare(learner, cq.Logged(), log, cost=0.6, folds=2)
+    found = results(shelf / "fit")["results"]
+    assert found["comparisons"]["what the log did"]["utility"] == expected.utility.to_dict()
+    assert found["value"]["benefit_gap"] == expected.new.benefit_gap.to_dict()
+
+
+def test_the_page_needs_nothing_beside_itself_and_warns_first(shelf):
+    page = (shelf / "fit" / "report.html").read_text()
+    assert "<script" not in page
+    assert not re.search(r"(src|href)=['\"]http", page)
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings[0] == "Read this first"
+    assert headings[1:4] == ["What it is worth", "What it changes", "Rates by group, cross-fitted"]
+    assert page.count("<svg") == 2
+    assert "cross-fitted" in page
+    assert "sha256" in page
+
+
+def test_evaluate_takes_the_features_of_the_policy(shelf, here, capsys):
+    policy = shelf / "fit" / "policy.json"
+    arguments = ["evaluate", str(shelf / "later.parquet"), "--policy", str(policy)]
+    assert main([*arguments, *LOGGED, *COST]) == 0
+    out = capsys.readouterr().out
+    found = results(here / "consequential-evaluate")
+    log = cq.DecisionLog.from_file(
+        shelf / "later.parquet",
+        features=NAMES,
+        sensitive="sex",
+        decision="approved",
+        label="repaid",
+        propensity="p",
+    )
+    expected = cq.evaluate(cq.load_policy(policy), log, cost=0.6)
+    assert found["results"]["evaluation"] == expected.to_dict()
+    assert repr(expected) in out
+    assert "this very log" not in out
+
+
+@pytest.mark.parametrize("more", [[], ["--features", "purpose,income,month"]], ids=["own", "more"])
+def test_a_policy_judged_on_its_own_log_is_called_flattered(shelf, here, capsys, more):
+    policy = shelf / "fit" / "policy.json"
+    arguments = ["evaluate", str(shelf / "loans.csv"), "--policy", str(policy), *more]
+    assert main([*arguments, *LOGGED, *COST]) == 0
+    assert "learned from this very log" in capsys.readouterr().out
+    page = text_of(here / "consequential-evaluate" / "report.html")
+    assert "learned from this very log" in page
+    assert page.index("Read this first") < page.index("What it is worth")
+
+
+def test_more_features_in_another_order_do_not_change_a_policys_value(shelf, here):
+    policy = ["--policy", str(shelf / "fit" / "policy.json")]
+    found = []
+    for name, more in (("a", []), ("b", ["--features", "month,purpose,income"])):
+        arguments = ["evaluate", str(shelf / "later.parquet"), *policy, *LOGGED, *COST, *more]
+        assert main([*arguments, "--out", name]) == 0
+        found.append(results(here / name)["results"]["evaluation"]["utility"])
+    assert found[0] == found[1]
+
+
+def test_a_word_the_policy_has_never_seen_is_reported(shelf, here, capsys):
+    table = people(seed=3)
+    words = ["boat", *table["purpose"].to_pylist()[1:]]
+    table = table.set_column(2, "purpose", pa.array(words))
+    pa.parquet.write_table(table, "boats.parquet")
+    policy = ["--policy", str(shelf / "fit" / "policy.json")]
+    assert main(["evaluate", "boats.parquet", *policy, *LOGGED, *COST]) == 0
+    assert (
+        "1 row has the purpose 'boat', which the policy has never seen" in capsys.readouterr().out
+    )
+
+
+def test_compare_sets_two_rules_against_each_other(shelf, here, capsys):
+    new = ["--new", str(shelf / "fit" / "policy.json"), "--old", "accept-all"]
+    assert main(["compare", str(shelf / "later.parquet"), *new, *LOGGED, *COST]) == 0
+    found = results(here / "consequential-compare")["results"]["comparison"]
+    assert found["old"]["acceptance"]["value"] == 1.0
+    assert found["verdict"] in capsys.readouterr().out
+    assert "accept-all" in text_of(here / "consequential-compare" / "report.html")
+
+
+def test_overlap_needs_no_labels(shelf, here, capsys):
+    columns = ["--sensitive", "sex", "--decision", "approved", "--propensity", "p"]
+    assert main(["overlap", str(shelf / "loans.csv"), *FEATURES, *columns]) == 0
+    assert "exploring: yes" in capsys.readouterr().out
+    assert results(here / "consequential-overlap")["results"]["overall"]["people"] == 800
+
+
+def test_all_other_columns_can_be_features(shelf, here):
+    arguments = ["overlap", str(shelf / "loans.csv"), "--features", "all-others", *LOGGED]
+    assert main([*arguments, "--time-step", "month"]) == 0
+    names = results(here / "consequential-overlap")["log"]["features"]
+    assert names == ["number", *NAMES]
+
+
+def test_frontier_traces_bounds_and_draws_them(shelf, here, capsys):
+    arguments = ["frontier", str(shelf / "loans.csv"), "--features", "income", *LOGGED, *COST]
+    assert main([*arguments, "--max-gaps", "0.05", "--folds", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "gap at most 0.05" in out
+    assert "no bound" in out
+    assert "<svg" in (here / "consequential-frontier" / "report.html").read_text()
+    points = results(here / "consequential-frontier")["results"]["frontier"]["points"]
+    assert [point["max_gap"] for point in points] == [0.05, None]
+
+
+def test_plan_answers_for_a_rule_that_left_nothing_to_chance(shelf, here, capsys):
+    columns = [*COLUMNS, "--propensity", "approved"]
+    asked = ["--improvement", "0.02", "--rate", "500", "--outcome-months", "12"]
+    arguments = ["plan", str(shelf / "loans.csv"), *FEATURES, *columns, *COST, *asked]
+    assert main([*arguments, "--floors", "0.05"]) == 0
+    assert "never had a chance of acceptance" in capsys.readouterr().out
+    (option,) = results(here / "consequential-plan")["results"]["options"]
+    assert option["months"] == pytest.approx(option["decisions"] / 500 + 12)
+
+
+def test_estimated_propensities_bring_bounds_for_hidden_reasons(shelf, here, capsys):
+    policy = ["--new", str(shelf / "fit" / "policy.json")]
+    arguments = ["compare", str(shelf / "later.parquet"), *policy, *COLUMNS, *COST]
+    assert main([*arguments, "--estimate-propensity"]) == 0
+    assert "propensities were estimated" in capsys.readouterr().out
+    found = results(here / "consequential-compare")["results"]
+    assert found["sensitivity"]["gammas"][0] == 1.0
+    assert "If propensities are wrong" in text_of(here / "consequential-compare" / "report.html")
+
+
+def test_young_decisions_are_left_out_and_that_is_said(shelf, here, capsys):
+    asked = ["--policy", "logged", "--time-step", "month", "--horizon", "3"]
+    arguments = ["evaluate", str(shelf / "loans.csv"), *FEATURES, *asked]
+    assert main([*arguments, *LOGGED, *COST]) == 0
+    assert "younger than the horizon of 3 time steps left out" in capsys.readouterr().out
+
+
+# --- results that are there already
+
+
+def test_the_same_command_again_replaces_its_own_results(shelf, here):
+    arguments = ["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED]
+    assert main(arguments) == 0
+    before = (here / "consequential-overlap" / "report.html").read_bytes()
+    assert main(arguments) == 0
+    assert (here / "consequential-overlap" / "report.html").read_bytes() == before
+
+
+def test_other_results_are_replaced_only_when_asked(shelf, here, capsys):
+    arguments = ["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED]
+    assert main(arguments) == 0
+    before = (here / "consequential-overlap" / "results.json").read_bytes()
+    assert main([*arguments, "--floor", "0.3"]) == 2
+    assert "has other results of `overlap`" in capsys.readouterr().err
+    assert (here / "consequential-overlap" / "results.json").read_bytes() == before
+    assert main([*arguments, "--floor", "0.3", "--overwrite"]) == 0
+    assert results(here / "consequential-overlap")["results"]["floor"] == 0.3
+
+
+def test_results_of_another_command_are_never_replaced(shelf, here, capsys):
+    assert main(["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]) == 0
+    asked = ["plan", str(shelf / "loans.csv"), *FEATURES, *LOGGED, *COST, "--improvement", "0.02"]
+    assert main([*asked, "--out", "x", "--overwrite"]) == 2
+    assert "has results of `overlap`" in capsys.readouterr().err
+
+
+def test_files_of_somebody_else_are_never_replaced(shelf, here, capsys):
+    (here / "x").mkdir()
+    (here / "x" / "results.json").write_text("{}")
+    arguments = ["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]
+    assert main([*arguments, "--overwrite"]) == 2
+    assert "that this command did not write" in capsys.readouterr().err
+    assert (here / "x" / "results.json").read_text() == "{}"
+
+
+# --- bad input
+
+OVERLAP = ["overlap", "loans.csv", *FEATURES, *LOGGED]
+FIT = ["fit", "loans.csv", *FEATURES, *LOGGED, *COST]
+EVALUATE = ["evaluate", "loans.csv", *FEATURES, *LOGGED, *COST, "--policy"]
+
+
+def with_(arguments, **changes):
+    """Return a command with some words replaced."""
+    return [changes.get(word.strip("-"), word) for word in arguments]
+
+
+BAD = {
+    "no file": (with_(OVERLAP, **{"loans.csv": "loams.csv"}), "no file 'loams.csv'"),
+    "a folder": (with_(OVERLAP, **{"loans.csv": "."}), "is a folder"),
+    "a damaged file": (with_(OVERLAP, **{"loans.csv": "damaged.parquet"}), "cannot be read"),
+    "an empty file": (with_(OVERLAP, **{"loans.csv": "empty.csv"}), "cannot be read"),
+    "a file without rows": (with_(OVERLAP, **{"loans.csv": "headings.csv"}), "the log is empty"),
+    "two columns of one name": (with_(OVERLAP, **{"loans.csv": "twice.csv"}), "two columns 'p'"),
+    "a misspelt column": (
+        with_(OVERLAP, repaid="repayed"),
+        "no column for --label: 'repayed'; did you mean repaid?",
+    ),
+    "a misspelt feature": (
+        with_(OVERLAP, **{"income,purpose": "incme"}),
+        "no column for --features: 'incme'; did you mean income?",
+    ),
+    "no feature": (with_(OVERLAP, **{"income,purpose": ","}), "names no column"),
+    "the label as a feature": (
+        with_(OVERLAP, **{"income,purpose": "income,repaid"}),
+        "'repaid' is given as --label and as a feature",
+    ),
+    "the group as a feature": (with_(OVERLAP, **{"income,purpose": "sex"}), "--uses-sensitive"),
+    "propensities outside 0 and 1": (with_(OVERLAP, p="income"), "propensity outside [0, 1]"),
+    "decisions that are none": (with_(OVERLAP, approved="month"), "decision that is not 0 or 1"),
+    "a horizon without time": ([*OVERLAP, "--horizon", "3"], "say with --time-step"),
+    "a rule without chance": (
+        ["fit", "sharp.csv", "--features", "income", *COLUMNS, *COST, "--estimate-propensity"],
+        "left next to nothing to chance",
+    ),
+    "no label at all": (with_(FIT, repaid="nothing"), "accepted rows have no label"),
+    "no cost": (FIT[:-2], "give --cost"),
+    "two costs": ([*FIT, "--cost-column", "p"], "not both"),
+    "an unknown notion": ([*FIT, "--fairness", "niceness"], "unknown fairness notion 'niceness'"),
+    "an unknown weighting": ([*FIT, "--weighting", "inverted"], "did you mean inverse?"),
+    "weights clipped at nothing": ([*FIT, "--weighting", "clipped"], "takes the largest weight"),
+    "a weighting with a number": ([*FIT, "--weighting", "inverse:3"], "takes no number"),
+    "one fold": ([*FIT, "--folds", "1"], "at least 2"),
+    "one group": (
+        ["frontier", "loans.csv", *FEATURES, *LOGGED[2:], *COST],
+        "a gap needs a sensitive attribute",
+    ),
+    "no policy file": ([*EVALUATE, "polcy.json"], "no policy file 'polcy.json'"),
+    "a policy file that is none": ([*EVALUATE, "loans.csv"], "is not a policy file"),
+    "a policy of other features": (
+        [*EVALUATE, "strange.json"],
+        "no column 'height' in the frame",
+    ),
+    "no features for a rule without": (
+        ["evaluate", "loans.csv", *LOGGED, *COST, "--policy", "logged"],
+        "give --features",
+    ),
+    "a file for a folder": ([*OVERLAP, "--out", "empty.csv"], "is a file"),
+    "a folder that cannot be": ([*OVERLAP, "--out", "no/where"], "choose another place"),
+    "an improvement out of reach": (
+        ["plan", "loans.csv", *FEATURES, *LOGGED, *COST, "--improvement", "0.9"],
+        "out of reach",
+    ),
+}
+
+
+@pytest.fixture
+def bad(shelf, here):
+    """Files that are wrong in one way each."""
+    table = people()
+    pa.csv.write_csv(table.append_column("nothing", pa.nulls(len(table))), "loans.csv")
+    (here / "damaged.parquet").write_bytes(b"PAR1 and then nothing")
+    (here / "empty.csv").write_text("")
+    pa.csv.write_csv(table.slice(0, 0), "headings.csv")
+    (here / "twice.csv").write_text("income,purpose,sex,approved,repaid,p,p\n1,car,f,1,1,.5,.5\n")
+    income = table["income"].to_numpy()
+    sharp = table.set_column(4, "approved", pa.array((income > 3.2).astype(int)))
+    known = [int(i % 3 > 0) if x > 3.2 else None for i, x in enumerate(income)]
+    pa.csv.write_csv(sharp.set_column(6, "repaid", pa.array(known)), "sharp.csv")
+    cq.save_policy(cq.Policy([0.0, 1.0], feature_names=["height"]), "strange.json")
+    return here
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_with_a_reason_and_nothing_is_written(bad, capsys, case):
+    arguments, message = BAD[case]
+    before = sorted(bad.iterdir())
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("consequential: ")
+    assert "Traceback" not in shown.err
+    assert sorted(bad.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (FIT[:2], "required: --features, --decision, --label"),
+        ([*OVERLAP, "--estimate-propensity"], "not allowed with argument --propensity"),
+        ([*FIT, "--max-gap", "0.1", "--penalty", "2"], "not allowed with argument --max-gap"),
+        ([*FIT, "--spline", "1"], "must be a whole number of at least 2"),
+        ([*FIT, "--floor", "1"], "must lie strictly between 0 and 1"),
+        ([*FIT, "--cost", "2"], "must lie strictly between 0 and 1"),
+        ([*FIT, "--method", "magic"], "invalid choice: 'magic'"),
+    ],
+    ids=["nothing", "propensity", "bounds", "spline", "floor", "cost", "method"],
+)
+def test_arguments_that_cannot_be_meant_are_refused_with_usage(capsys, arguments, message):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_failure_while_writing_leaves_nothing(shelf, here, capsys, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("consequential.policies.write_whole", full)
+    assert main(["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED]) == 2
+    assert "no space left" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "compare", "overlap", "frontier", "plan"])
+def test_help_teaches_with_an_example_that_can_be_parsed(command, capsys):
+    from consequential.cli import _parser
+
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    example = out.split("example:\n")[1].replace("\\\n", " ")
+    options = _parser().parse_args(example.split()[1:])
+    assert options.command == command
