@@ -37,7 +37,9 @@ def people(n=800, seed=0) -> pa.Table:
             "sex": sex,
             "approved": approved.astype(int),
             "p": p,
-            "repaid": pa.array([int(y) if d else None for d, y in zip(approved, repaid)]),
+            "repaid": pa.array(
+                [int(y) if d else None for d, y in zip(approved, repaid, strict=True)]
+            ),
             "month": np.arange(n) * 12 // n,
         }
     )
@@ -304,7 +306,7 @@ BAD = {
     "a folder": (with_(OVERLAP, **{"loans.csv": "."}), "is a folder"),
     "a damaged file": (with_(OVERLAP, **{"loans.csv": "damaged.parquet"}), "cannot be read"),
     "an empty file": (with_(OVERLAP, **{"loans.csv": "empty.csv"}), "cannot be read"),
-    "a file without rows": (with_(OVERLAP, **{"loans.csv": "headings.csv"}), "the log is empty"),
+    "a file without rows": (with_(OVERLAP, **{"loans.csv": "headings.csv"}), "has no rows"),
     "two columns of one name": (with_(OVERLAP, **{"loans.csv": "twice.csv"}), "two columns 'p'"),
     "a misspelt column": (
         with_(OVERLAP, repaid="repayed"),
@@ -312,7 +314,7 @@ BAD = {
     ),
     "a misspelt feature": (
         with_(OVERLAP, **{"income,purpose": "incme"}),
-        "no column for --features: 'incme'; did you mean income?",
+        "no column for --features: 'incme'; did you mean income",
     ),
     "no feature": (with_(OVERLAP, **{"income,purpose": ","}), "names no column"),
     "the label as a feature": (
@@ -320,7 +322,7 @@ BAD = {
         "'repaid' is given as --label and as a feature",
     ),
     "the group as a feature": (with_(OVERLAP, **{"income,purpose": "sex"}), "--uses-sensitive"),
-    "propensities outside 0 and 1": (with_(OVERLAP, p="income"), "propensity outside [0, 1]"),
+    "propensities outside 0 and 1": (with_(OVERLAP, p="number"), "propensity outside [0, 1]"),
     "decisions that are none": (with_(OVERLAP, approved="month"), "decision that is not 0 or 1"),
     "a horizon without time": ([*OVERLAP, "--horizon", "3"], "say with --time-step"),
     "a rule without chance": (

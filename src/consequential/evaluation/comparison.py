@@ -8,20 +8,30 @@ from typing import Any
 import numpy as np
 
 from consequential.evaluation.estimate import Estimate
-from consequential.evaluation.influence import Ratios
+from consequential.evaluation.influence import RatioSums, Yardstick
 from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals, gap_interval
-from consequential.evaluation.judged import checked_log, judge, needs_folds, question
+from consequential.evaluation.judged import (
+    Judged,
+    as_rule,
+    checked_log,
+    judge,
+    needs_folds,
+    question,
+)
 from consequential.evaluation.offpolicy import (
     Evaluation,
+    Facts,
     Maker,
     Measure,
+    Measured,
     Method,
+    check_scannable,
     checked_method,
     evaluation,
     measured_with,
 )
 from consequential.evaluation.quantiles import checked_confidence
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, LogScan
 from consequential.objective import Fairness, Weighting, effective_sample_size
 
 
@@ -104,7 +114,7 @@ class Comparison:
 def compare(
     new: Any,
     old: Any,
-    log: DecisionLog,
+    log: DecisionLog | LogScan,
     *,
     cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
@@ -139,35 +149,54 @@ def compare(
     >>> found.utility, found.verdict
     (-0.0198 [-0.0316, -0.0082], 'worse: utility is lower; the gap is narrower')
     """
-    checked_log(log)
+    checked_log(log, or_scan=True)
     needs_folds((new, old), folds)
     objective = question(log, cost, fairness, weighting, rejection_utility)
     kind = checked_method(method)
     level = checked_confidence(confidence)
-    first = judge(new, log, folds=folds, seed=seed)
-    second = judge(old, log, folds=folds, seed=seed)
-    yardstick, notes = measured_with(objective, first.log, kind, floor)
-    one, other = Measure.of(yardstick, first), Measure.of(yardstick, second)
-    utility = yardstick.utility(one.propensity, other.propensity)
-    acceptance = yardstick.acceptance(one.propensity, other.propensity)
-    intervals = kind((*one.ratios, *other.ratios, utility, acceptance), level, seed)
+    if isinstance(log, LogScan):
+        from consequential.evaluation.scanned import measured
+
+        check_scannable(kind, folds)
+        pair = measured(log, objective, (as_rule(new), as_rule(old)), compared=True)
+    else:
+        first = judge(new, log, folds=folds, seed=seed)
+        second = judge(old, log, folds=folds, seed=seed)
+        yardstick, notes = measured_with(objective, first.log, kind, floor)
+        pair = _paired(yardstick, first, second, notes)
+    (one, other), difference = pair.measures, pair.difference
+    assert difference is not None
+    intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
     made = Maker(intervals)
-    n = len(first.log)
-    changed = effective_sample_size(yardstick.weighted(np.abs(one.propensity - other.propensity)))
+    n, changed = pair.facts[0].n, pair.changed
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
-    gain = made(intervals.difference(utility), n, changed)
+    gain = made(intervals.difference(difference.utility), n, changed)
     return Comparison(
         utility=gain,
-        acceptance=made(intervals.of(acceptance)[0], n, float(n)),
+        acceptance=made(intervals.of(difference.acceptance)[0], n, float(n)),
         benefit_gap=made(gap, n, changed if one.benefits[0].labelled else float(n)),
         verdict=_verdict(gain, narrower),
-        new=evaluation(yardstick, one, intervals, (*first.notes, *notes)),
-        old=evaluation(yardstick, other, intervals, (*second.notes, *notes)),
+        new=evaluation(objective, pair.facts[0], one, intervals),
+        old=evaluation(objective, pair.facts[1], other, intervals),
+    )
+
+
+def _paired(yardstick: Yardstick, new: Judged, old: Judged, notes: tuple[str, ...]) -> Measured:
+    """Measure two rules on the same rows, and their difference row by row."""
+    one, other = new.propensity, old.propensity
+    difference = Measure(yardstick.utility(one, other), yardstick.acceptance(one, other), ())
+    return Measured(
+        (Measure.of(yardstick, one), Measure.of(yardstick, other)),
+        tuple(
+            Facts.of(yardstick, judged.propensity, (*judged.notes, *notes)) for judged in (new, old)
+        ),
+        difference,
+        effective_sample_size(yardstick.weighted(np.abs(one - other))),
     )
 
 
 def _gap_change(
-    intervals: Intervals, new: tuple[Ratios, ...], old: tuple[Ratios, ...]
+    intervals: Intervals, new: tuple[RatioSums, ...], old: tuple[RatioSums, ...]
 ) -> tuple[Interval, str]:
     """Return the difference of gaps, and whether the new one is certainly narrower or wider."""
     if new[0].n_groups == 1:

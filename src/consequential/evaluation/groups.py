@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.influence import Ratios, benefit_ratios
 from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
-from consequential.evaluation.judged import blind_spots, checked_log, judge, needs_folds
+from consequential.evaluation.judged import (
+    blind_spots,
+    checked_log,
+    count_blind,
+    judge,
+    needs_folds,
+)
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.evaluation.simultaneous import Pairs, sup_t_quantile
 from consequential.log import DecisionLog
@@ -187,7 +193,7 @@ def group_metrics(
         difference,
         ratio,
         dict(zip(rows.groups, rows.group_counts.tolist(), strict=True)),
-        (*judged.notes, *blind_spots(rows, pi)),
+        (*judged.notes, *blind_spots(count_blind(rows, pi))),
     )
 
 

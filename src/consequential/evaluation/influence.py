@@ -11,8 +11,10 @@ groups' estimates of one benefit are uncorrelated.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from consequential.objective import (
     Benefit,
     Objective,
     Tally,
+    Whole,
     effective_sample_size,
 )
 
@@ -34,8 +37,58 @@ Codes = NDArray[np.intp]
 _NUDGE = 1e-4
 
 
+class RatioSums(ABC):
+    """One ratio of means for each group, and how the rows' influence on them varies together."""
+
+    n_groups: int
+    labelled: bool
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def values(self) -> Floats:
+        """The ratios; NaN where there is nobody to divide by."""
+
+    @property
+    @abstractmethod
+    def counted(self) -> Floats:
+        """How many rows each ratio rests on."""
+
+    @abstractmethod
+    def products(self, other: Any) -> Floats:
+        """By group, the sum of the products of two ratios' influence values."""
+
+    @property
+    @abstractmethod
+    def skewness(self) -> float:
+        """The skewness of the influence values; 0 where they do not vary."""
+
+    @property
+    def known(self) -> list[int]:
+        """The groups that have a value."""
+        return np.flatnonzero(np.isfinite(self.values)).tolist()
+
+    @property
+    def inflation(self) -> Floats:
+        """`m / (m - 1)` for the m rows a ratio rests on; infinite for a single one."""
+        endless = np.full(self.n_groups, np.inf)
+        m = self.counted
+        factor: Floats = np.divide(m, m - 1.0, out=endless, where=m > 1.0)
+        return factor
+
+    @property
+    def standard_errors(self) -> Floats:
+        """One for each group; infinite where a ratio rests on a single row."""
+        squares = np.maximum(self.products(self), 0.0) / max(len(self), 1) ** 2
+        with np.errstate(invalid="ignore"):
+            errors: Floats = np.sqrt(squares * self.inflation)
+        return np.where(self.counted > 1.0, errors, np.inf)
+
+
 @dataclass(frozen=True)
-class Ratios:
+class Ratios(RatioSums):
     """One ratio of means for each group, row by row.
 
     Attributes
@@ -82,11 +135,6 @@ class Ratios:
         values: Floats = np.divide(sums, self.totals, out=undefined, where=self.usable)
         return values
 
-    @property
-    def known(self) -> list[int]:
-        """The groups that have a value."""
-        return [code for code, usable in enumerate(self.usable.tolist()) if usable]
-
     @cached_property
     def influence(self) -> Floats:
         """`psi`: what each row adds to its group's ratio, times the number of rows."""
@@ -102,21 +150,16 @@ class Ratios:
         """How many rows each ratio rests on."""
         return self.by_group((self.denominator != 0.0).astype(np.float64))
 
-    @cached_property
-    def inflation(self) -> Floats:
-        """`m / (m - 1)` for the m rows a ratio rests on; infinite for a single one."""
-        endless = np.full(self.n_groups, np.inf)
-        m = self.counted
-        factor: Floats = np.divide(m, m - 1.0, out=endless, where=m > 1.0)
-        return factor
+    def products(self, other: Ratios) -> Floats:
+        """By group, the sum of the products of two ratios' influence values."""
+        return self.by_group(self.influence * other.influence)
 
-    @cached_property
-    def standard_errors(self) -> Floats:
-        """One for each group; infinite where a ratio rests on a single row."""
-        squares = self.by_group(self.influence**2) / max(len(self), 1) ** 2
-        with np.errstate(invalid="ignore"):
-            errors: Floats = np.sqrt(squares * self.inflation)
-        return np.where(self.counted > 1.0, errors, np.inf)
+    @property
+    def skewness(self) -> float:
+        """The skewness of the influence values; 0 where they do not vary."""
+        centred = self.influence - self.influence.mean()
+        second = float((centred**2).mean())
+        return float((centred**3).mean()) / second**1.5 if second > 0.0 else 0.0
 
     def by_group(self, column: Floats) -> Floats:
         """Sum of one value a row, group by group."""
@@ -150,10 +193,19 @@ class Yardstick:
 
     @classmethod
     def of(
-        cls, objective: Objective, log: DecisionLog, extremes: Extremes | None = None
+        cls,
+        objective: Objective,
+        log: DecisionLog,
+        extremes: Extremes | None = None,
+        whole: Whole | None = None,
     ) -> Yardstick:
-        """Weigh the rows of a settled log once; `extremes` where intervals need their reach."""
+        """Weigh the rows of a settled log once; `extremes` where intervals need their reach.
+
+        With `whole` the log is a piece of a larger one, whose totals these are.
+        """
         overall, within = objective.weighting.tallies(log)
+        if whole is not None:
+            within = replace(within, sizes=whole.sums[0], whole=whole.sums)
         return cls(objective, log, overall, within, extremes)
 
     def utility(self, propensity: Floats, less: Floats | None = None) -> Ratios:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Interval:
 UNKNOWN = Interval(float("nan"), float("nan"), float("nan"), float("nan"))
 
 # ratios, each with the sign that every group's value enters a contrast with
-Terms = Sequence[tuple[Ratios, Floats]]
+Terms = Sequence[tuple[Any, Floats]]
 
 
 class Intervals(ABC):
@@ -43,12 +43,13 @@ class Intervals(ABC):
 
     name: ClassVar[str]
     needs_reach: ClassVar[bool] = False
+    from_sums: ClassVar[bool] = False
 
     def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
         self.confidence, self.seed = confidence, seed
 
     @abstractmethod
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return an interval for each group's ratio."""
 
     @abstractmethod
@@ -56,10 +57,10 @@ class Intervals(ABC):
         """Return an interval for a signed sum of ratios over groups."""
 
     @abstractmethod
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return an interval for the largest difference between groups, over all benefits."""
 
-    def difference(self, ratios: Ratios) -> Interval:
+    def difference(self, ratios: Any) -> Interval:
         """Return an interval for the one ratio that two rules differ by."""
         return self.of(ratios)[0]
 
@@ -68,8 +69,9 @@ class Normal(Intervals):
     """As if estimates were normal around the truth, with influence values for their errors."""
 
     name = "normal"
+    from_sums = True
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return the values, plus and minus z standard errors."""
         z = normal_quantile(self.confidence)
         pairs = zip(ratios.values.tolist(), ratios.standard_errors.tolist(), strict=True)
@@ -78,16 +80,22 @@ class Normal(Intervals):
     def contrast(self, terms: Terms) -> Interval:
         """Return the sum, plus and minus z standard errors of the summed influence."""
         value = sum(float(signs @ each.values) for each, signs in terms)
-        first = terms[0][0]
-        psi = sum(signs[each.group] * each.influence for each, signs in terms)
         inflation = np.max([each.inflation for each, _ in terms], axis=0)
-        squares = first.by_group(np.asarray(psi) ** 2) / max(len(first), 1) ** 2
+        squares = (
+            sum(
+                signs * others * each.products(other)
+                for each, signs in terms
+                for other, others in terms
+            )
+            / max(len(terms[0][0]), 1) ** 2
+        )
         if not (np.isfinite(inflation).all() and np.isfinite(value)):
             return _around(value, float("inf"), 1.0, 1.0)
         z = normal_quantile(self.confidence)
-        return _around(value, sqrt(float(squares @ inflation)), z, z)
+        # rounding may leave less than nothing of a difference that does not vary
+        return _around(value, sqrt(max(float(squares @ inflation), 0.0)), z, z)
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return simultaneous bounds over all pairs of groups."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -95,9 +103,9 @@ class Normal(Intervals):
         differences = pairs.differences(np.stack([each.values for each in benefits]))
         return Interval(*largest(differences, pairs.covariance(), self.confidence, self.seed))
 
-    def difference(self, ratios: Ratios) -> Interval:
+    def difference(self, ratios: Any) -> Interval:
         """Correct for skewness: differences of similar rules live on few rows."""
-        below, above = skewness_corrected(ratios.influence, self.confidence)
+        below, above = skewness_corrected(ratios.skewness, len(ratios), self.confidence)
         return _around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)
 
 
@@ -111,7 +119,7 @@ class Bootstrap(Intervals):
         self._ratios = list(ratios)
         self._replicates = replicates(ratios, seed=seed)
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return percentiles of each group's replicates."""
         drawn = self._of(ratios)
         return [self._percentiles(value, drawn[:, k]) for k, value in enumerate(ratios.values)]
@@ -122,7 +130,7 @@ class Bootstrap(Intervals):
         drawn = sum(self._of(each) @ signs for each, signs in terms)
         return self._percentiles(value, np.asarray(drawn))
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return simultaneous bounds; the quantile is that of the replicates."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -168,7 +176,7 @@ class Bounded(Intervals):
         low, high, least, most = reach
         return -self.lower(-rows, (-high, -low, -most, -least), confidence)
 
-    def of(self, ratios: Ratios) -> list[Interval]:
+    def of(self, ratios: Any) -> list[Interval]:
         """Return an interval for each group."""
         return [self._one(ratios, k, self.confidence) for k in range(ratios.n_groups)]
 
@@ -190,7 +198,7 @@ class Bounded(Intervals):
             squares += (sign * one.standard_error) ** 2
         return Interval(value, low, high, sqrt(squares))
 
-    def largest(self, benefits: tuple[Ratios, ...]) -> Interval:
+    def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return how far apart the groups' intervals certainly, and at most, are."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
@@ -271,7 +279,7 @@ METHODS: dict[str, type[Intervals]] = {
 }
 
 
-def gap_interval(intervals: Intervals, benefits: tuple[Ratios, ...]) -> Interval:
+def gap_interval(intervals: Intervals, benefits: tuple[Any, ...]) -> Interval:
     """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
     if len(benefits) == 1 and benefits[0].n_groups == 2:
         if not np.isfinite(benefits[0].values).all():

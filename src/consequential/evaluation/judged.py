@@ -16,8 +16,8 @@ from consequential.evaluation.crossfit import (
     fitted_policy,
     is_learner,
 )
-from consequential.log import DecisionLog
-from consequential.objective import Objective, Weighting, effective_sample_size
+from consequential.log import DecisionLog, LogScan
+from consequential.objective import Objective, Weighting
 from consequential.policies import DecisionRule, Logged
 
 Floats = NDArray[np.float64]
@@ -41,20 +41,23 @@ class Judged:
     notes: tuple[str, ...]
 
 
-def checked_log(log: Any) -> DecisionLog:
-    """Return a log, or say what is one."""
-    if not isinstance(log, DecisionLog):
+def checked_log(log: Any, *, or_scan: bool = False) -> None:
+    """Refuse what is not a log, or a scan of one where that will do."""
+    if isinstance(log, LogScan) and not or_scan:
+        raise TypeError(
+            "this needs a log in memory, not a scan: scan.sample(n, rng) gives one of n rows"
+        )
+    if not isinstance(log, DecisionLog | LogScan):
         raise TypeError(
             f"a rule is judged on a DecisionLog, not on {type(log).__name__}: make one with "
             "DecisionLog.from_frame or DecisionLog.from_arrays"
         )
     if len(log) == 0:
         raise ValueError("the log has no rows to judge a rule on")
-    return log
 
 
 def question(
-    log: DecisionLog,
+    log: DecisionLog | LogScan,
     cost: float | None,
     fairness: Any,
     weighting: Weighting | None,
@@ -62,7 +65,7 @@ def question(
 ) -> Objective:
     """Return what is asked of a log, as an objective without a penalty."""
     if cost is None:
-        if log.cost is None:
+        if not log.has_costs:
             raise ValueError(
                 "give cost=: what accepting costs, between 0 and 1 (the log has no cost of its own "
                 "for each row)"
@@ -131,26 +134,27 @@ def needs_folds(rules: tuple[Any, ...], folds: int | None) -> None:
         )
 
 
-def weight_notes(weighted: Floats) -> tuple[str, ...]:
+def weight_notes(effective: float, heaviest: float, total: float) -> tuple[str, ...]:
     """Return what weights make of the estimates: few people, or one who counts for many."""
     notes = []
-    total = float(weighted.sum())
     if total > 0.0:
-        effective = effective_sample_size(weighted)
         if effective < _FEW:
             notes.append(
                 f"labels speak for {effective:.0f} people in effect; intervals want "
                 f"{_FEW:.0f} or more"
             )
-        heaviest = float(weighted.max()) / total
-        if heaviest > _MUCH and effective >= 2.0:
-            notes.append(f"one person carries {heaviest:.0%} of all weight")
+        if heaviest > _MUCH * total and effective >= 2.0:
+            notes.append(f"one person carries {heaviest / total:.0%} of all weight")
     return tuple(notes)
 
 
-def blind_spots(rows: DecisionLog, propensity: Floats) -> tuple[str, ...]:
+def count_blind(rows: DecisionLog, propensity: Floats) -> int:
+    """Return how many people the log could never have accepted but the rule would."""
+    return int(((rows.propensity <= 0.0) & (propensity > 0.0)).sum())
+
+
+def blind_spots(blind: int) -> tuple[str, ...]:
     """Return a note about people whom the log could never have accepted but the rule would."""
-    blind = int(((rows.propensity <= 0.0) & (propensity > 0.0)).sum())
     if blind == 0:
         return ()
     return (

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.estimate import Estimate, finite_or_none
-from consequential.evaluation.influence import Ratios, Yardstick
+from consequential.evaluation.influence import RatioSums, Yardstick
 from consequential.evaluation.intervals import METHODS, Interval, Intervals, gap_interval
 from consequential.evaluation.judged import (
-    Judged,
+    as_rule,
     blind_spots,
     checked_log,
+    count_blind,
     judge,
     needs_folds,
     question,
@@ -23,7 +24,7 @@ from consequential.evaluation.judged import (
 )
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.evaluation.reach import Extremes, known_floor
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, LogScan
 from consequential.objective import Fairness, Objective, Weighting
 
 Floats = NDArray[np.float64]
@@ -117,7 +118,7 @@ class Evaluation:
 
 def evaluate(
     rule: Any,
-    log: DecisionLog,
+    log: DecisionLog | LogScan,
     *,
     cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
@@ -136,7 +137,7 @@ def evaluate(
     rule
         A policy or another decision rule; a fitted learner; or, with `folds`, a learner to fit.
     log
-        The log; decisions younger than its horizon are left out.
+        The log, or a scan of one; decisions younger than its horizon are left out.
     cost
         What accepting costs; not needed where the log has a cost for each row.
     fairness
@@ -172,35 +173,44 @@ def evaluate(
     >>> world.exact(better).utility in found.utility
     True
     """
-    checked_log(log)
+    checked_log(log, or_scan=True)
     needs_folds((rule,), folds)
     objective = question(log, cost, fairness, weighting, rejection_utility)
     kind = checked_method(method)
     level = checked_confidence(confidence)
+    if isinstance(log, LogScan):
+        from consequential.evaluation.scanned import measured
+
+        check_scannable(kind, folds)
+        found = measured(log, objective, (as_rule(rule),))
+        intervals = kind(found.measures[0].ratios, level, seed)
+        return evaluation(objective, found.facts[0], found.measures[0], intervals)
     judged = judge(rule, log, folds=folds, seed=seed)
     yardstick, notes = measured_with(objective, judged.log, kind, floor)
-    measure = Measure.of(yardstick, judged)
-    intervals = kind(measure.ratios, level, seed)
-    return evaluation(yardstick, measure, intervals, (*judged.notes, *notes))
+    measure = Measure.of(yardstick, judged.propensity)
+    facts = Facts.of(yardstick, judged.propensity, (*judged.notes, *notes))
+    return evaluation(objective, facts, measure, kind(measure.ratios, level, seed))
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A rule's utility, acceptance and benefits on a log, row by row."""
+    """A rule's utility, acceptance and benefits on a log."""
 
-    propensity: Floats
-    utility: Ratios
-    acceptance: Ratios
-    benefits: tuple[Ratios, ...]
+    utility: RatioSums
+    acceptance: RatioSums
+    benefits: tuple[RatioSums, ...]
 
     @classmethod
-    def of(cls, yardstick: Yardstick, judged: Judged) -> Measure:
+    def of(cls, yardstick: Yardstick, propensity: Floats) -> Measure:
         """Measure a rule."""
-        pi = judged.propensity
-        return cls(pi, yardstick.utility(pi), yardstick.acceptance(pi), yardstick.benefits(pi))
+        return cls(
+            yardstick.utility(propensity),
+            yardstick.acceptance(propensity),
+            yardstick.benefits(propensity),
+        )
 
     @property
-    def ratios(self) -> tuple[Ratios, ...]:
+    def ratios(self) -> tuple[Any, ...]:
         """All of them."""
         return (self.utility, self.acceptance, *self.benefits)
 
@@ -210,6 +220,20 @@ def checked_method(method: Any) -> type[Intervals]:
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
     return METHODS[method]
+
+
+def check_scannable(kind: type[Intervals], folds: int | None) -> None:
+    """Refuse what needs all rows at once."""
+    if folds is not None:
+        raise ValueError(
+            "folds= needs a log in memory: learn from one scan and judge on another, or on what "
+            "scan.split left out"
+        )
+    if not kind.from_sums:
+        raise ValueError(
+            f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
+            'method="normal"'
+        )
 
 
 def measured_with(
@@ -225,41 +249,83 @@ def measured_with(
     return Yardstick.of(objective, rows, extremes), (note,) if note else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the rows a rule is measured on, beside the measures."""
+
+    groups: tuple[Hashable, ...]
+    sizes: tuple[int, ...]
+    effective_size: float
+    effective_sizes: Floats
+    notes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return sum(self.sizes)
+
+    @classmethod
+    def of(cls, yardstick: Yardstick, propensity: Floats, notes: tuple[str, ...]) -> Facts:
+        """Look at rows in memory."""
+        log = yardstick.log
+        effective, by_group = yardstick.effective_sizes(propensity)
+        weighted = yardstick.weighted(propensity)
+        heaviest = float(weighted.max(initial=0.0)), float(weighted.sum())
+        return cls(
+            log.groups,
+            tuple(log.group_counts.tolist()),
+            effective,
+            by_group,
+            (
+                *notes,
+                *weight_notes(effective, *heaviest),
+                *blind_spots(count_blind(log, propensity)),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Rules measured on the same rows; with two of them maybe their difference, row by row.
+
+    `changed` is the effective number of people on whom the two differ.
+    """
+
+    measures: tuple[Measure, ...]
+    facts: tuple[Facts, ...]
+    difference: Measure | None = None
+    changed: float = 0.0
+
+
 def evaluation(
-    yardstick: Yardstick, measure: Measure, intervals: Intervals, notes: tuple[str, ...]
+    objective: Objective, facts: Facts, measure: Measure, intervals: Intervals
 ) -> Evaluation:
     """Put intervals around everything that was measured."""
-    log, objective = yardstick.log, yardstick.objective
     assert objective.fairness is not None
-    effective, by_group = yardstick.effective_sizes(measure.propensity)
-    sizes = log.group_counts
     made = Maker(intervals)
     shown = measure.benefits[0]
     labelled = shown.labelled
+    found = zip(facts.groups, facts.sizes, facts.effective_sizes, intervals.of(shown), strict=True)
     benefits = {
-        group: made(found, int(sizes[k]), by_group[k] if labelled else float(sizes[k]))
-        for k, (group, found) in enumerate(zip(log.groups, intervals.of(shown), strict=True))
+        group: made(interval, size, effective if labelled else float(size))
+        for group, size, effective, interval in found
     }
     gap, gap_notes = _gap(intervals, measure.benefits)
     unmeasured = [str(group) for group, each in benefits.items() if not each.known]
     if unmeasured:
         gap_notes += (f"{objective.fairness.name} cannot be measured for {', '.join(unmeasured)}",)
+    n = facts.n
     return Evaluation(
-        utility=made(intervals.of(measure.utility)[0], len(log), effective),
-        acceptance=made(intervals.of(measure.acceptance)[0], len(log), float(len(log))),
+        utility=made(intervals.of(measure.utility)[0], n, facts.effective_size),
+        acceptance=made(intervals.of(measure.acceptance)[0], n, float(n)),
         benefits=benefits,
-        benefit_gap=made(gap, len(log), effective if labelled else float(len(log))),
+        benefit_gap=made(gap, n, facts.effective_size if labelled else float(n)),
         fairness=objective.fairness.name,
-        group_sizes=dict(zip(log.groups, sizes.tolist(), strict=True)),
-        group_effective_sizes=dict(zip(log.groups, by_group.tolist(), strict=True)),
-        n=len(log),
-        effective_sample_size=effective,
-        notes=(
-            *notes,
-            *weight_notes(yardstick.weighted(measure.propensity)),
-            *blind_spots(log, measure.propensity),
-            *gap_notes,
-        ),
+        group_sizes=dict(zip(facts.groups, facts.sizes, strict=True)),
+        group_effective_sizes=dict(zip(facts.groups, facts.effective_sizes.tolist(), strict=True)),
+        n=n,
+        effective_sample_size=facts.effective_size,
+        notes=(*facts.notes, *gap_notes),
         confidence=intervals.confidence,
         method=intervals.name,
     )
@@ -285,7 +351,7 @@ class Maker:
         )
 
 
-def _gap(intervals: Intervals, benefits: tuple[Ratios, ...]) -> tuple[Interval, tuple[str, ...]]:
+def _gap(intervals: Intervals, benefits: tuple[RatioSums, ...]) -> tuple[Interval, tuple[str, ...]]:
     if benefits[0].n_groups == 1:
         return Interval(0.0, 0.0, 0.0, 0.0), ("one group, so there is no gap",)
     return gap_interval(intervals, benefits), ()

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.influence import Ratios
+from consequential.evaluation.influence import RatioSums
 from consequential.evaluation.quantiles import checked_confidence, normal_quantile
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 
 class Pairs:
     """Differences between the groups of one or several benefits."""
 
-    def __init__(self, benefits: tuple[Ratios, ...]) -> None:
+    def __init__(self, benefits: tuple[RatioSums, ...]) -> None:
         self.benefits = benefits
         self.places = [
             (k, one, other)
@@ -97,7 +97,7 @@ class Pairs:
         return covariance
 
 
-def benefit_covariance(benefits: tuple[Ratios, ...]) -> Floats:
+def benefit_covariance(benefits: tuple[RatioSums, ...]) -> Floats:
     """Return the covariance of benefits over (benefits times groups): groups share no rows."""
     n_groups = benefits[0].n_groups
     size = len(benefits) * n_groups
@@ -105,7 +105,7 @@ def benefit_covariance(benefits: tuple[Ratios, ...]) -> Floats:
     rows = np.arange(n_groups)
     for k, one in enumerate(benefits):
         for m, other in enumerate(benefits):
-            products = one.by_group(one.influence * other.influence) / max(len(one), 1) ** 2
+            products = one.products(other) / max(len(one), 1) ** 2
             factor = np.sqrt(one.inflation * other.inflation)
             with np.errstate(invalid="ignore"):
                 entries = products * factor

@@ -326,6 +326,11 @@ class DecisionLog:
         """How many accepted people have no label yet."""
         return int((self.decision & np.isnan(self.label)).sum())
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether every row has a cost of its own."""
+        return self.cost is not None
+
     @cached_property
     def outcome(self) -> Floats:
         """The label, and 0 where there is none (those rows have weight 0 wherever it is used)."""

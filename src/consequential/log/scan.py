@@ -113,6 +113,11 @@ class LogScan:
         return _Seen(groups, tuple(expanded), max(look.last_step for look in looks))
 
     @property
+    def has_costs(self) -> bool:
+        """Whether every row has a cost of its own."""
+        return self.names.cost is not None
+
+    @property
     def groups(self) -> tuple[Hashable, ...]:
         """The sensitive groups, sorted."""
         return self._seen.groups

@@ -1,0 +1,307 @@
+"""Logs larger than memory: the same answers as in memory, and errors that say where."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import consequential as cq
+from conftest import exploring_log
+from consequential.learning import fitting
+from consequential.learning.passes import Rows
+from consequential.learning.problem import Columns
+from consequential.learning.scanned import ScannedRows, whole_of
+from consequential.policies.compiled import bend_of
+
+NAMES = {
+    "features": ["x0", "x1"],
+    "decision": "decision",
+    "propensity": "propensity",
+    "label": "label",
+    "sensitive": "sensitive",
+}
+NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
+
+
+def written(log, folder, n_files=3, row_group_size=150):
+    for k, rows in enumerate(np.array_split(np.arange(len(log)), n_files)):
+        table = log.take(rows).to_frame()
+        pq.write_table(table, folder / f"part-{k}.parquet", row_group_size=row_group_size)
+    return folder
+
+
+@pytest.fixture(params=[2, 3])
+def log(request):
+    return exploring_log(n=1000, n_groups=request.param)
+
+
+@pytest.fixture
+def scan(log, tmp_path):
+    return cq.DecisionLog.scan(written(log, tmp_path), **NAMES)
+
+
+# --- reading
+
+
+def test_a_scan_reads_every_row_once_and_in_order(log, scan):
+    again = cq.DecisionLog.concatenate(list(scan.map(lambda piece: piece)))
+    assert len(scan) == len(log)
+    assert scan.groups == log.groups
+    assert scan.feature_names == log.feature_names
+    for column in ("features", "decision", "propensity", "label", "group"):
+        assert_array_equal(getattr(again, column), getattr(log, column))
+
+
+def test_few_pieces_are_in_memory_at_a_time(scan):
+    alive, most = set(), []
+
+    def look(piece):
+        alive.add(id(piece))
+        most.append(len(alive))
+        return id(piece)
+
+    import dataclasses
+
+    for done in dataclasses.replace(scan, n_threads=1).map(look):
+        alive.discard(done)
+    assert max(most) <= 3
+    assert len(most) == len(scan.pieces) == 9
+
+
+def test_large_row_groups_come_in_stretches(log, tmp_path, monkeypatch):
+    from consequential.log import pieces
+
+    monkeypatch.setattr(pieces, "_PIECE", 100)
+    scan = cq.DecisionLog.scan(written(log, tmp_path, 1, 1000), **NAMES)
+    assert [piece.n_rows for piece in scan.pieces] == [100] * 10
+    assert sum(scan.map(len)) == 1000
+
+
+def test_words_become_the_same_indicators_in_every_piece(tmp_path):
+    for k, words in enumerate((["a", "b"], ["b", "b"], ["c", "a"])):
+        table = pa.table({"w": words, "d": [1, 1], "p": [0.5, 0.5], "y": [0, 1]})
+        pq.write_table(table, tmp_path / f"{k}.parquet")
+    scan = cq.DecisionLog.scan(tmp_path, features=["w"], decision="d", propensity="p", label="y")
+    assert scan.feature_names == ("w=a", "w=b", "w=c")
+    rows = np.concatenate(list(scan.map(lambda piece: piece.features)))
+    assert_array_equal(rows.argmax(axis=1), [0, 1, 1, 1, 2, 0])
+
+
+def test_a_horizon_counts_from_the_last_step_of_all_files(log, tmp_path):
+    late = cq.DecisionLog.from_arrays(
+        log.features,
+        log.decision,
+        log.propensity,
+        np.where(np.arange(1000) < 600, log.label, np.nan),
+        log.sensitive,
+        np.arange(1000) // 100,
+        horizon=4,
+    )
+    scan = cq.DecisionLog.scan(written(late, tmp_path), **NAMES, time_step="time_step", horizon=4)
+    settled = [piece for piece in scan.map(lambda piece: piece) if len(piece)]
+    assert sum(len(piece) for piece in settled) == len(late.settled()) == 600
+    found = cq.evaluate(cq.AcceptAll(), scan, cost=0.4)
+    assert "400 rows younger than the horizon" in found.notes[0]
+    assert_allclose(found.utility.value, cq.evaluate(cq.AcceptAll(), late, cost=0.4).utility.value)
+
+
+def test_a_sample_is_drawn_evenly_and_the_same_whoever_reads(scan):
+    one, two = (scan.sample(300, np.random.default_rng(5)) for _ in range(2))
+    assert one.fingerprint == two.fingerprint
+    assert abs(len(one) - 300) < 5 * np.sqrt(300 * 0.7)
+    everything = scan.sample(5000, np.random.default_rng(5))
+    assert len(everything) == 1000
+
+
+def test_a_scan_has_a_fingerprint_of_its_files(log, scan, tmp_path):
+    before = scan.fingerprint
+    assert before == cq.DecisionLog.scan(tmp_path, **NAMES).fingerprint
+    pq.write_table(log.take(slice(0, 10)).to_frame(), tmp_path / "part-2.parquet")
+    assert cq.DecisionLog.scan(tmp_path, **NAMES).fingerprint != before
+
+
+# --- the same answers as in memory
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_sums_and_gradients_are_those_in_memory(log, scan, notion, apart):
+    objective = cq.Objective(0.4, notion, 1.0, rejection_utility=(0.1, -0.2))
+    size = 3 * (len(log.groups) if apart else 1)
+    theta = np.random.default_rng(2).normal(size=size)
+    template = cq.Policy(theta, groups=log.groups if apart else ())
+    coefficients = objective.coefficients(log)
+    rows = Rows(log.features, Columns.rows(coefficients), log.group, len(log.groups), apart, True)
+    scanned = ScannedRows(scan, objective, template, whole_of(scan, objective), True)
+    link = bend_of(template)
+    assert_allclose(scanned.sums(theta, link), rows.sums(theta, link), rtol=1e-10, atol=1e-13)
+    for column in fields(Columns):
+        assert_allclose(
+            getattr(scanned.columns(), column.name),
+            getattr(Columns.of(coefficients), column.name),
+            rtol=1e-12,
+        )
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("weighting", [None, cq.Clipped(3.0)])
+def test_evaluations_are_those_in_memory(log, scan, notion, weighting):
+    policy = cq.Policy([0.2, 0.7, -0.4])
+    options = {"cost": 0.4, "fairness": notion, "weighting": weighting}
+    assert_same(
+        cq.evaluate(policy, scan, **options).to_dict(),
+        cq.evaluate(policy, log, **options).to_dict(),
+    )
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_comparisons_are_those_in_memory(log, scan, notion):
+    policy = cq.Policy([0.2, 0.7, -0.4])
+    options = {"cost": 0.4, "fairness": notion}
+    assert_same(
+        cq.compare(policy, cq.Logged(), scan, **options).to_dict(),
+        cq.compare(policy, cq.Logged(), log, **options).to_dict(),
+    )
+
+
+def assert_same(one, other):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    elif isinstance(one, float):
+        assert one == pytest.approx(other, rel=1e-8, abs=1e-8)
+    else:
+        assert one == other
+
+
+def test_a_scan_that_fits_in_the_sample_teaches_what_the_log_teaches(log, scan):
+    options = {"cost": 0.45, "max_gap": 0.02}
+    one = cq.FairPolicyLearner(**options).fit_log(scan)
+    two = cq.FairPolicyLearner(**options).fit_log(cq.DecisionLog.concatenate([log]))
+    assert_allclose(one.policy_.theta, two.policy_.theta)
+    assert one.policy_.learned_from == scan.fingerprint
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity"])
+def test_a_scan_larger_than_its_sample_is_learned_from_whole(tmp_path, notion, monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLED", 2000)
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.1), 20_000, np.random.default_rng(0))
+    names = NAMES | {"features": ["x0"]}
+    scan = cq.DecisionLog.scan(written(log, tmp_path, 3, 4000), **names)
+    options = {"cost": world.cost, "fairness": notion, "max_gap": 0.02, "l2": 1e-4}
+    learned = cq.FairPolicyLearner(**options).fit_log(scan)
+    whole = cq.FairPolicyLearner(**options).fit_log(log)
+    sampled = cq.FairPolicyLearner(**options).fit_log(scan.sample(2000, np.random.default_rng(0)))
+    objective = cq.Objective(world.cost, notion)
+    worth = [objective.value(each.policy_, log) for each in (learned, whole, sampled)]
+    assert abs(learned.result_.benefit_gap) <= 0.021
+    assert abs(worth[0] - worth[1]) < 2e-4
+    assert_allclose(learned.result_.utility, worth[0], rtol=1e-9)
+
+
+# --- what cannot be read
+
+
+def damaged(path):
+    content = bytearray(path.read_bytes())
+    content[4:400] = b"\xff" * 396
+    path.write_bytes(bytes(content))
+
+
+def test_a_damaged_row_group_is_named(log, tmp_path):
+    damaged(written(log, tmp_path) / "part-1.parquet")
+    scan = cq.DecisionLog.scan(tmp_path, **NAMES)
+    with pytest.raises(cq.DecisionLogError, match=r"part-1\.parquet, row group 0.* cannot be read"):
+        cq.evaluate(cq.AcceptAll(), scan, cost=0.4)
+
+
+def test_a_file_that_is_no_parquet_is_named(log, tmp_path):
+    (written(log, tmp_path) / "part-0.parquet").write_bytes(b"nothing")
+    with pytest.raises(cq.DecisionLogError, match=r"part-0\.parquet cannot be read"):
+        cq.DecisionLog.scan(tmp_path, **NAMES)
+
+
+def test_a_file_of_another_schema_is_named(log, tmp_path):
+    written(log, tmp_path)
+    table = pq.read_table(tmp_path / "part-2.parquet")
+    other = table.set_column(0, "x0", table["x0"].cast(pa.float32()))
+    pq.write_table(other, tmp_path / "part-2.parquet")
+    with pytest.raises(cq.DecisionLogError, match=r"part-2\.parquet has the column 'x0' as float"):
+        cq.DecisionLog.scan(tmp_path, **NAMES)
+
+
+def test_a_column_missing_in_one_file_is_named(log, tmp_path):
+    written(log, tmp_path)
+    table = pq.read_table(tmp_path / "part-1.parquet").drop_columns(["label"])
+    pq.write_table(table, tmp_path / "part-1.parquet")
+    with pytest.raises(cq.DecisionLogError, match=r"part-1\.parquet has no column 'label'"):
+        cq.DecisionLog.scan(tmp_path, **NAMES)
+
+
+def test_a_bad_row_is_found_and_its_file_named(log, tmp_path):
+    written(log, tmp_path)
+    table = pq.read_table(tmp_path / "part-1.parquet")
+    wrong = table["propensity"].to_pylist()
+    wrong[200] = 1.5
+    place = table.schema.get_field_index("propensity")
+    pq.write_table(
+        table.set_column(place, "propensity", pa.array(wrong)),
+        tmp_path / "part-1.parquet",
+        row_group_size=150,
+    )
+    scan = cq.DecisionLog.scan(tmp_path, **NAMES)
+    message = r"part-1\.parquet, row group 1, rows from 0: 1 row has a propensity outside"
+    with pytest.raises(cq.DecisionLogError, match=message):
+        cq.FairPolicyLearner().fit_log(scan)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": "x0"}, "features is a list of columns"),
+        ({"features": []}, "features is empty"),
+        ({"features": ["x9"]}, "no column 'x9'"),
+        ({"horizon": 3}, "name the column with time_step="),
+        ({"sensitive": None, "groups": [0, 1]}, "no sensitive attribute that has them"),
+        ({"propensity": cq.EstimatedPropensity()}, "propensity of a scan is the name of a column"),
+    ],
+)
+def test_what_cannot_be_scanned(log, tmp_path, change, message):
+    written(log, tmp_path)
+    with pytest.raises(cq.DecisionLogError, match=message):
+        cq.DecisionLog.scan(tmp_path, **NAMES | change)
+
+
+def test_an_empty_folder_and_a_missing_one(tmp_path):
+    with pytest.raises(cq.DecisionLogError, match="no Parquet files"):
+        cq.DecisionLog.scan(tmp_path, **NAMES)
+    with pytest.raises(FileNotFoundError, match="no file or folder"):
+        cq.DecisionLog.scan(tmp_path / "nowhere", **NAMES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "bootstrap"}, "needs all rows at once"),
+        ({"method": "any_time"}, "needs all rows at once"),
+        ({"folds": 5}, "folds= needs a log in memory"),
+        ({"weighting": cq.SelfNormalised()}, "a matter of the whole log"),
+        ({"weighting": cq.DoublyRobust()}, "a matter of the whole log"),
+    ],
+)
+def test_what_sums_cannot_tell(scan, options, message):
+    rule = cq.FairPolicyLearner() if "folds" in options else cq.AcceptAll()
+    with pytest.raises(ValueError, match=message):
+        cq.evaluate(rule, scan, cost=0.4, **options)
+
+
+def test_what_needs_a_log_in_memory_says_how_to_get_one(scan):
+    with pytest.raises(TypeError, match=r"scan\.sample"):
+        cq.group_metrics(cq.AcceptAll(), scan)
