@@ -33,7 +33,7 @@ test: $(INSTALLED)
 	$(BIN)/python tools/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
-slow: $(INSTALLED)
+slow: $(VENV)/.docs
 	$(BIN)/python -m pytest -m slow -n auto
 
 bench: $(INSTALLED)
