@@ -7,7 +7,7 @@ import os
 # the gallery draws without a screen, in code that is compiled once and kept
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from consequential import __version__  # noqa: E402
+from consequential import __version__
 
 project = "consequential"
 author = "the authors of consequential"
@@ -49,8 +49,18 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_signature": False,
     "abort_on_example_error": True,
-    "min_reported_time": 3600,
+    "write_computation_times": False,
 }
+
+
+def _left_to_scikit_learn(app, what, name, found, skip, options):
+    """Leave out what a class has from scikit-learn: that is documented there."""
+    return skip or (getattr(found, "__module__", None) or "").startswith("sklearn")
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", _left_to_scikit_learn)
+
 
 html_theme = "pydata_sphinx_theme"
 html_title = "consequential"

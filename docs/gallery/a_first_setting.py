@@ -6,6 +6,8 @@ The paper's first setting: one score, two groups, and a lender who starts from a
 harsh. All strategies see the same applicants.
 """
 
+import matplotlib.pyplot as plt
+
 import consequential as cq
 
 world = cq.worlds.first_setting()
@@ -22,7 +24,7 @@ print(runs.summary())
 # others it never learns anything, so its cut stays where it is. Policies that accept everybody
 # with some chance find the best cut, worth the dotted line.
 
-ax = runs.plot("utility")
+ax = runs.plot("utility", ax=plt.subplots(figsize=(7, 4))[1])
 ax.axhline(world.optimal().utility, color="grey", linestyle=":", label="best possible")
 ax.legend(frameon=False)
 

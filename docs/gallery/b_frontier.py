@@ -7,6 +7,7 @@ one group has more of them. How much utility does a smaller gap between groups c
 labels of accepted people only.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.preprocessing import SplineTransformer
 
@@ -31,7 +32,7 @@ print(found)
 # %%
 # Here the truth is known too: the best policies there are, for every bound.
 
-ax = found.plot()
+ax = found.plot(plt.subplots(figsize=(7, 4.5))[1])
 bounds = [0.0, 0.05, 0.1, 0.15, 0.2]
 best = [world.optimal(max_gap=bound) for bound in bounds]
 ax.plot(
@@ -41,4 +42,4 @@ ax.plot(
     linestyle=":",
     label="best possible",
 )
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper right")

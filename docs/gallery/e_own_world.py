@@ -2,10 +2,11 @@
 A world of your own
 ===================
 
-Two methods make a world: who applies, and how likely each is to have label 1. Every strategy, metric
-and figure then works in it. A third, `at`, lets it change over time.
+Two methods make a world: who applies, and how likely each is to have label 1. Every strategy,
+metric and figure then works in it. A third, `at`, lets it change over time.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import consequential as cq
@@ -38,7 +39,8 @@ class Shops(cq.worlds.World):
 
 strategies = [cq.LearnToDecide("logistic"), cq.LearnToDecide("logistic", "aggregated")]
 runs = cq.simulate(Shops(), strategies, seeds=2, time_steps=40, progress=False)
-runs.plot("utility")
+ax = runs.plot("utility", ax=plt.subplots(figsize=(7, 4))[1])
+ax.legend(frameon=False)
 
 # %%
 # Towns differ; what is accepted, and how differently, is measured on people nobody learns from.
