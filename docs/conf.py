@@ -28,6 +28,7 @@ templates_path = ["_templates"]
 
 # a single backtick in a docstring is code
 default_role = "code"
+highlight_language = "text"
 autosummary_generate = True
 # files that would differ from another's by capitals alone, which some disks cannot keep apart
 autosummary_filename_map = {

@@ -43,9 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _complete_paths(
-    parser: argparse.ArgumentParser, file: dict[str, str], folder: dict[str, str]
-) -> None:
+def _complete_paths(parser: argparse.ArgumentParser, file: object, folder: object) -> None:
     """Have every path completed, those that name a folder by folders alone."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
