@@ -70,8 +70,9 @@ html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
-    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 8,
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],

@@ -84,6 +84,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.simulation import simulate as simulate
     from consequential.tradeoff import Frontier as Frontier
     from consequential.tradeoff import frontier as frontier
+    from consequential.workers import cluster as cluster
 
 # Public name -> where it lives. Nothing below is imported until it is asked for, so that
 # `import consequential` costs next to nothing.
@@ -171,6 +172,7 @@ _HOME = {
     **dict.fromkeys(["Baselines", "baselines"], "baseline"),
     **dict.fromkeys(["Frontier", "frontier"], "tradeoff"),
     "FairPolicyLearner": "estimator",
+    "cluster": "workers",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
     **dict.fromkeys(
         [

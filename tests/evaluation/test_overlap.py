@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, norm
 
 import consequential as cq
-from consequential.evaluation.overlap import _surprise, share_at_most
+from consequential.evaluation.coverage import CoverageSums, share_at_most
 
 WORLD = cq.worlds.first_setting()
 CUT = cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), WORLD.cost)
@@ -122,13 +122,19 @@ def test_a_group_without_rows_is_left_out():
 # --- are logged propensities true?
 
 
+def surprise(decision, p):
+    label = np.where(decision, 1.0, np.nan)
+    log = cq.DecisionLog.from_arrays(np.zeros((len(p), 1)), decision, p, label, copy=False)
+    return CoverageSums.of(log, 0.01).coverage("all", 0.5, 0.95).surprise
+
+
 @pytest.mark.parametrize("low", [0.01, 0.05, 0.3])
 def test_true_propensities_are_seldom_doubted(low):
     rng = np.random.default_rng(1)
     n, repeats = 2000, 2000
     p = low + (1 - low) * rng.random(n) ** 3
     drawn = (rng.random((repeats, n)) < p) / p
-    surprises = np.array([_surprise(weights, p) for weights in drawn])
+    surprises = np.array([surprise(weights > 0, p) for weights in drawn])
     # 1 % expected; three binomial standard errors
     doubted = (np.abs(surprises) > norm.ppf(0.995)).mean()
     assert doubted == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / repeats))

@@ -38,7 +38,7 @@ def frame(n: int = 600) -> pa.Table:
 SMALLER = {
     "folds=5": "folds=2",
     "n_knots=12": "n_knots=3",
-    "demographic_parity\").plot()": "demographic_parity\", folds=2, max_gaps=[0.1]).plot()",
+    'demographic_parity").plot()': 'demographic_parity", folds=2, max_gaps=[0.1]).plot()',
 }
 
 

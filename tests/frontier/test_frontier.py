@@ -11,9 +11,18 @@ from sklearn.base import BaseEstimator
 
 import consequential as cq
 from consequential.evaluation.influence import Yardstick
-from consequential.tradeoff.band import Trace, band
+from consequential.evaluation.offpolicy import Measure
+from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
 
 WORLD = cq.worlds.first_setting()
+
+
+def banded(measures, n):
+    traces = [Trace.of(measure, float(n)) for measure in measures]
+    covariance = covariance_of_rows([influences(measure) for measure in measures])
+    return band(traces, covariance, n, 0.95, 0)
+
+
 CUTS = np.linspace(-0.8, 0.7, 31)
 
 
@@ -115,7 +124,7 @@ def test_several_groups_and_benefits_show_the_largest_gap():
     log = cq.DecisionLog.from_arrays(x, decision, np.full(n, 0.5), label, z)
     rule = cut_at(0.0)
     yardstick = Yardstick.of(cq.Objective(0.5, "equalised_odds"), log)
-    ((_, gap),) = band([Trace.of(yardstick, log.propensity_of(rule))], 0.95, 0)
+    ((_, gap),) = banded([Measure.of(yardstick, log.propensity_of(rule))], len(log))
     alone = cq.evaluate(rule, log, cost=0.5, fairness="equalised_odds").benefit_gap
     assert gap.value == pytest.approx(alone.value, abs=1e-12)
     assert gap.low <= gap.value <= gap.high
@@ -125,7 +134,7 @@ def test_several_groups_and_benefits_show_the_largest_gap():
 def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
     log = explored(500)
     yardstick = Yardstick.of(cq.Objective(0.5, "predictive_parity"), log)
-    ((utility, gap),) = band([Trace.of(yardstick, np.zeros(500))], 0.95, 0)
+    ((utility, gap),) = banded([Measure.of(yardstick, np.zeros(500))], 500)
     assert utility.value == 0.0
     assert repr(gap) == "not measurable"
 
@@ -147,16 +156,16 @@ def coverage(repeats, n, folds, seed):
     for k in range(repeats):
         log = explored(n, seed=seed + k)
         yardstick = Yardstick.of(cq.Objective(WORLD.cost, "demographic_parity"), log)
-        traces, true = [], []
+        measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
             pi = cq.cross_fitted_propensities(BestCut(max_gap=bound), log, folds)
-            traces.append(Trace.of(yardstick, pi))
+            measures.append(Measure.of(yardstick, pi))
             # folds are of equal size, so a point is about the mean of its policies
             true.append((utilities[BestCut.chosen].mean(), gaps[BestCut.chosen].mean()))
         held += all(
             covers(utility, u) and covers(gap, g)
-            for (utility, gap), (u, g) in zip(band(traces, 0.95, 0), true, strict=True)
+            for (utility, gap), (u, g) in zip(banded(measures, len(log)), true, strict=True)
         )
     return held / repeats
 

@@ -169,11 +169,56 @@ def test_comparisons_are_those_in_memory(log, scan, notion):
     )
 
 
+@pytest.mark.parametrize("n", [1000, 999])
+def test_overlap_is_that_in_memory(log, tmp_path, n):
+    part = log.take(slice(0, n))
+    found = cq.overlap(cq.DecisionLog.scan(written(part, tmp_path), **NAMES)).to_dict()
+    assert_same(found, cq.overlap(part).to_dict())
+
+
+def test_what_is_split_off_and_the_rest_are_all_rows(log, scan):
+    sample, rest = scan.split(300, seed=3)
+    others = cq.DecisionLog.concatenate(list(rest.map(lambda piece: piece)))
+    both = np.concatenate([sample.features[:, 0], others.features[:, 0]])
+    assert_array_equal(np.sort(both), np.sort(log.features[:, 0]))
+    assert rest.groups == scan.groups
+    found = cq.evaluate(cq.AcceptAll(), rest, cost=0.4)
+    assert found.n == 1000 - len(sample)
+
+
+def test_a_frontier_learns_from_a_sample_and_is_judged_on_the_rest(tmp_path):
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.1), 6000, np.random.default_rng(0))
+    scan = cq.DecisionLog.scan(written(log, tmp_path), **NAMES | {"features": ["x0"]})
+    found = cq.frontier(scan, cost=world.cost, max_gaps=[0.02, None], seed=3)
+    assert [point.name for point in found.points] == ["gap at most 0.02", "no bound"]
+    assert [point.name for point in found.references][:3] == [
+        "what the log did",
+        "accept all",
+        "reject all",
+    ]
+    assert "judged on all others" in found.notes[0]
+    # the same policies, judged on the same rows in memory
+    sample, rest = scan.split(3000, 3)
+    others = cq.DecisionLog.concatenate(list(rest.map(lambda piece: piece)))
+    learner = cq.FairPolicyLearner(cost=world.cost, random_state=3, max_gap=0.02).fit_log(sample)
+    judged = cq.evaluate(learner, others, cost=world.cost)
+    fair = found.points[0]
+    assert_allclose(fair.utility.value, judged.utility.value, rtol=1e-9)
+    assert_allclose(fair.benefit_gap.value, judged.benefit_gap.value, rtol=1e-9)
+    assert_allclose(fair.utility.standard_error, judged.utility.standard_error, rtol=1e-6)
+    assert_allclose(fair.benefit_gap.standard_error, judged.benefit_gap.standard_error, rtol=1e-3)
+    assert fair.utility.low < judged.utility.low  # a band is wider than one interval
+
+
 def assert_same(one, other):
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one:
             assert_same(one[key], other[key])
+    elif isinstance(one, list):
+        for mine, its in zip(one, other, strict=True):
+            assert_same(mine, its)
     elif isinstance(one, float):
         assert one == pytest.approx(other, rel=1e-8, abs=1e-8)
     else:

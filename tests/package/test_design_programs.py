@@ -67,3 +67,18 @@ def test_the_third_program_makes_a_world_to_learn_in():
     assert (utility[:, -1] > 0.8 * best).all()
     assert (utility <= best + 0.01).all()
     assert world.measure(cq.AcceptAll()).utility == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_fourth_program_learns_as_scikit_learn_does():
+    world = OddHours()
+    log = world.collect(cq.Policy([0.0, 1.0]), 2000, np.random.default_rng(0))
+    X, y, z, d, p = log.features, log.outcome, log.sensitive, log.decision, log.propensity
+    X_new = np.array([[-0.9], [0.9]])
+
+    learner = cq.FairPolicyLearner(cost=0.6, penalty=5.0)
+    learner.fit(X, y, sensitive_features=z, decisions=d, propensities=p)
+    decided = learner.decide(X_new, random_state=7)
+
+    assert decided.tolist() == [0, 1]
+    assert learner.predict(X_new).tolist() == [0, 1]
+    assert learner.predict_proba(X_new)[:, 1] == pytest.approx([0.0, 1.0], abs=0.05)

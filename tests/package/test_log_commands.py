@@ -168,6 +168,33 @@ def test_a_policy_judged_on_its_own_log_is_called_flattered(shelf, here, capsys,
     assert page.index("Read this first") < page.index("What it is worth")
 
 
+def test_another_sensitive_attribute_does_not_hide_where_a_policy_was_learned(shelf, here, capsys):
+    policy = ["--policy", str(shelf / "fit" / "policy.json")]
+    columns = ["--sensitive", "purpose", *LOGGED[2:]]
+    assert main(["evaluate", str(shelf / "loans.csv"), *policy, *columns, *COST]) == 0
+    assert "learned from this very log" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--polynomial", "2", "--uses-sensitive", "--penalty", "1", "--weighting", "clipped:10"],
+        ["--spline", "3", "--min-ratio", "0.8", "--method", "bernstein", "--past-floor", "0.2"],
+    ],
+    ids=["products", "splines"],
+)
+def test_policies_of_other_forms_are_learned_stored_and_judged(shelf, here, capsys, more):
+    files = [str(shelf / "loans.csv"), str(shelf / "later.parquet")]
+    arguments = ["fit", files[0], "--features", "income", *LOGGED, *COST, "--folds", "2"]
+    assert main([*arguments, *more]) == 0
+    policy = cq.load_policy(here / "consequential-fit" / "policy.json")
+    assert policy.uses_sensitive == ("--uses-sensitive" in more)
+    judged = ["--policy", "consequential-fit/policy.json"]
+    assert main(["evaluate", files[1], *judged, *LOGGED, *COST]) == 0
+    said = "decides by the sensitive attribute" in capsys.readouterr().out
+    assert said == policy.uses_sensitive
+
+
 def test_more_features_in_another_order_do_not_change_a_policys_value(shelf, here):
     policy = ["--policy", str(shelf / "fit" / "policy.json")]
     found = []
@@ -242,6 +269,22 @@ def test_estimated_propensities_bring_bounds_for_hidden_reasons(shelf, here, cap
     found = results(here / "consequential-compare")["results"]
     assert found["sensitivity"]["gammas"][0] == 1.0
     assert "If propensities are wrong" in text_of(here / "consequential-compare" / "report.html")
+
+
+def test_fit_warns_first_of_estimates_young_decisions_and_missed_bounds(shelf, here):
+    asked = ["--estimate-propensity", "--time-step", "month", "--horizon", "2", "--folds", "2"]
+    form = ["--features", "income", "--max-gap", "0", "--uses-sensitive", "--spline", "20"]
+    arguments = ["fit", str(shelf / "loans.csv"), *form, *COLUMNS, *COST, *asked]
+    assert main(arguments) == 0
+    found = results(here / "consequential-fit")
+    assert found["results"]["sensitivity"]["gammas"][0] == 1.0
+    page = text_of(here / "consequential-fit" / "report.html")
+    first = page[page.index("Read this first") : page.index("What it is worth")]
+    assert "propensities were estimated" in first
+    assert "younger than the horizon of 2 time steps" in first
+    assert "decides by the sensitive attribute" in first
+    gap = found["results"]["value"]["benefit_gap"]
+    assert ("the gap was bounded by 0 " in first) == (gap["low"] > 0 or gap["high"] < 0)
 
 
 def test_young_decisions_are_left_out_and_that_is_said(shelf, here, capsys):
@@ -336,7 +379,6 @@ BAD = {
     "an unknown weighting": ([*FIT, "--weighting", "inverted"], "did you mean inverse?"),
     "weights clipped at nothing": ([*FIT, "--weighting", "clipped"], "takes the largest weight"),
     "a weighting with a number": ([*FIT, "--weighting", "inverse:3"], "takes no number"),
-    "one fold": ([*FIT, "--folds", "1"], "at least 2"),
     "one group": (
         ["frontier", "loans.csv", *FEATURES, *LOGGED[2:], *COST],
         "a gap needs a sensitive attribute",
@@ -351,6 +393,11 @@ BAD = {
         ["evaluate", "loans.csv", *LOGGED, *COST, "--policy", "logged"],
         "give --features",
     ),
+    "a policy by group without groups": (
+        ["evaluate", "loans.csv", *FEATURES, *LOGGED[2:], *COST, "--policy", "by-group.json"],
+        "say with --sensitive which column has it",
+    ),
+    "a floor for normal intervals": ([*EVALUATE, "logged", "--past-floor", "0.1"], "bernstein"),
     "a file for a folder": ([*OVERLAP, "--out", "empty.csv"], "is a file"),
     "a folder that cannot be": ([*OVERLAP, "--out", "no/where"], "choose another place"),
     "an improvement out of reach": (
@@ -374,6 +421,8 @@ def bad(shelf, here):
     known = [int(i % 3 > 0) if x > 3.2 else None for i, x in enumerate(income)]
     pa.csv.write_csv(sharp.set_column(6, "repaid", pa.array(known)), "sharp.csv")
     cq.save_policy(cq.Policy([0.0, 1.0], feature_names=["height"]), "strange.json")
+    by_group = cq.Policy([0.0, 1.0, 0.0, 2.0], groups=["f", "m"], feature_names=["income"])
+    cq.save_policy(by_group, "by-group.json")
     return here
 
 
@@ -395,12 +444,13 @@ def test_bad_input_is_refused_with_a_reason_and_nothing_is_written(bad, capsys, 
         (FIT[:2], "required: --features, --decision, --label"),
         ([*OVERLAP, "--estimate-propensity"], "not allowed with argument --propensity"),
         ([*FIT, "--max-gap", "0.1", "--penalty", "2"], "not allowed with argument --max-gap"),
-        ([*FIT, "--spline", "1"], "must be a whole number of at least 2"),
+        ([*FIT, "--spline", "1"], "--spline: must be at least 2, not 1"),
+        ([*FIT, "--folds", "1"], "--folds: must be at least 2, not 1"),
         ([*FIT, "--floor", "1"], "must lie strictly between 0 and 1"),
         ([*FIT, "--cost", "2"], "must lie strictly between 0 and 1"),
         ([*FIT, "--method", "magic"], "invalid choice: 'magic'"),
     ],
-    ids=["nothing", "propensity", "bounds", "spline", "floor", "cost", "method"],
+    ids=["nothing", "propensity", "bounds", "spline", "folds", "floor", "cost", "method"],
 )
 def test_arguments_that_cannot_be_meant_are_refused_with_usage(capsys, arguments, message):
     with pytest.raises(SystemExit) as stop:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Found = TypeVar("Found")
 
@@ -13,7 +14,12 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Help with defaults, and with text that keeps its lines."""
+    """Help with the defaults there are, and with text that keeps its lines."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def at_least_one(text: str) -> int:
@@ -27,6 +33,13 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def at_least_two(text: str) -> int:
+    """Read a number of parts."""
+    if at_least_one(text) == 1:
+        raise argparse.ArgumentTypeError("must be at least 2, not 1")
+    return int(text)
+
+
 def not_negative(text: str) -> float:
     """Read a penalty."""
     try:
@@ -36,6 +49,22 @@ def not_negative(text: str) -> float:
     if not 0.0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"must be finite and not negative, not {text}")
     return number
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the option that sends work to a cluster."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="a Dask scheduler that does the work, tcp://host:8786 say (default: this machine)",
+    )
+
+
+def where(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return the block in which work is done: here, or on a cluster."""
+    from consequential.workers import cluster
+
+    return nullcontext() if options.cluster is None else cluster(options.cluster)
 
 
 def share(text: str) -> float:

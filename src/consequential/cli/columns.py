@@ -33,7 +33,8 @@ def add_columns(parser: argparse.ArgumentParser, *, features: str = "", label: b
     `features` says what happens without `--features`; where nothing can, it is required.
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a decision log, CSV or Parquet")
-    add = parser.add_argument_group("columns").add_argument
+    group = parser.add_argument_group("columns")
+    add = group.add_argument
     add(
         "--features",
         action="append",
@@ -51,7 +52,7 @@ def add_columns(parser: argparse.ArgumentParser, *, features: str = "", label: b
         required=label,
         help="1 as hoped, 0 not, empty where rejected or not known yet",
     )
-    which = parser.add_mutually_exclusive_group(required=True).add_argument
+    which = group.add_mutually_exclusive_group(required=True).add_argument
     which(
         "--propensity",
         metavar="NAME",

@@ -6,7 +6,7 @@ import argparse
 
 from consequential.cli.arguments import Commands, Help
 from consequential.cli.columns import Source, add_columns
-from consequential.cli.questions import add_question, question_of
+from consequential.cli.questions import add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 _DESCRIPTION = """\
@@ -41,7 +41,7 @@ def add_compare(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from consequential.cli.rules import Ruled, log_for, noted
+    from consequential.cli.rules import Ruled, log_for, quietly
     from consequential.evaluation import compare, overlap, sensitivity
     from consequential.report.log import (
         Piece,
@@ -61,10 +61,9 @@ def _run(options: argparse.Namespace) -> int:
     question = question_of(options, log)
     one, its_notes = new.on(log, source)
     other, other_notes = old.on(log, source)
-    found, flattered = noted(
-        lambda: compare(one, other, log, method=options.method, **question), "one of the rules"
-    )
-    notes = list(dict.fromkeys([*its_notes, *other_notes, *flattered, *found.notes]))
+    method = method_of(options)
+    found = quietly(lambda: compare(one, other, log, **method, **question))
+    notes = list(dict.fromkeys([*its_notes, *other_notes, *found.notes]))
     cover = overlap(log)
     rows = log.settled()
     # two policies may have files of one name
@@ -79,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     numbers = {"comparison": found.to_dict(), "overlap": cover.to_dict()}
     if log.estimated_propensity:
         asked = {name: question[name] for name in ("cost", "fairness", "confidence", "seed")}
-        doubt, _ = noted(lambda: sensitivity(one, log, versus=other, **asked), new.name)
+        doubt = quietly(lambda: sensitivity(one, log, versus=other, **asked))
         pieces.insert(2, sensitivity_piece(doubt, "utility, new less old"))
         numbers["sensitivity"] = doubt.to_dict()
     print(found)

@@ -6,7 +6,7 @@ import argparse
 
 from consequential.cli.arguments import Commands, Help
 from consequential.cli.columns import Source, add_columns
-from consequential.cli.questions import add_question, question_of
+from consequential.cli.questions import add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 _DESCRIPTION = """\
@@ -44,7 +44,7 @@ def add_evaluate(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from consequential.cli.rules import Ruled, log_for, noted
+    from consequential.cli.rules import Ruled, log_for, quietly
     from consequential.evaluation import evaluate, group_metrics, overlap, sensitivity
     from consequential.report.log import (
         Piece,
@@ -64,11 +64,10 @@ def _run(options: argparse.Namespace) -> int:
     question = question_of(options, log)
     rule, notes = ruled.on(log, source)
     shared = {name: question[name] for name in ("weighting", "confidence", "seed")}
-    found, flattered = noted(
-        lambda: evaluate(rule, log, method=options.method, **question), ruled.name
-    )
-    metrics, _ = noted(lambda: group_metrics(rule, log, **shared), ruled.name)
-    notes = list(dict.fromkeys([*notes, *flattered, *found.notes, *metrics.notes]))
+    method = method_of(options)
+    found = quietly(lambda: evaluate(rule, log, **method, **question))
+    metrics = quietly(lambda: group_metrics(rule, log, **shared))
+    notes = list(dict.fromkeys([*notes, *found.notes, *metrics.notes]))
     cover = overlap(log)
     rows = log.settled()
     propensities = {"what the log did": rows.propensity, ruled.name: rows.propensity_of(rule)}
@@ -85,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     }
     if log.estimated_propensity:
         asked = {name: question[name] for name in ("cost", "fairness", "confidence", "seed")}
-        doubt, _ = noted(lambda: sensitivity(rule, log, **asked), ruled.name)
+        doubt = quietly(lambda: sensitivity(rule, log, **asked))
         pieces.insert(2, sensitivity_piece(doubt, "utility"))
         numbers["sensitivity"] = doubt.to_dict()
     print(found)

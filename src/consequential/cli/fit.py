@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from consequential.cli.arguments import Commands, Help, not_negative
 from consequential.cli.columns import Source, add_columns
 from consequential.cli.forms import add_form, learner_of
-from consequential.cli.questions import add_folds, add_question, question_of
+from consequential.cli.questions import add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 if TYPE_CHECKING:
@@ -39,13 +39,11 @@ def add_fit(commands: Commands) -> None:
         formatter_class=Help,
     )
     add_columns(parser)
-    add_question(parser)
-    add_folds(parser)
-    bound = parser.add_mutually_exclusive_group().add_argument
+    add_question(parser, folds=True)
+    bound = add_form(parser).add_mutually_exclusive_group().add_argument
     bound("--max-gap", type=not_negative, metavar="G", help="largest difference between groups")
     bound("--min-ratio", type=not_negative, metavar="R", help="smallest ratio between groups")
     bound("--penalty", type=not_negative, metavar="LAMBDA", help="the paper's lambda")
-    add_form(parser)
     add_out(parser, "fit")
     parser.set_defaults(run=_run)
 
@@ -88,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     unseen = Unseen(cross_fitted_propensities(learner, log, options.folds, seed=options.seed))
     others = {"what the log did": Logged(), "accept all": AcceptAll(), "reject all": RejectAll()}
     against = {
-        name: compare(unseen, other, rows, method=options.method, **question)
+        name: compare(unseen, other, rows, **method_of(options), **question)
         for name, other in others.items()
     }
     logged = against["what the log did"]
@@ -178,10 +176,10 @@ def _notes(
 def _missed(options: argparse.Namespace, found: Evaluation) -> list[str]:
     """Say where a bound that held in learning does not hold for other people."""
     gap, bound = found.benefit_gap, options.max_gap
-    if bound is None or not gap.known or abs(gap.value) <= bound:
+    if bound is None or not (gap.low > bound or gap.high < -bound):
         return []
     return [
-        f"the gap was bounded by {bound:g} where policies were learned; for people they had not "
+        f"the gap was bounded by {bound:g} where policies were learned; for people they have not "
         f"seen it is {gap!r}. More shrinkage (--l2 1e-3) or a larger log keeps bounds better"
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from consequential.cli.arguments import not_negative, share
+from consequential.cli.arguments import at_least_two, not_negative, share
 
 if TYPE_CHECKING:
     from consequential.estimator import FairPolicyLearner
@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 _LINKS = ("logistic", "smooth_semi_logistic", "semi_logistic")
 
 
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """Add what policies look like."""
+def add_form(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add what policies look like, and return the group of these options for more."""
     group = parser.add_argument_group("policy")
     add = group.add_argument
     add("--link", choices=_LINKS, default="logistic", help="from a score to a probability")
     bend = group.add_mutually_exclusive_group().add_argument
-    bend("--spline", type=_knots, metavar="K", help="a spline with K knots in each feature")
-    bend("--polynomial", type=_degree, metavar="D", help="all products of features up to degree D")
+    bend("--spline", type=at_least_two, metavar="K", help="a spline with K knots in each feature")
+    bend(
+        "--polynomial",
+        type=at_least_two,
+        metavar="D",
+        help="products of features up to degree D",
+    )
     add(
         "--uses-sensitive",
         action="store_true",
@@ -34,6 +39,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
         help="shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
     )
     add("--floor", type=_floor, default=0.0, help="nobody is accepted with less probability")
+    return group
 
 
 def learner_of(options: argparse.Namespace, question: dict[str, Any]) -> FairPolicyLearner:
@@ -65,22 +71,6 @@ def _feature_map(options: argparse.Namespace) -> Any:
             StandardScaler(), PolynomialFeatures(options.polynomial, include_bias=False)
         )
     return None
-
-
-def _knots(text: str) -> int:
-    return _whole(text, 2)
-
-
-def _degree(text: str) -> int:
-    return _whole(text, 2)
-
-
-def _whole(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number of at least {least}, not {text!r}"
-        )
-    return int(text)
 
 
 def _floor(text: str) -> float:

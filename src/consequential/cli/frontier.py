@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from consequential.cli.arguments import Commands, Help, not_negative
+from consequential.cli.arguments import Commands, Help, add_cluster, not_negative, where
 from consequential.cli.columns import Source, add_columns
 from consequential.cli.forms import add_form, learner_of
-from consequential.cli.questions import add_folds, add_question, question_of
+from consequential.cli.questions import add_question, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
 _DESCRIPTION = """\
@@ -31,8 +31,7 @@ def add_frontier(commands: Commands) -> None:
         formatter_class=Help,
     )
     add_columns(parser)
-    add_question(parser, methods=False)
-    add_folds(parser)
+    add_question(parser, methods=False, folds=True)
     parser.add_argument(
         "--max-gaps",
         nargs="+",
@@ -42,6 +41,7 @@ def add_frontier(commands: Commands) -> None:
         help="bounds to try; no bound at all comes last",
     )
     add_form(parser)
+    add_cluster(parser)
     add_out(parser, "frontier")
     parser.set_defaults(run=_run)
 
@@ -58,15 +58,16 @@ def _run(options: argparse.Namespace) -> int:
     question = question_of(options, log)
     learner = learner_of(options, question)
     print(f"{log}\nfeatures: {', '.join(log.feature_names)}")
-    found = frontier(
-        log,
-        learner=learner,
-        feature_map=learner.feature_map,
-        max_gaps=[*sorted(set(options.max_gaps)), None],
-        folds=options.folds,
-        progress=sys.stderr.isatty(),
-        **question,
-    )
+    with where(options):
+        found = frontier(
+            log,
+            learner=learner,
+            feature_map=learner.feature_map,
+            max_gaps=[*sorted(set(options.max_gaps)), None],
+            folds=options.folds,
+            progress=sys.stderr.isatty(),
+            **question,
+        )
     cover = overlap(log)
     print(found)
     notes = [*found.notes, *cover_notes(cover)]

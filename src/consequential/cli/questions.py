@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from consequential.cli.arguments import at_least_one, named, share
+from consequential.cli.arguments import at_least_two, named, share
 
 if TYPE_CHECKING:
     from consequential.log import DecisionLog
@@ -15,8 +15,10 @@ METHODS = ("normal", "bootstrap", "bernstein", "any_time")
 _WEIGHTINGS = ("inverse", "clipped:M", "self-normalised", "doubly-robust")
 
 
-def add_question(parser: argparse.ArgumentParser, *, methods: bool = True) -> None:
-    """Add what is asked of a log."""
+def add_question(
+    parser: argparse.ArgumentParser, *, methods: bool = True, folds: bool = False
+) -> None:
+    """Add what is asked of a log; folds where something is learned before it is judged."""
     add = parser.add_argument_group("question").add_argument
     add(
         "--cost",
@@ -24,7 +26,12 @@ def add_question(parser: argparse.ArgumentParser, *, methods: bool = True) -> No
         metavar="C",
         help="what accepting costs: label 1 is worth 1 - C, label 0 -C (or --cost-column)",
     )
-    add("--fairness", metavar="NOTION", default="demographic_parity", help="the gap reported")
+    add(
+        "--fairness",
+        metavar="NOTION",
+        default="demographic_parity",
+        help="whose gap counts; also equal_opportunity, equalised_odds, predictive_parity",
+    )
     add(
         "--weighting",
         default="inverse",
@@ -33,19 +40,28 @@ def add_question(parser: argparse.ArgumentParser, *, methods: bool = True) -> No
     )
     add("--confidence", type=share, default=0.95, help="how often intervals cover")
     if methods:
-        add("--method", choices=METHODS, default="normal", help="kind of interval")
+        add(
+            "--method",
+            choices=METHODS,
+            default="normal",
+            help="kind of interval; any_time is right however often one looks",
+        )
+        add(
+            "--past-floor",
+            type=share,
+            metavar="EPS",
+            help="for bernstein and any_time: the smallest propensity the past rule could give "
+            "anybody (default: the smallest in the log)",
+        )
+    if folds:
+        add(
+            "--folds",
+            type=at_least_two,
+            default=5,
+            metavar="K",
+            help="judge each row by a policy learned from the other K - 1 of K parts",
+        )
     add("--seed", type=int, default=0, help="of whatever is random")
-
-
-def add_folds(parser: argparse.ArgumentParser) -> None:
-    """Add the number of folds."""
-    parser.add_argument(
-        "--folds",
-        type=at_least_one,
-        default=5,
-        metavar="K",
-        help="judge each row by a policy learned from the other K - 1 of K parts",
-    )
 
 
 def cost_of(options: argparse.Namespace, log: DecisionLog) -> float:
@@ -91,6 +107,11 @@ def fairness_of(options: argparse.Namespace) -> str:
     from consequential.objective import fairness_named
 
     return fairness_named(options.fairness.replace("-", "_")).name
+
+
+def method_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how intervals are made, as keywords of `evaluate` and `compare`."""
+    return {"method": options.method, "floor": options.past_floor}
 
 
 def question_of(options: argparse.Namespace, log: DecisionLog) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from consequential.cli.arguments import Commands, Help, at_least_one, named
+from consequential.cli.arguments import Commands, Help, add_cluster, at_least_one, named, where
 
 if TYPE_CHECKING:
     from consequential.paper.studies import Scale
@@ -51,6 +51,7 @@ def add_reproduce(commands: Commands) -> None:
     add("--quick", action="store_true", help="few seeds, penalties and time steps")
     add("--out", type=Path, default=Path("consequential-paper"), help="folder for results")
     add("--jobs", type=at_least_one, default=argparse.SUPPRESS, help="threads (default: all cores)")
+    add_cluster(reproduce)
     add("--list", action="store_true", help="say what there is, and do nothing")
     reproduce.set_defaults(run=_run)
 
@@ -64,7 +65,8 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     started = time.monotonic()
     try:
-        page = reproduce(names, options.out, scale, n_jobs=getattr(options, "jobs", None))
+        with where(options):
+            page = reproduce(names, options.out, scale, n_jobs=getattr(options, "jobs", None))
     except KeyboardInterrupt:
         print(kept(options.out), file=sys.stderr)
         return 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,11 +40,16 @@ _FLATTERED = (
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """A rule with the name it was asked for by; `digest` is that of its file."""
+    """A rule with the name it was asked for by.
+
+    `digest` is that of its file, `learned_from` that of the log's file it was fitted to, where the
+    results of its fit still lie beside it.
+    """
 
     name: str
     rule: DecisionRule
     digest: str = ""
+    learned_from: str = ""
 
     @classmethod
     def of(cls, reference: str) -> Ruled:
@@ -57,7 +63,7 @@ class Ruled:
                 f"of {', '.join(_NAMED)}"
             )
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        return cls(reference, load_policy(file), digest)
+        return cls(reference, load_policy(file), digest, fitted_to(file))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -71,15 +77,27 @@ class Ruled:
         if not isinstance(rule, Policy):
             return rule, notes
         if rule.uses_sensitive:
+            if "sensitive" not in source.roles:
+                groups = " or ".join(map(str, rule.groups))
+                raise ValueError(
+                    f"{self.name} decides by the sensitive attribute ({groups}): say with "
+                    "--sensitive which column has it"
+                )
             notes.append(f"{self.name} decides by the sensitive attribute")
+        if self.learned_from == source.sha256 or self._learned_from(source, log):
+            notes.append(_FLATTERED.format(name=self.name))
         if not names or names == log.feature_names:
             return rule, notes
-        if rule.learned_from and not log.estimated_propensity:
-            own = source.log_of(names)
-            if rule.learned_from in (own.fingerprint, own.settled().fingerprint):
-                notes.append(_FLATTERED.format(name=self.name))
         columns = tuple(log.feature_names.index(name) for name in names)
         return OwnColumns(rule, columns), notes
+
+    def _learned_from(self, source: Source, log: DecisionLog) -> bool:
+        """Whether the policy says that it was learned from this log, with features of its own."""
+        said = getattr(self.rule, "learned_from", "")
+        if not said or log.estimated_propensity:
+            return False
+        own = source.log_of(self.feature_names or log.feature_names)
+        return said in (own.fingerprint, own.settled().fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +136,22 @@ def log_for(source: Source, *rules: Ruled) -> DecisionLog:
     return source.log(*wanted)
 
 
-def noted(ask: Callable[[], Found], name: str) -> tuple[Found, list[str]]:
-    """Return an answer, and a warning about flattered figures in words of the command line."""
+def quietly(ask: Callable[[], Found]) -> Found:
+    """Return an answer without the warning about flattered figures, which is a note here."""
     from consequential.evaluation import WinnersCurseWarning
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", WinnersCurseWarning)
-        found = ask()
-    notes = []
-    for each in caught:
-        if issubclass(each.category, WinnersCurseWarning):
-            notes.append(_FLATTERED.format(name=name))
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    return found, list(dict.fromkeys(notes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WinnersCurseWarning)
+        return ask()
+
+
+def fitted_to(policy: Path) -> str:
+    """Return the digest of the log's file that a policy was fitted to, empty where unknown."""
+    try:
+        found = json.loads((policy.parent / "results.json").read_text(encoding="utf-8"))
+        return str(found["file"]["sha256"]) if found["command"] == "fit" else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def plain(groups: dict[Any, float]) -> dict[str, float]:

@@ -10,7 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from consequential.cli.arguments import Commands, Help, at_least_one, named, not_negative
+from consequential.cli.arguments import (
+    Commands,
+    Help,
+    add_cluster,
+    at_least_one,
+    named,
+    not_negative,
+    where,
+)
 from consequential.cli.reproduce import kept
 
 if TYPE_CHECKING:
@@ -83,6 +91,7 @@ def add_simulate(commands: Commands) -> None:
     )
     add("--out", type=Path, default=Path("consequential-simulation"), help="folder for results")
     add("--jobs", type=at_least_one, default=argparse.SUPPRESS, help="threads (default: all cores)")
+    add_cluster(simulate)
     simulate.set_defaults(run=_run)
 
 
@@ -115,7 +124,8 @@ def _run(options: argparse.Namespace) -> int:
     }
     with Store.opened(options.out, "simulate", parameters) as store:
         try:
-            complete(store, [task], n_jobs=getattr(options, "jobs", None))
+            with where(options):
+                complete(store, [task], n_jobs=getattr(options, "jobs", None))
         except KeyboardInterrupt:
             print(kept(options.out), file=sys.stderr)
             return 130

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.influence import Ratios
+from consequential.workers import in_order
 
 Floats = NDArray[np.float64]
 
@@ -24,15 +26,12 @@ def replicates(
     """
     n = len(ratios[0])
     columns = np.column_stack([column for each in ratios for column in _columns(each)])
-    rng = np.random.default_rng(seed)
-    sums = np.empty((n_replicates, columns.shape[1]))
     at_once = max(1, _AT_ONCE // max(n, 1))
-    for start in range(0, n_replicates, at_once):
-        size = min(at_once, n_replicates - start)
-        drawn = rng.integers(n, size=(size, n))
-        drawn += n * np.arange(size)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
-        sums[start : start + size] = counts.astype(np.float64) @ columns
+    drawn = [
+        (seed, start, min(at_once, n_replicates - start))
+        for start in range(0, n_replicates, at_once)
+    ]
+    sums = np.concatenate(list(in_order(partial(_replicated, columns), drawn)))
     found, at = [], 0
     for each in ratios:
         k = each.n_groups
@@ -42,6 +41,17 @@ def replicates(
         found.append(values + moved / n)
         at += 3 * k
     return found
+
+
+def _replicated(columns: Floats, draw: tuple[int, int, int]) -> Floats:
+    """Sums over rows drawn with replacement, a row a replicate; other draws, other numbers."""
+    seed, start, size = draw
+    n = len(columns)
+    drawn = np.random.default_rng([seed, start]).integers(n, size=(size, n))
+    drawn += n * np.arange(size)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+    sums: Floats = counts.astype(np.float64) @ columns
+    return sums
 
 
 def _columns(ratios: Ratios) -> list[Floats]:

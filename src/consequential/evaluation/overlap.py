@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import effective_sample_size
+from consequential.evaluation.coverage import Coverage, CoverageSums, bins_of
+from consequential.log import DecisionLog, DecisionLogError, LogScan
 
 Floats = NDArray[np.float64]
 
@@ -18,41 +20,7 @@ _FEW = 100.0  # with fewer effective people intervals are wider than most questi
 _DOUBT = 0.01  # how often true propensities may be doubted, over all groups together
 _DEPTH = 3
 _LEAF_SHARE = 0.03
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How well accepted people stand for all of a group, or of the whole log.
-
-    Attributes
-    ----------
-    people, accepted
-        How many there are.
-    effective_sample_size
-        Kish's: how many equally weighted accepted people would say as much.
-    below_floor, below_floor_high
-        Share of people with a propensity below the floor, and an upper confidence bound on it
-        (Clopper-Pearson) for the people such logs are drawn from.
-    mean_weight, surprise
-        The mean of `d / p`, which is 1 on average if propensities are true, and how surprising it
-        is: a standard normal number if they are. People with propensity 0 are left out.
-    smallest, median
-        Of the propensities.
-    largest_weight_share
-        The share of all weight that lies on one person.
-    """
-
-    name: Hashable
-    people: int
-    accepted: int
-    effective_sample_size: float
-    below_floor: float
-    below_floor_high: float
-    mean_weight: float
-    surprise: float
-    smallest: float
-    median: float
-    largest_weight_share: float
+_SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +91,9 @@ class Overlap:
         return "\n".join(lines)
 
 
-def overlap(log: DecisionLog, *, floor: float = 0.01, confidence: float = 0.95) -> Overlap:
+def overlap(
+    log: DecisionLog | LogScan, *, floor: float = 0.01, confidence: float = 0.95
+) -> Overlap:
     """Say whether a log explores, and for whom it does not.
 
     A log answers questions about a policy only where people whom the policy would accept had a
@@ -161,72 +131,74 @@ def overlap(log: DecisionLog, *, floor: float = 0.01, confidence: float = 0.95) 
         raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
     if len(log) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
-    overall = _coverage("everyone", log, floor, confidence)
-    counts = zip(log.groups, log.group_counts, strict=True)
-    groups = tuple(
-        _coverage(name, log.take(log.group == code), floor, confidence)
-        for code, (name, count) in enumerate(counts)
-        if count
+    sums, medians = _added_up(log, floor)
+    names = ("everyone", *log.groups)
+    overall, *groups = (
+        each.coverage(name, median, confidence)
+        for name, each, median in zip(names, sums, medians, strict=True)
+        if each.people
     )
-    region = _worst_region(log, floor)
-    reasons = tuple(_reasons(overall, groups, region, log))
-    reluctant = log.propensity < 0.5
-    uncovered = reluctant & (log.propensity < floor)
-    if overall.accepted == 0 or uncovered.sum() * 2 > reluctant.sum():
+    sample = log.split(_SAMPLED)[0] if isinstance(log, LogScan) else log
+    region = _worst_region(sample, floor, overall.people)
+    reasons = tuple(_reasons(overall, tuple(groups), region, sample.estimated_propensity))
+    if overall.accepted == 0 or sums[0].uncovered * 2 > sums[0].reluctant:
         exploring: Literal["yes", "partly", "no"] = "no"
     else:
         exploring = "partly" if reasons else "yes"
     return Overlap(
-        exploring, reasons, overall, groups, region, floor, confidence, log.estimated_propensity
+        exploring,
+        reasons,
+        overall,
+        tuple(groups),
+        region,
+        floor,
+        confidence,
+        sample.estimated_propensity,
     )
 
 
-def _coverage(name: Hashable, log: DecisionLog, floor: float, confidence: float) -> Coverage:
-    p = log.propensity
-    weights = np.divide(1.0, p, out=np.zeros(len(p)), where=log.decision)
-    possible = p > 0
-    below = int((p < floor).sum())
-    total = float(weights.sum())
-    return Coverage(
-        name=name,
-        people=len(log),
-        accepted=log.n_accepted,
-        effective_sample_size=effective_sample_size(weights),
-        below_floor=below / len(log),
-        below_floor_high=share_at_most(below, len(log), confidence),
-        mean_weight=total / possible.sum() if possible.any() else 0.0,
-        surprise=_surprise(weights[possible], p[possible]),
-        smallest=float(p.min()),
-        median=float(np.median(p)),
-        largest_weight_share=float(weights.max()) / total if total > 0 else 0.0,
-    )
+def _added_up(log: DecisionLog | LogScan, floor: float) -> tuple[list[CoverageSums], list[float]]:
+    """Return sums and the median propensity, of all people and of each group."""
+    adder = _Adder(floor)
+    found = list(log.map(adder, settled=False)) if isinstance(log, LogScan) else [adder(log)]
+    sums = [reduce(add, column) for column in zip(*found, strict=True)]
+    bins = [each.middle_bins() if each.people else (-1, -1) for each in sums]
+    middle = _Middle(tuple(bins))
+    parts = list(log.map(middle, settled=False)) if isinstance(log, LogScan) else [middle(log)]
+    medians = []
+    for k, each in enumerate(sums):
+        low, high = (np.sort(np.concatenate([part[k][side] for part in parts])) for side in (0, 1))
+        medians.append(each.median(low, high) if each.people else float("nan"))
+    return sums, medians
 
 
-def share_at_most(count: int, n: int, confidence: float) -> float:
-    """Clopper and Pearson's upper confidence bound on a share, `count` of n having been seen."""
-    from scipy.stats import beta
+@dataclass(frozen=True, slots=True)
+class _Adder:
+    floor: float
 
-    return 1.0 if count == n else float(beta.ppf(confidence, count + 1, n - count))
+    def __call__(self, log: DecisionLog) -> list[CoverageSums]:
+        groups = (log.take(log.group == code) for code in range(len(log.groups)))
+        return [CoverageSums.of(part, self.floor) for part in (log, *groups)]
 
 
-def _surprise(weights: Floats, p: Floats) -> float:
-    """How far the mean weight is from 1, in standard errors, its skewness taken out.
+@dataclass(frozen=True, slots=True)
+class _Middle:
+    """The propensities that lie in the middle bins, of all people and of each group."""
 
-    Given p, `w = d / p` has mean 1, variance (1 - p)/p and third moment (1 - p)(1 - 2p)/p^2, so
-    nothing need be estimated; rare large weights make the sum skewed, and the first term of
-    Cornish and Fisher's expansion corrects for that.
-    """
-    variance = float(((1.0 - p) / p).sum())
-    if variance == 0.0:
-        return 0.0
-    z = float((weights - 1.0).sum()) / variance**0.5
-    skewness = float(((1.0 - p) * (1.0 - 2.0 * p) / p**2).sum()) / variance**1.5
-    corrected: float = z - skewness / 6.0 * (z * z - 1.0)
-    return corrected
+    bins: tuple[tuple[int, int], ...]
+
+    def __call__(self, log: DecisionLog) -> list[tuple[Floats, Floats]]:
+        place = bins_of(log.propensity)
+        everybody = np.ones(len(log), dtype=np.bool_)
+        masks = [everybody, *(log.group == code for code in range(len(log.groups)))]
+        return [
+            (log.propensity[mask & (place == low)], log.propensity[mask & (place == high)])
+            for mask, (low, high) in zip(masks, self.bins, strict=True)
+        ]
 
 
 def _reasons(
-    overall: Coverage, groups: tuple[Coverage, ...], region: Region, log: DecisionLog
+    overall: Coverage, groups: tuple[Coverage, ...], region: Region, estimated: bool
 ) -> list[str]:
     from scipy.stats import norm
 
@@ -252,15 +224,18 @@ def _reasons(
                 f"1 (z = {group.surprise:.1f}): decisions were not drawn with the propensities "
                 "logged"
             )
-    if log.estimated_propensity:
+    if estimated:
         reasons.append(
             "propensities are estimates: a rule that went by something unrecorded looks like chance"
         )
     return reasons
 
 
-def _worst_region(log: DecisionLog, floor: float) -> Region:
-    """Return the leaf of a shallow tree with the largest share below the floor, or the lowest p."""
+def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
+    """Return the leaf of a shallow tree with the largest share below the floor, or the lowest p.
+
+    The log may be a sample of n people, of whom the region's numbers are then estimates.
+    """
     from sklearn.tree import DecisionTreeRegressor
 
     p = log.propensity.round(9)  # rounding errors are no region
@@ -278,9 +253,9 @@ def _worst_region(log: DecisionLog, floor: float) -> Region:
     indicators = np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0))
     return Region(
         rule=_in_words(tree.tree_, int(worst), names, indicators),
-        people=int(inside.sum()),
+        people=round(float(inside.mean()) * n),
         share=float(inside.mean()),
-        accepted=int((inside & log.decision).sum()),
+        accepted=round(float((inside & log.decision).mean()) * n),
         median=float(np.median(p[inside])),
         largest=float(p[inside].max()),
     )

@@ -47,14 +47,17 @@ class ScannedRows:
 
     def columns(self) -> Columns:
         """Return what is known of the functionals beside their rows: the same for every piece."""
-        first = next(piece for piece in self.scan.map(_Itself(), "") if len(piece))
-        return Columns.of(self.objective.coefficients(first, self.whole))
+        found = self.scan.map(_PieceColumns(self.objective, self.whole), "")
+        return next(columns for columns in found if columns is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Itself:
-    def __call__(self, log: DecisionLog) -> DecisionLog:
-        return log
+class _PieceColumns:
+    objective: Objective
+    whole: Whole
+
+    def __call__(self, log: DecisionLog) -> Columns | None:
+        return Columns.of(self.objective.coefficients(log, self.whole)) if len(log) else None
 
 
 @dataclass(frozen=True, slots=True)

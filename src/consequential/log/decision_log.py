@@ -85,7 +85,7 @@ class DecisionLog:
     estimated_propensity: bool = False
 
     def __post_init__(self) -> None:
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             column = getattr(self, name)
             if column is not None and column.flags.writeable:
                 column.setflags(write=False)
@@ -210,34 +210,9 @@ class DecisionLog:
     @classmethod
     def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:
         """Put logs of the same columns and groups under one another."""
-        if not logs:
-            raise DecisionLogError("nothing to concatenate: give at least one log")
-        first = logs[0]
-        for log in logs[1:]:
-            for name in ("groups", "feature_names", "horizon"):
-                if getattr(log, name) != getattr(first, name):
-                    raise DecisionLogError(
-                        f"logs with different {name} cannot be concatenated: "
-                        f"{getattr(first, name)} and {getattr(log, name)}"
-                    )
-        policies: dict[int, DecisionRule] = {}
-        for log in logs:
-            for step, rule in log.policies.items():
-                known = policies.setdefault(step, rule)
-                if known is not rule and known != rule:
-                    raise DecisionLogError(f"two different policies at time step {step}")
-        columns: dict[str, Any] = {}
-        for name in _ROW_COLUMNS:
-            parts = [getattr(log, name) for log in logs]
-            missing = [part is None for part in parts]
-            if any(missing) and not all(missing):
-                raise DecisionLogError(f"some of the logs have {name} and some do not")
-            columns[name] = None if all(missing) else np.concatenate(parts)
-        as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
-        estimated = any(log.estimated_propensity for log in logs)
-        return replace(
-            first, **columns, policies=policies, as_of=as_of, estimated_propensity=estimated
-        )
+        from consequential.log.joining import joined
+
+        return joined(logs)
 
     # Parts
 
@@ -245,7 +220,7 @@ class DecisionLog:
         """Return the log of some rows (an index, a mask or a slice); groups stay as they are."""
         columns = {
             name: column[rows]
-            for name in _ROW_COLUMNS
+            for name in ROW_COLUMNS
             if (column := getattr(self, name)) is not None
         }
         return replace(self, **columns)
@@ -356,7 +331,7 @@ class DecisionLog:
     def fingerprint(self) -> str:
         """A digest of everything in the rows: equal for equal logs."""
         digest = hashlib.sha256(repr((self.groups, self.feature_names, self.horizon)).encode())
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             column = getattr(self, name)
             digest.update(name.encode())
             if column is not None:
@@ -404,7 +379,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-_ROW_COLUMNS = (
+ROW_COLUMNS = (
     "features",
     "decision",
     "propensity",

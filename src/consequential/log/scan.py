@@ -52,6 +52,27 @@ class Names:
         return list(dict.fromkeys((*self.features, *(name for name in others if name))))
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which rows of a piece are in a sample, or outside it: the same whoever reads, and when."""
+
+    share: float
+    seed: int
+    inside: bool = True
+
+    def rows(self, piece: Piece) -> NDArray[np.bool_]:
+        """Return a mask."""
+        name = f"{Path(piece.path).name} {piece.row_group} {piece.start}"
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+        uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
+        inside: NDArray[np.bool_] = uniforms < self.share
+        return inside if self.inside else ~inside
+
+
+def _itself(log: DecisionLog) -> DecisionLog:
+    return log
+
+
 @dataclass(frozen=True)
 class LogScan:
     """A log in Parquet files, of which a piece at a time is in memory.
@@ -70,7 +91,8 @@ class LogScan:
     >>> scan = cq.DecisionLog.scan(folder, features=["x0"], decision="decision", label="label",
     ...                            propensity="propensity", sensitive="sensitive")
     >>> scan
-    LogScan(1000 decisions in 1 file, 3 pieces, 1 feature, groups 0, 1)
+    LogScan(1000 decisions in 1 file and 3 pieces,
+            columns ['x0', 'decision', 'propensity', 'label', 'sensitive'])
     >>> sum(scan.map(lambda piece: piece.n_accepted)) == log.n_accepted
     True
     """
@@ -81,6 +103,7 @@ class LogScan:
     given_groups: tuple[Hashable, ...] | None = None
     n_threads: int | None = None
     client: Any = field(default=None, repr=False, compare=False)
+    draw: Draw | None = None
 
     def __len__(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
@@ -88,7 +111,7 @@ class LogScan:
     @cached_property
     def _seen(self) -> _Seen:
         """What a first look at all rows finds: groups, words of categories, the last time step."""
-        looks = list(self._mapped(_Look(self), "looking at the log"))
+        looks = list(self._mapped(_Look(self.names), "looking at the log"))
         words: dict[str, set[str]] = {}
         for look in looks:
             for name, found in look.words.items():
@@ -137,22 +160,38 @@ class LogScan:
         return digest.hexdigest()
 
     def map(
-        self, function: Callable[[DecisionLog], Found], what: str = "reading the log"
+        self,
+        function: Callable[[DecisionLog], Found],
+        what: str = "reading the log",
+        *,
+        settled: bool = True,
     ) -> Iterator[Found]:
-        """Apply a function to every piece, settled; results come in the order of the rows.
+        """Apply a function to every piece; results come in the order of the rows.
 
-        Pieces are read by a few threads, or by the workers of a Dask client.
+        Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
+        threads, or by the workers of a Dask client.
         """
-        return self._mapped(_Settled(self, self._seen, function), what)
+        task = _Applied(self.names, self.horizon, self.draw, self._seen, function, settled)
+        return self._mapped(task, what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
-        """Return about n settled rows, each as likely as any other, in memory."""
-        share = min(1.0, n / max(len(self), 1))
-        seed = int(rng.integers(2**63))
-        parts = [part for part in self.map(_Sampled(share, seed), "sampling the log") if len(part)]
+        """Return about n of the rows, settled, each as likely as any other, in memory."""
+        return self.split(n, int(rng.integers(2**63)))[0]
+
+    def split(self, n: int, seed: int = 0) -> tuple[DecisionLog, LogScan]:
+        """Return about n rows in memory, settled, and a scan of all others.
+
+        To learn from the ones and judge on the others.
+        """
+        chosen = Draw(min(1.0, n / max(len(self), 1)), seed)
+        drawn = replace(self, draw=chosen)
+        drawn.__dict__["_seen"] = self._seen  # what was seen of all rows holds for these
+        parts = [part for part in drawn.map(_itself, "sampling the log") if len(part)]
         if not parts:
             raise DecisionLogError("the sample is empty: take more rows")
-        return DecisionLog.concatenate(parts)
+        rest = replace(self, draw=replace(chosen, inside=False))
+        rest.__dict__["_seen"] = self._seen
+        return DecisionLog.concatenate(parts), rest
 
     def _mapped(self, task: Callable[[Piece], Found], what: str) -> Iterator[Found]:
         from tqdm import tqdm
@@ -200,16 +239,11 @@ class LogScan:
         }
 
     def __repr__(self) -> str:
-        n_files = len({piece.path for piece in self.pieces})
-        n_features = len(self.feature_names)
-        parts = [
-            f"{len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''}",
-            f"{len(self.pieces)} pieces",
-            f"{n_features} feature{'s' if n_features != 1 else ''}",
-        ]
-        if len(self.groups) > 1:
-            parts.append(f"groups {', '.join(str(name) for name in self.groups)}")
-        return f"LogScan({', '.join(parts)})"
+        n_files, n_pieces = len({piece.path for piece in self.pieces}), len(self.pieces)
+        return (
+            f"LogScan({len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''} and "
+            f"{n_pieces} piece{'s' if n_pieces != 1 else ''}, columns {self.names.columns})"
+        )
 
 
 @dataclass(frozen=True)
@@ -230,12 +264,12 @@ class _Glimpse:
 class _Look:
     """The first look at a piece: only at columns that say what there is."""
 
-    scan: LogScan
+    names: Names
 
     def __call__(self, piece: Piece) -> _Glimpse:
         import narwhals as nw
 
-        names = self.scan.names
+        names = self.names
         table = read_piece(piece, names.columns)
         frame = nw.from_native(table, eager_only=True)
         words = {
@@ -251,59 +285,48 @@ class _Look:
         if names.time_step is not None:
             last = int(frame[names.time_step].max() or 0)
         # the checks of a log, once for every row
-        _log_of(self.scan, piece, table, None, None, last)
+        log_of_piece(names, piece, table)
         return _Glimpse(groups, words, last)
 
 
 @dataclass(frozen=True)
-class _Settled:
-    """A function of a settled piece."""
+class _Applied:
+    """A function of a piece's log."""
 
-    scan: LogScan
+    names: Names
+    horizon: int | None
+    draw: Draw | None
     seen: _Seen
     function: Callable[[DecisionLog], Any]
+    settled: bool
 
     def __call__(self, piece: Piece) -> Any:
-        table = read_piece(piece, self.scan.names.columns)
+        table = read_piece(piece, self.names.columns)
         seen = self.seen
-        log = _log_of(self.scan, piece, table, seen.feature_names, seen.groups, seen.last_step)
-        return self.function(_settled(log))
+        names = replace(self.names, features=seen.feature_names)
+        log = log_of_piece(names, piece, table, seen.groups)
+        log = replace(log, horizon=self.horizon, as_of=seen.last_step)
+        if self.draw is not None:
+            log = log.take(self.draw.rows(piece))
+        return self.function(_settled(log) if self.settled else log)
 
 
 def _settled(log: DecisionLog) -> DecisionLog:
     """The piece's rows that are old enough: none of them, maybe."""
-    if log.horizon and log.as_of is not None and log.time_step.min() > log.as_of - log.horizon:
-        return replace(log.take(slice(0, 0)), horizon=None)
-    return log.settled()
+    old = len(log) > 0
+    if old and log.horizon and log.as_of is not None:
+        old = bool(log.time_step.min() <= log.as_of - log.horizon)
+    return log.settled() if old else replace(log.take(slice(0, 0)), horizon=None)
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    share: float
-    seed: int
-
-    def __call__(self, log: DecisionLog) -> DecisionLog:
-        if len(log) == 0:
-            return log
-        # the piece's own rows decide which of them are drawn: any order of reading draws the same
-        place = int(hashlib.sha256(log.features[:8].tobytes()).hexdigest()[:15], 16)
-        rng = np.random.default_rng([self.seed, place, len(log)])
-        return log.take(rng.random(len(log)) < self.share)
-
-
-def _log_of(
-    scan: LogScan,
-    piece: Piece,
-    table: Any,
-    features: Sequence[str] | None,
-    groups: Sequence[Hashable] | None,
-    as_of: int,
+def log_of_piece(
+    names: Names, piece: Piece, table: Any, groups: Sequence[Hashable] | None = None
 ) -> DecisionLog:
-    names = scan.names
+    """Return a piece's rows as a log, checked as every log is."""
     try:
-        log = DecisionLog.from_frame(
+        return DecisionLog.from_frame(
             table,
-            features=list(names.features if features is None else features),
+            features=list(names.features),
             decision=names.decision,
             propensity=names.propensity,
             label=names.label,
@@ -312,11 +335,9 @@ def _log_of(
             amount=names.amount,
             cost=names.cost,
             groups=groups if names.sensitive is not None else None,
-            horizon=scan.horizon,
         )
     except DecisionLogError as error:
         raise DecisionLogError(f"{piece.place}: {error}") from None
-    return replace(log, as_of=as_of)
 
 
 def scan_of(

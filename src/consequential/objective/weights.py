@@ -18,6 +18,8 @@ from consequential.objective.fairness import Tally
 
 Floats = NDArray[np.float64]
 
+_MANY = 100_000
+
 
 class Weighting(ABC):
     """How a row's weight follows from the log.
@@ -266,6 +268,7 @@ class DoublyRobust(Weighting):
         """Return each row's probability of label 1, by a model fitted on the other folds."""
         from sklearn.base import clone
         from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
 
         model = self.classifier
         if model is None:
@@ -285,8 +288,10 @@ class DoublyRobust(Weighting):
             if labels.min() == labels.max():
                 predicted[unseen] = labels[0]
             elif unseen.any():
-                fitted = clone(model).fit(inputs[seen], labels)
-                predicted[unseen] = fitted.predict_proba(inputs[unseen])[:, 1]
+                # on few rows threads wait for one another longer than they work
+                with threadpool_limits(None if len(log) >= _MANY else 1):
+                    fitted = clone(model).fit(inputs[seen], labels)
+                    predicted[unseen] = fitted.predict_proba(inputs[unseen])[:, 1]
         return predicted
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from consequential.paper.lending_example import LendingTable, lending_example
 from consequential.paper.studies import Scale, Study
 from consequential.simulation import Runs, Strategy
 from consequential.simulation.simulate import gathered, planned, stream
+from consequential.workers import spread
 from consequential.worlds import World
 from consequential.worlds.lending import Lending
 
@@ -111,16 +113,19 @@ class LendingExample(Task):
 
     def run(self, block: Sequence[int], path: Path, n_jobs: int | None, tick: Tick) -> None:
         """Do a block of seeds and write their rows."""
-        world = self.world()
         pieces = []
-        for seed in block:
-            pieces.append(lending_example(world, [seed]))
+        for piece in spread(partial(_lending_example, self.world()), block):
+            pieces.append(piece)
             tick(1.0 / len(block))
         LendingTable.join(pieces).save(path)
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""
         LendingTable.join([LendingTable.load(part) for part in parts]).save(path)
+
+
+def _lending_example(world: Lending, seed: int) -> LendingTable:
+    return lending_example(world, [seed])
 
 
 def task_of(study: Study, scale: Scale) -> Task:

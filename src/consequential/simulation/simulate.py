@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import index
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run, Runs
 from consequential.simulation.strategies import Strategy
 from consequential.simulation.sweep import compiled_starts, sweep
+from consequential.workers import on_cluster, spread
 from consequential.worlds import World
 from consequential.worlds.world import world_at
 
@@ -59,7 +61,8 @@ def simulate(
         what it can to a GPU (`pip install consequential[jax]`), with the same results.
     n_jobs
         Threads of compiled code, or processes where runs go through Python; -1 for one a core.
-        By default as many threads as cores, and one process.
+        By default as many threads as cores, and one process. Within `cluster(...)` seeds go to its
+        workers instead.
     progress
         Whether to show a bar on standard error.
 
@@ -160,7 +163,24 @@ def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
 
 
 def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[float, list[Run]]]:
-    """Yield how many steps were taken and which runs are done, as it goes."""
+    """Yield how many steps were taken and which runs are done, as it goes.
+
+    On a cluster each seed is a task: its people are drawn once, by the worker that uses them.
+    """
+    if not on_cluster():
+        yield from _streamed_here(plan, seeds, n_jobs)
+        return
+    for runs in spread(partial(_runs_of, plan), seeds):
+        yield plan.time_steps * len(runs), runs
+
+
+def _runs_of(plan: Plan, seed: int) -> list[Run]:
+    return [run for _, runs in _streamed_here(plan, [seed], 1) for run in runs]
+
+
+def _streamed_here(
+    plan: Plan, seeds: list[int], n_jobs: int | None
+) -> Iterator[tuple[float, list[Run]]]:
     others = plan.strategies
     if plan.engine != "numpy":
         starts = compiled_starts(plan, seeds)
@@ -176,13 +196,9 @@ def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[f
             for run in plan.runs_of(seed):
                 yield plan.time_steps, [run]
         return
-    from joblib import Parallel, delayed
-
-    # one seed a task: its people are drawn once, in the process that uses them
-    tasks = (delayed(_runs_of)(plan, seed) for seed in seeds)
-    for runs in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(tasks):
+    for runs in spread(partial(_in_python, plan), seeds, n_jobs):
         yield plan.time_steps * len(runs), runs
 
 
-def _runs_of(plan: Plan, seed: int) -> list[Run]:
+def _in_python(plan: Plan, seed: int) -> list[Run]:
     return list(plan.runs_of(seed))

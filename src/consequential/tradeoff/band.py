@@ -4,68 +4,92 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate, sup_t_quantile
-from consequential.evaluation.influence import Ratios, Yardstick
-from consequential.objective import effective_sample_size
+from consequential.evaluation.offpolicy import Measure
+from consequential.evaluation.scanned import Gram
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One policy on the rows of a log: estimates, and what each row adds to them.
+    """One policy on a log: its utility, and the differences between groups, of every benefit.
 
-    `differences` are those between groups, of every benefit; without two groups to measure there
-    are none. `influence` has a column for the utility and one for each difference.
+    Without two groups to measure there are no differences.
     """
 
     utility: float
     differences: Floats
     acceptance: float
-    influence: Floats
     effective_sample_size: float
     signed: bool
 
     @classmethod
-    def of(cls, yardstick: Yardstick, propensity: Floats) -> Trace:
-        """Measure a policy that has these propensities."""
-        utility, benefits = yardstick.utility(propensity), yardstick.benefits(propensity)
-        pairs = [
-            (benefit, one, other)
-            for benefit in benefits
-            for one, other in combinations(benefit.known, 2)
-        ]
-        columns = [utility.influence, *(_between(*pair) for pair in pairs)]
+    def of(cls, measure: Measure, effective_sample_size: float) -> Trace:
+        """Read off what was measured."""
+        benefits = measure.benefits
         return cls(
-            utility=float(utility.values[0]),
-            differences=np.array([each.values[one] - each.values[k] for each, one, k in pairs]),
-            acceptance=float(propensity.mean()),
-            influence=np.column_stack(columns),
-            effective_sample_size=effective_sample_size(yardstick.weighted(propensity)),
+            utility=float(measure.utility.values[0]),
+            differences=np.array(
+                [each.values[one] - each.values[k] for each, one, k in _pairs(benefits)]
+            ),
+            acceptance=float(measure.acceptance.values[0]),
+            effective_sample_size=effective_sample_size,
             signed=len(benefits) == 1 and benefits[0].n_groups == 2,
         )
 
 
-def band(traces: list[Trace], confidence: float, seed: int) -> list[tuple[Estimate, Estimate]]:
+def influences(measure: Measure) -> Floats:
+    """What each row adds to the utility and to the differences, one column each."""
+    columns = [measure.utility.influence]  # type: ignore[attr-defined]  # rows in memory have it
+    for benefit, one, other in _pairs(measure.benefits):
+        columns.append(benefit.influence * _sides(benefit, one, other)[benefit.group])
+    return np.column_stack(columns)
+
+
+def combinations_of(measure: Measure) -> Floats:
+    """The same for rows that were summed: how columns of sums are combined, group by group."""
+    found = [measure.utility.combination]  # type: ignore[attr-defined]  # those of scans have it
+    for benefit, one, other in _pairs(measure.benefits):
+        found.append(benefit.combination * _sides(benefit, one, other)[:, None])
+    return np.stack(found)
+
+
+def covariance_of_rows(columns: list[Floats]) -> Floats:
+    """Return the covariance of estimates with these influences."""
+    influence = np.concatenate(columns, axis=1)
+    n = len(influence)
+    covariance: Floats = influence.T @ influence / (n * max(n - 1, 1))
+    return covariance
+
+
+def covariance_of_sums(combined: list[Floats], gram: Gram) -> Floats:
+    """Return the covariance of estimates whose influences are combinations of summed columns."""
+    mixed = np.concatenate(combined)
+    found: Floats = np.einsum("azc,zcd,bzd->ab", mixed, gram.products, mixed, optimize=True)
+    return found / (gram.n * max(gram.n - 1, 1))
+
+
+def band(
+    traces: list[Trace], covariance: Floats, n: int, confidence: float, seed: int
+) -> list[tuple[Estimate, Estimate]]:
     """Return utility and gap of each policy with intervals that all hold at once.
 
     Each is its estimate plus and minus q standard errors; q is the quantile of the largest of all
     standardised errors, of utilities and of differences between groups alike. Policies fitted to
     the same log err together, so q is below what as many separate intervals would need.
     """
-    influence = np.concatenate([trace.influence for trace in traces], axis=1)
-    n = len(influence)
-    covariance = influence.T @ influence / (n * max(n - 1, 1))
     q = sup_t_quantile(covariance, confidence, seed=seed)
-    errors = np.sqrt(np.diag(covariance))
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     found, start = [], 0
     for trace in traces:
-        own = errors[start : start + trace.influence.shape[1]]
-        start += trace.influence.shape[1]
+        own = errors[start : start + 1 + len(trace.differences)]
+        start += len(own)
 
         def made(
             value: float, low: float, high: float, error: float, trace: Trace = trace
@@ -94,8 +118,15 @@ def _gap(trace: Trace, reach: Floats, errors: Floats) -> tuple[float, float, flo
     return float(size[widest]), low, float((size + reach).max()), float(errors[widest])
 
 
-def _between(benefit: Ratios, one: int, other: int) -> Floats:
-    """What each row adds to the difference between two groups' benefits."""
+def _pairs(benefits: tuple[Any, ...]) -> list[tuple[Any, int, int]]:
+    return [
+        (benefit, one, other)
+        for benefit in benefits
+        for one, other in combinations(benefit.known, 2)
+    ]
+
+
+def _sides(benefit: Any, one: int, other: int) -> Floats:
     side = np.zeros(benefit.n_groups)
     side[one], side[other] = 1.0, -1.0
-    return benefit.influence * side[benefit.group]
+    return side

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import cross_fitted_propensities, evaluate
 from consequential.evaluation.influence import Yardstick
-from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import Fairness, Objective, Weighting, fairness_named
+from consequential.evaluation.offpolicy import Measure
+from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.objective import (
+    Fairness,
+    Objective,
+    Weighting,
+    effective_sample_size,
+    fairness_named,
+)
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
-from consequential.tradeoff.band import Trace, band
-from consequential.tradeoff.points import Frontier, Point
+from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
+from consequential.tradeoff.points import Frontier, bound_name, points_of, reference_of
+from consequential.tradeoff.scanned import scanned_frontier
+from consequential.workers import in_order
+
+Floats = NDArray[np.float64]
 
 
 def frontier(
-    log: DecisionLog,
+    log: DecisionLog | LogScan,
     *,
     cost: float,
     fairness: str | Fairness = "demographic_parity",
@@ -41,7 +56,8 @@ def frontier(
     Parameters
     ----------
     log
-        The log; decisions younger than its horizon are left out.
+        The log; decisions younger than its horizon are left out. Of a scan a sample is learned
+        from, and all other rows judge: `folds` then plays no part.
     cost
         What accepting costs.
     fairness
@@ -75,12 +91,11 @@ def frontier(
     >>> abs(fair.benefit_gap.value) < 0.05 < abs(free.benefit_gap.value)
     True
     """
-    if not isinstance(log, DecisionLog):
+    if not isinstance(log, DecisionLog | LogScan):
         raise TypeError(f"a frontier is traced on a DecisionLog, not on {type(log).__name__}")
-    rows = log.settled()
     objective = Objective(cost, fairness, weighting=weighting)
     notion = fairness_named(fairness)
-    if len(rows.groups) < 2:
+    if len(log.groups) < 2:
         raise DecisionLogError("the log has one group: a gap needs a sensitive attribute with two")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
@@ -96,15 +111,19 @@ def frontier(
         )
     _check_learner(unfitted, cost, notion)
 
+    if isinstance(log, LogScan):
+        return scanned_frontier(
+            log, unfitted, objective, bounds, _references(cost, feature_map), confidence, seed
+        )
+    rows = log.settled()
     yardstick = Yardstick.of(objective, rows)
-    traces, notes = _traced(unfitted, yardstick, bounds, folds, seed, progress)
+    measures, notes = _measured(unfitted, yardstick, bounds, folds, seed, progress)
     if log.estimated_propensity:
         notes.append("propensities are estimates, and so is everything made from them")
-    found = band(traces, confidence, seed)
-    points = tuple(
-        Point(_name(bound), bound, utility, gap, trace.acceptance)
-        for bound, trace, (utility, gap) in zip(bounds, traces, found, strict=False)
-    )
+    traces = [Trace.of(measure, effective) for measure, effective in measures]
+    covariance = covariance_of_rows([influences(measure) for measure, _ in measures])
+    found = band(traces, covariance, len(rows), confidence, seed)
+    points = points_of(bounds, traces, found)
     references = []
     for name, rule in _references(cost, feature_map):
         try:
@@ -121,9 +140,17 @@ def frontier(
         except DecisionLogError as reason:
             notes.append(f"{name} is left out: {reason}")
             continue
-        acceptance = judged.acceptance.value
-        references.append(Point(name, None, judged.utility, judged.benefit_gap, acceptance))
+        references.append(reference_of(name, judged))
     return Frontier(points, tuple(references), notion.name, float(confidence), tuple(notes))
+
+
+def _propensities(
+    learner: Any, rows: DecisionLog, folds: int, seed: int, bound: float | None
+) -> Floats:
+    from sklearn.base import clone
+
+    bounded = clone(learner).set_params(max_gap=bound)
+    return cross_fitted_propensities(bounded, rows, folds, seed=seed)
 
 
 @dataclass
@@ -150,38 +177,34 @@ def _references(cost: float, feature_map: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _traced(
+def _measured(
     learner: Any,
     yardstick: Yardstick,
     bounds: list[float | None],
     folds: int,
     seed: int,
     progress: bool,
-) -> tuple[list[Trace], list[str]]:
+) -> tuple[list[tuple[Measure, float]], list[str]]:
     """Measure the learner at each bound; an interruption keeps what is done."""
-    from sklearn.base import clone
     from tqdm import tqdm
 
-    traces: list[Trace] = []
+    found: list[tuple[Measure, float]] = []
     # None: shown where somebody can see it
-    bar = tqdm(bounds, desc="frontier", leave=False, disable=None if progress else True)
+    bar = tqdm(total=len(bounds), desc="frontier", leave=False, disable=None if progress else True)
+    at_bound = partial(_propensities, learner, yardstick.log, folds, seed)
     try:
-        for bound in bar:
-            at_bound = clone(learner).set_params(max_gap=bound)
-            propensity = cross_fitted_propensities(at_bound, yardstick.log, folds, seed=seed)
-            traces.append(Trace.of(yardstick, propensity))
+        for propensity in in_order(at_bound, bounds):
+            bar.update()
+            effective = effective_sample_size(yardstick.weighted(propensity))
+            found.append((Measure.of(yardstick, propensity), effective))
     except KeyboardInterrupt:
-        if not traces:
+        if not found:
             raise
-        missing = ", ".join(_name(bound) for bound in bounds[len(traces) :])
-        return traces, [f"interrupted: {missing} not traced"]
+        missing = ", ".join(bound_name(bound) for bound in bounds[len(found) :])
+        return found, [f"interrupted: {missing} not traced"]
     finally:
         bar.close()
-    return traces, []
-
-
-def _name(bound: float | None) -> str:
-    return "no bound" if bound is None else f"gap at most {bound:g}"
+    return found, []
 
 
 def _checked_bounds(max_gaps: Sequence[float | None]) -> list[float | None]:

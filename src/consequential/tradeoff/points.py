@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from consequential.evaluation import Estimate
+from consequential.evaluation import Estimate, Evaluation
 from consequential.log.frames import make_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from consequential.tradeoff.band import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,28 @@ class Point:
             "benefit_gap": self.benefit_gap.to_dict(),
             "acceptance": self.acceptance,
         }
+
+
+def bound_name(bound: float | None) -> str:
+    """Return a bound in words."""
+    return "no bound" if bound is None else f"gap at most {bound:g}"
+
+
+def points_of(
+    bounds: Sequence[float | None],
+    traces: Sequence[Trace],
+    found: Sequence[tuple[Estimate, Estimate]],
+) -> tuple[Point, ...]:
+    """Return a point for each bound that was traced."""
+    return tuple(
+        Point(bound_name(bound), bound, utility, gap, trace.acceptance)
+        for bound, trace, (utility, gap) in zip(bounds, traces, found, strict=False)
+    )
+
+
+def reference_of(name: str, judged: Evaluation) -> Point:
+    """Return a rule that is there for comparison."""
+    return Point(name, None, judged.utility, judged.benefit_gap, judged.acceptance.value)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

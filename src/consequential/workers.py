@@ -1,0 +1,89 @@
+"""Who does the work: processes here, or the workers of a cluster, through joblib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def cluster(client: Any) -> Iterator[Any]:
+    """Within the block, let a Dask cluster do what can be spread.
+
+    `simulate`, `reproduce` and `frontier` send seeds and bounds to its workers, bootstrap intervals
+    their replicates. Results are the same as without it, whatever the number of workers; a worker
+    that is lost is made up for by the others.
+
+    Parameters
+    ----------
+    client
+        A `dask.distributed.Client`, or a scheduler's address such as `"tcp://10.0.0.1:8786"`.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> with cq.cluster("tcp://nowhere"):
+    ...     pass
+    Traceback (most recent call last):
+    ConnectionError: no Dask scheduler answers at tcp://nowhere
+    """
+    from joblib import parallel_config
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("a cluster needs Dask: pip install 'consequential[cluster]'") from None
+    mine = None
+    if isinstance(client, str):
+        try:
+            client = mine = Client(client, timeout=5)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise ConnectionError(f"no Dask scheduler answers at {client}") from error
+    try:
+        with client.as_current(), parallel_config(backend="dask"):
+            yield client
+    finally:
+        if mine is not None:
+            mine.close()  # type: ignore[no-untyped-call]
+
+
+def on_cluster() -> bool:
+    """Whether work is sent to a cluster just now."""
+    from joblib.parallel import get_active_backend
+
+    backend, _ = get_active_backend()
+    return type(backend).__name__ == "DaskDistributedBackend"
+
+
+def spread(
+    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """Yield the results as they come, in any order; n_jobs is for processes here."""
+    from joblib import Parallel, delayed
+
+    many = -1 if on_cluster() else n_jobs
+    tasks = (delayed(_alone)(function, item) for item in items)
+    yield from Parallel(n_jobs=many, return_as="generator_unordered", batch_size=1)(tasks)
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """Yield the results in the order of the items."""
+    from joblib import Parallel, delayed
+
+    many = -1 if on_cluster() else n_jobs
+    tasks = (delayed(_alone)(function, item) for item in items)
+    yield from Parallel(n_jobs=many, return_as="generator", batch_size=1)(tasks)
+
+
+def _alone(function: Callable[[Item], Result], item: Item) -> Result:
+    """Work with one thread of linear algebra: the order of sums is then the same everywhere."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return function(item)
