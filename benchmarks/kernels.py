@@ -13,7 +13,7 @@ from measure import alternately
 from consequential.learning.kernel import Ascent, ascend
 from consequential.learning.matrices import mean_squares
 from consequential.learning.sums import Rows, gradient_of_two
-from consequential.policies.compiled import Bend, compiled, derivatives, exponential
+from consequential.policies.compiled import Bend, compiled, derivatives, exponential_ratio
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
 LOGISTIC = Bend(1.0, 0.0, 0.0)
@@ -26,7 +26,8 @@ def _floor(x, a, b, times):
     for repeat in range(times):
         shift = 1e-3 * repeat
         for i in range(x.size):
-            weighted = a[i] * exponential(-abs(shift + b * x[i]))
+            above, below = exponential_ratio(-abs(shift + b * x[i]))
+            weighted = a[i] * above / below
             one += weighted
             other += weighted * x[i]
     return one + other
@@ -81,7 +82,7 @@ def ascent_of(*, n_rows: int, n_features: int) -> Callable[[], object]:
     """Return an ascent that passes once over so many rows."""
     rows, ascent = some_rows(n_rows, n_features), some_ascent(n_rows, 256, 10.0)
     scale, theta = mean_squares(rows.phi), np.zeros(n_features + 1)
-    return lambda: ascend(rows, LOGISTIC, ascent, theta, scale, np.uint64(1))
+    return lambda: ascend(rows, LOGISTIC, ascent, theta, scale, np.uint64(1), np.empty(0))
 
 
 def arithmetic_in_threads(n: int) -> Callable[[], object]:

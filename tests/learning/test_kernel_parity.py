@@ -17,11 +17,13 @@ from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.learning import StepRule
+from consequential.learning import StepRule, kernel
 from consequential.learning import compiled as learning_compiled
 from consequential.learning.newton import RIDGE, fit_logistic
 from consequential.learning.sequences import reservoir_moves
 from consequential.policies import LINKS
+from consequential.policies.compiled import bend_of
+from consequential.policies.uniforms import uniforms
 
 JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [
@@ -162,6 +164,51 @@ def test_both_engines_read_the_same_circle_whatever_its_sizes(shuffle, sizes):
             objective, n_iterations, batch_size, step, n_reference=n_reference, shuffle=shuffle
         )
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), LOG, (decisions, step), moves=False)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("n_features", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("penalty", [0.0, 3.0, 1e3])
+def test_both_engines_ascend_as_printed_whatever_the_sizes(link, n_features, penalty):
+    log = log_with_policies(500, 2, n_features, seed=n_features)
+    theta = 0.3 * np.random.default_rng(5).normal(size=n_features + 1)
+    step = cq.GradientStep(0.1, max_step=0.2)
+    for normalisation, sizes in product(("applicants", "paper"), ((60, 47), (20, 64), (3, 7))):
+        objective = cq.Objective(
+            0.4, "demographic_parity", penalty, normalisation=normalisation, decisions="sampled"
+        )
+        update = cq.UpdatePolicy(objective, *sizes, step, n_reference=0)
+        assert_same_update(update, cq.Policy(theta, link), log, (normalisation, sizes))
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_both_engines_ascend_as_printed_where_a_group_is_seldom_there(missing):
+    full = exploring_log(300, n_groups=2)
+    rare = np.where(np.arange(300) % 60 == 0, full.group, 1 - missing)
+    log = cq.DecisionLog.from_arrays(
+        full.features, full.decision, full.propensity, full.label, rare, groups=range(2)
+    )
+    for notion in ("demographic_parity", "equal_opportunity", JUDGED_CORRECTLY):
+        objective = cq.Objective(0.4, notion, 3.0, decisions="sampled")
+        update = cq.UpdatePolicy(objective, 50, 20, cq.GradientStep(0.1), n_reference=0)
+        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, notion)
+
+
+@pytest.mark.parametrize("n_given", [0, 40, 100_000])
+def test_numbers_that_are_there_already_are_the_ones_that_would_be_drawn(n_given):
+    objective = cq.Objective(0.4, "demographic_parity", 3.0, decisions="sampled")
+    update = cq.UpdatePolicy(objective, 30, 47, cq.GradientStep(0.1), n_reference=0)
+    policy, key = cq.Policy([0.1, 0.5, -0.2]), np.uint64(12)
+    circle = update._circle(policy, LOG, objective.coefficients(LOG), np.random.default_rng(0))
+    ascent = learning_compiled.numbers_of(update.step, objective, 30, circle.batch_size, 0)
+    given = [
+        kernel.ascend(
+            learning_compiled.rows_of(circle), bend_of(policy), ascent, policy.theta, circle.scale,
+            key, uniforms(key, 0, n),
+        )[0]
+        for n in (0, n_given)
+    ]  # fmt: skip
+    assert_array_equal(given[1], given[0])
 
 
 # --- logs out of the ordinary

@@ -592,6 +592,23 @@ def test_the_truth_of_policies_by_group_is_what_the_world_measures(link):
     assert_truth_along(SCORES["second"], cq.Policy(thetas[0], link, groups=(0, 1)), thetas)
 
 
+@pytest.mark.parametrize("name", SCORES)
+def test_the_truth_of_gentle_policies_has_twelve_digits(name):
+    world, fairness = SCORES[name], cq.fairness_named("predictive_parity")
+    truth = Truth(world, fairness)
+    steepest = 0.38 * 256 / (world.bounds[1] - world.bounds[0])
+    rng = np.random.default_rng(0)
+    slopes = np.concatenate([rng.uniform(-steepest, steepest, 40), [steepest, -steepest]])
+    thetas = np.stack([rng.normal(size=slopes.size) * 3.0, slopes], axis=1)
+    crew = path_of(cq.Policy(thetas[0]), thetas)
+    found = truth.along(crew, 0)
+    truth._wide = None  # all of the world's own nodes
+    closely = truth.along(crew, 0)
+    assert_allclose(found.utility, closely.utility, rtol=1e-12, atol=1e-12)
+    assert_allclose(found.acceptance, closely.acceptance, rtol=1e-12, atol=1e-12)
+    assert_allclose(found.benefit_gap, closely.benefit_gap, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["compas", "districts", "table"])
 @pytest.mark.parametrize("notion", NOTIONS, ids=named)
 def test_the_truth_on_held_out_people_is_what_the_world_measures(name, notion):

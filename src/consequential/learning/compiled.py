@@ -39,7 +39,7 @@ def ascend(
     assert link is not None
     with compiling_reported("the ascent"):
         theta, rejected = kernel.ascend(
-            rows_of(circle), link, ascent, policy.theta, circle.scale, np.uint64(key)
+            rows_of(circle), link, ascent, policy.theta, circle.scale, np.uint64(key), np.empty(0)
         )
     return theta, int(rejected)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.learning.pair import ascend_for_two_groups
 from consequential.learning.running import (
     absorb_levels,
     absorb_metric,
@@ -21,6 +22,7 @@ from consequential.learning.running import (
     set_residuals,
     subtract_penalty,
 )
+from consequential.learning.spot import ascend_on_the_spot
 from consequential.learning.sums import Rows, gradient_of_two, set_batch, set_gradient
 from consequential.policies.compiled import Bend, compiled
 
@@ -114,9 +116,13 @@ def prepared(ascent: Ascent, n_rows: int, penalty: float, rate: float) -> tuple[
 
 @compiled
 def ascend(
-    rows: Rows, link: Bend, ascent: Ascent, start_theta: Floats, scale: Floats, key: np.uint64
-) -> tuple[Floats, int]:
-    """Return theta after the ascent, and how many steps were not finite and not taken."""
+    rows: Rows, link: Bend, ascent: Ascent, start_theta: Floats, scale: Floats, key: np.uint64,
+    draws: Floats,
+) -> tuple[Floats, int]:  # fmt: skip
+    """Return theta after the ascent, and how many steps were not finite and not taken.
+
+    `draws` are the first numbers of the key's stream, for who has them already; or none.
+    """
     # arrays are taken out of their tuples once: in the loop, counting references costs too much
     phi, utility, values, denominators = rows.phi, rows.utility, rows.values, rows.denominators
     is_ratio, group, constant, defined = rows.is_ratio, rows.group, rows.constant, rows.defined
@@ -127,10 +133,23 @@ def ascend(
     looks = penalised or preconditioned
     on_the_spot = ascent.n_reference == 0 or n_batches == 1
     pushed = on_the_spot and penalised and not preconditioned
+    # most ascents have code of their own, which does the same in fewer passes
+    paired = not penalised or (n_benefits == 1 and n_groups == 2 and not is_ratio[0])
+    if on_the_spot and sampled and paired and not preconditioned and link.floor == 0.0:
+        return ascend_on_the_spot(
+            phi, utility, values, group, constant, defined, shares, per_batch, link, penalty,
+            ascent.n_iterations, size, ascent.rate, ascent.max_step, start_theta, key, draws,
+        )  # fmt: skip
     memory = max(1.0, ascent.n_reference / size)
     lightest = 1.0 if on_the_spot else 2.0 / (memory + 1.0)
     every = max(1, int(memory / 4.0))
     before = 0 if on_the_spot else min(n_batches, 2 * max(1, int(memory / 2.0)))
+    if preconditioned and paired and not (sampled or on_the_spot):
+        return ascend_for_two_groups(
+            phi, utility, values, group, constant, defined, shares, per_batch, link, penalty,
+            ascent.n_iterations, size, memory, before, ascent.rate, ascent.ridge, ascent.max_step,
+            ascent.max_share, start_theta, scale,
+        )  # fmt: skip
     # one entry a row of the minibatch
     eta, steepness, room, weighted = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     propensity, derivative = np.empty(size), np.empty(size)

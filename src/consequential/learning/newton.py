@@ -7,13 +7,35 @@ from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, solve
 from consequential.learning.sums import add_products, add_squares
-from consequential.policies.compiled import compiled, exponential, linear_scores
+from consequential.policies.compiled import compiled, linear_scores, sigmoids
 
 Floats = NDArray[np.float64]
 
 _STRETCH = 1024
 # next to no penalty, but enough for features that are collinear and labels that are separable
 RIDGE = 1e-4
+
+
+@compiled
+def _derivatives_of_two(
+    phi: Floats, label: Floats, weights: Floats, theta: Floats, gradient: Floats, hessian: Floats
+) -> None:
+    """Do what `_derivatives` does for two inputs, in one pass."""
+    a, b = theta[0], theta[1]
+    one, other, xx, xy, yy = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(label.size):
+        x, y = phi[0, i], phi[1, i]
+        eta = a * x + b * y
+        larger, smaller = sigmoids(eta)
+        residual = weights[i] * (label[i] - (larger if eta >= 0.0 else smaller))
+        one += residual * x
+        other += residual * y
+        own = weights[i] * larger * smaller
+        xx += own * x * x
+        xy += own * x * y
+        yy += own * y * y
+    gradient[0], gradient[1] = one, other
+    hessian[0, 0], hessian[1, 0], hessian[1, 1] = xx, xy, yy
 
 
 @compiled
@@ -24,19 +46,18 @@ def _derivatives(
     gradient[:] = 0.0
     hessian[:] = 0.0
     etas, residuals = np.empty(_STRETCH), np.empty(_STRETCH)
-    curvatures, room = np.empty(_STRETCH), np.empty(_STRETCH)
+    curvatures = np.empty(_STRETCH)
     for start in range(0, label.size, _STRETCH):
         length = min(_STRETCH, label.size - start)
         eta, residual, curvature = etas[:length], residuals[:length], curvatures[:length]
         linear_scores(theta, phi, start, eta)
         outcome, weight = label[start : start + length], weights[start : start + length]
         for i in range(length):
-            e = exponential(-abs(eta[i]))
-            q = 1.0 / (1.0 + e)
-            residual[i] = weight[i] * (outcome[i] - (q if eta[i] >= 0.0 else e * q))
-            curvature[i] = weight[i] * e * q * q
+            larger, smaller = sigmoids(eta[i])
+            residual[i] = weight[i] * (outcome[i] - (larger if eta[i] >= 0.0 else smaller))
+            curvature[i] = weight[i] * larger * smaller
         add_products(residual, phi, start, gradient)
-        add_squares(curvature, phi, start, room[:length], hessian)
+        add_squares(curvature, phi, start, hessian)
 
 
 @compiled
@@ -66,7 +87,10 @@ def fit_logistic(
     m = start.size
     theta, gradient, step, hessian = start.copy(), np.empty(m), np.empty(m), np.empty((m, m))
     for _ in range(max_iterations):
-        _derivatives(phi, label, weights, theta, gradient, hessian)
+        if m == 2:
+            _derivatives_of_two(phi, label, weights, theta, gradient, hessian)
+        else:
+            _derivatives(phi, label, weights, theta, gradient, hessian)
         for k in range(1, m):
             gradient[k] -= ridge * theta[k]
             hessian[k, k] += ridge
@@ -79,10 +103,11 @@ def fit_logistic(
         distance = 0.0
         for k in range(m):
             distance += step[k] * gradient[k]
-        change = _largest_score(phi, step, weights)
+        near = distance < 1e-8
+        change = 0.0 if near else _largest_score(phi, step, weights)
         shortened = np.log1p(change) / change if change > 0.0 else 1.0
         for k in range(m):
-            theta[k] += (1.0 if distance < 1e-8 else shortened) * step[k]
-        if distance < 1e-8:
+            theta[k] += shortened * step[k]
+        if near:
             return theta, True
     return theta, False

@@ -17,11 +17,11 @@ from consequential.policies.compiled import (
     Bend,
     compiled,
     drawn_decisions,
-    exponential,
     linear_scores,
     pasted,
     propensities,
     propensities_and_derivatives,
+    sigmoids,
 )
 from consequential.policies.uniforms import fill_uniforms
 
@@ -86,13 +86,28 @@ def add_products(weighted: Floats, phi: Floats, start: int, sums: Floats) -> Non
 
 
 @compiled
-def add_squares(weights: Floats, phi: Floats, start: int, room: Floats, sums: Floats) -> None:
-    """Add the lower triangle of `sum_i weights_i phi_i phi_i'`."""
-    for j in range(sums.shape[0]):
-        column = phi[j, start : start + weights.size]
-        for i in range(weights.size):
-            room[i] = weights[i] * column[i]
-        add_products(room, phi, start, sums[j, : j + 1])
+def add_squares(weights: Floats, phi: Floats, start: int, sums: Floats) -> None:
+    """Add at least the lower triangle of `sum_i weights_i phi_i phi_i'`, four entries at a time."""
+    first, n, m = np.uint64(start), np.uint64(weights.size), sums.shape[0]
+    for j in range(0, m, 2):
+        below = min(j + 1, m - 1)
+        for k in range(0, j + 1, 2):
+            beside = min(k + 1, m - 1)
+            a, b, c, d = 0.0, 0.0, 0.0, 0.0
+            for i in range(n):
+                own = weights[i] * phi[j, first + i]
+                next_ = weights[i] * phi[below, first + i]
+                a += own * phi[k, first + i]
+                b += own * phi[beside, first + i]
+                c += next_ * phi[k, first + i]
+                d += next_ * phi[beside, first + i]
+            sums[j, k] += a
+            if beside > k:
+                sums[j, beside] += b
+            if below > j:
+                sums[below, k] += c
+                if beside > k:
+                    sums[below, beside] += d
 
 
 @pasted
@@ -137,6 +152,25 @@ def set_deviations(benefits: Floats, deviations: Floats) -> None:
 
 
 @compiled
+def _sums_of_two_groups(
+    link: Bend, eta: Floats, utility: Floats, values: Floats, group: NDArray[np.int16], start: int
+) -> tuple[float, float, float]:
+    """Return sums of utility and of either group's values, each times propensities."""
+    bend, flat, floor = link
+    first, kept = np.uint64(start), 1.0 - floor
+    total, own, everybody = 0.0, 0.0, 0.0
+    for i in range(np.uint64(eta.size)):
+        larger, smaller = sigmoids(eta[i])
+        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
+        propensity = floor + kept * base
+        total += utility[first + i] * propensity
+        level = values[0, first + i] * propensity
+        everybody += level
+        own += level if group[first + i] == 0 else 0.0
+    return total, own, everybody - own
+
+
+@compiled
 def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: float) -> float:
     """Return the objective estimated on the first n rows."""
     shape = rows.constant.shape
@@ -144,10 +178,19 @@ def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: floa
     benefits, spread = np.empty(shape), np.empty(shape)
     etas, chances = np.empty(min(n, 1024)), np.empty(min(n, 1024))
     utility = 0.0
+    paired = penalty > 0.0 and shape == (1, 2) and not rows.is_ratio[0]
     for start in range(0, n, 1024):
         length = min(1024, n - start)
         eta, propensity = etas[:length], chances[:length]
         linear_scores(theta, rows.phi, start, eta)
+        if paired:
+            gained, one, other = _sums_of_two_groups(
+                link, eta, rows.utility, rows.values, rows.group, start
+            )
+            utility += gained
+            numerators[0, 0] += one
+            numerators[0, 1] += other
+            continue
         propensities(link, eta, propensity)
         coefficient = rows.utility[start : start + length]
         for i in range(length):
@@ -178,11 +221,10 @@ def gradient_of_two(
     one, other = 0.0, 0.0
     for i in range(n):
         eta = theta[0] * constant[i] + theta[1] * score[i]
-        e = exponential(-abs(eta))
-        q = 1.0 / (1.0 + e)
-        base = q + flat * (1.0 - q) if eta >= 0.0 else bend * e * q
+        larger, smaller = sigmoids(eta)
+        base = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
         propensity[i] = floor + (1.0 - floor) * base
-        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (e * q * q)
+        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (larger * smaller)
         one += weighted * constant[i]
         other += weighted * score[i]
     gradient[0], gradient[1] = one, other

@@ -123,16 +123,16 @@ class _Place(NamedTuple):
 
 _PLACES = {
     "first": _Place(
-        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (2.1, 2.1), (8.5, 10.0)
+        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (1.7, 1.7), (6.5, 7.5)
     ),
     "second": _Place(
-        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (1.0, 1.0), (4.0, 3.5)
+        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (0.8, 0.8), (3.0, 2.5)
     ),
     "compas": _Place(
-        "COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (3.4, 2.1), (30.0, 9.0)
+        "COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (2.0, 1.7), (14.0, 6.5)
     ),
     "compas-rearrest": _Place(
-        "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (3.0, 2.1), (30.0, 9.0)
+        "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (2.0, 1.7), (14.0, 6.5)
     ),
     "german": _Place("German credit", worlds.german, ("", ""), (6.0, 6.0), (25.0, 25.0)),
     "taiwan": _Place("Taiwan credit cards", worlds.taiwan, ("", ""), (5.0, 5.0), (30.0, 30.0)),

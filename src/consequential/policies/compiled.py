@@ -148,22 +148,37 @@ def from_bits(context: Any, value: Any) -> Any:
 _LOG2_E = 1.0 / math.log(2.0)
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUNDING = 1.5 * 2.0**52  # adding it rounds to an integer, which lands in the lowest bits
-_C3, _C4, _C5, _C6, _C7 = (1.0 / math.factorial(k) for k in range(3, 8))
-_C8, _C9, _C10, _C11, _C12 = (1.0 / math.factorial(k) for k in range(8, 13))
+# Moshier's rational approximation (Cephes): exp(r) is (even + odd) / (even - odd) for |r| up to
+# log(2) / 2, with even and r odd polynomials in r^2
+_ODD_2, _ODD_1 = 1.26177193074810590878e-4, 3.02994407707441961300e-2
+_EVEN_3, _EVEN_2 = 3.00198505138664455042e-6, 2.52448340349684104192e-3
+_EVEN_1, _EVEN_0 = 2.27265548208155028766e-1, 2.0
 
 
 @_in_order
-def exponential(x: float) -> float:
-    """Return `exp(x)` for x up to 0, to a bit or two; below -708 it stays at `exp(-708)`."""
+def exponential_ratio(x: float) -> tuple[float, float]:
+    """Return two numbers above 0 whose quotient is `exp(x)` for x up to 0, to a bit or two.
+
+    Below -708 it stays at `exp(-708)`. What is wanted is nearly always divided by something
+    anyway: `1 / (1 + above / below)` is `below / (above + below)`, with one division.
+    """
     x = x if not (x < -708.0) else -708.0
     shifted = x * _LOG2_E + _ROUNDING
     k = shifted - _ROUNDING
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
     r2 = r * r
-    r4 = r2 * r2
-    low = ((1.0 + r) + (0.5 + _C3 * r) * r2) + ((_C4 + _C5 * r) + (_C6 + _C7 * r) * r2) * r4
-    high = ((_C8 + _C9 * r) + (_C10 + _C11 * r) * r2) + _C12 * r4
-    return (low + high * (r4 * r4)) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000)  # type: ignore[call-arg]
+    odd = r * ((_ODD_2 * r2 + _ODD_1) * r2 + 1.0)
+    even = ((_EVEN_3 * r2 + _EVEN_2) * r2 + _EVEN_1) * r2 + _EVEN_0
+    return (even + odd) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000), even - odd  # type: ignore[call-arg]
+
+
+@_in_order
+def sigmoids(eta: float) -> tuple[float, float]:
+    """Return the larger and the smaller one of `sigma(eta)` and `sigma(-eta)`."""
+    above, below = exponential_ratio(-abs(eta))
+    smaller = above / (above + below)
+    # rounded as 1 / (1 + exp(-|eta|)) is: decisions on people who are all but sure agree
+    return 2.0 - (1.0 + smaller), smaller
 
 
 @compiled
@@ -204,9 +219,8 @@ def propensities(link: Bend, eta: Floats, propensity: Floats) -> None:
     """Fill in `floor + (1 - floor) g(eta)`."""
     bend, flat, floor = link
     for i in range(eta.size):
-        e = exponential(-abs(eta[i]))
-        q = 1.0 / (1.0 + e)
-        base = q + flat * (1.0 - q) if eta[i] >= 0.0 else bend * e * q
+        larger, smaller = sigmoids(eta[i])
+        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
         propensity[i] = floor + (1.0 - floor) * base
 
 
@@ -216,9 +230,8 @@ def derivatives(link: Bend, eta: Floats, derivative: Floats) -> None:
     bend, flat, floor = link
     above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
     for i in range(eta.size):
-        e = exponential(-abs(eta[i]))
-        q = 1.0 / (1.0 + e)
-        derivative[i] = (above if eta[i] >= 0.0 else below) * (e * q * q)
+        larger, smaller = sigmoids(eta[i])
+        derivative[i] = (above if eta[i] >= 0.0 else below) * (larger * smaller)
 
 
 @compiled
@@ -229,11 +242,10 @@ def propensities_and_derivatives(
     bend, flat, floor = link
     above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
     for i in range(eta.size):
-        e = exponential(-abs(eta[i]))
-        q = 1.0 / (1.0 + e)
-        base = q + flat * (1.0 - q) if eta[i] >= 0.0 else bend * e * q
+        larger, smaller = sigmoids(eta[i])
+        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
         propensity[i] = floor + (1.0 - floor) * base
-        steepness[i] = e * q * q
+        steepness[i] = larger * smaller
         derivative[i] = (above if eta[i] >= 0.0 else below) * steepness[i]
 
 
@@ -245,22 +257,20 @@ def drawn_decisions(
     bend, flat, floor = link
     if floor == 0.0:
         for i in range(eta.size):
-            e = exponential(-abs(eta[i]))
-            q = 1.0 / (1.0 + e)
+            larger, smaller = sigmoids(eta[i])
             up = eta[i] >= 0.0
-            propensity = q + flat * (1.0 - q) if up else bend * e * q
+            propensity = larger + flat * (1.0 - larger) if up else bend * smaller
             taken = 1.0 if uniforms[i] < propensity else 0.0
             decision[i] = taken
             # g'/g is sigma(-eta), exact where g itself underflows
-            score[i] = taken * ((e * q * (1.0 - flat)) if up else q)
+            score[i] = taken * ((smaller * (1.0 - flat)) if up else larger)
         return
     for i in range(eta.size):
-        e = exponential(-abs(eta[i]))
-        q = 1.0 / (1.0 + e)
+        larger, smaller = sigmoids(eta[i])
         up = eta[i] >= 0.0
-        base = q + flat * (1.0 - q) if up else bend * e * q
+        base = larger + flat * (1.0 - larger) if up else bend * smaller
         propensity = floor + (1.0 - floor) * base
-        slope = ((1.0 - flat) if up else bend) * (1.0 - floor) * e * q * q
+        slope = ((1.0 - flat) if up else bend) * (1.0 - floor) * larger * smaller
         taken = 1.0 if uniforms[i] < propensity else 0.0
         decision[i] = taken
         score[i] = taken * (slope / propensity)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from consequential.learning import Aggregated, FitPredictor, Sequence, UpdatePolicy
 from consequential.learning.matrices import mean_squares
 from consequential.learning.sequences import reservoir_moves
+from consequential.learning.spot import padded
 from consequential.policies import Policy
 from consequential.policies.compiled import compiling_reported
+from consequential.policies.uniforms import fill_uniforms
 from consequential.simulation.crew import Crew, notion_of
-from consequential.simulation.functionals import count_groups, fill_label_free
+from consequential.simulation.functionals import count_groups, fill_label_free, read_circle
 from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
 from consequential.simulation.reservoir import keep_all, keep_people
 from consequential.simulation.step import (
@@ -27,7 +29,6 @@ from consequential.simulation.step import (
     Shared,
     advance_deciding,
     advance_predicting,
-    read_circle,
 )
 from consequential.worlds import World
 from consequential.worlds.world import world_at
@@ -35,6 +36,7 @@ from consequential.worlds.world import world_at
 Floats = NDArray[np.float64]
 
 _BLOCKS_A_THREAD = 4
+_MOST_DRAWS = 2**20  # an update's random numbers are kept only where they are not too many
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class _Memory:
     lost: NDArray[np.int64]
     starts: Floats
     keys: NDArray[np.uint64]
+    draws: Floats
 
     @property
     def grows(self) -> bool:
@@ -177,7 +180,19 @@ class Fleet:
             np.zeros((n_seeds, n), dtype=np.int64),
             np.zeros(n_seeds),
             np.zeros(n_seeds, dtype=np.uint64),
+            np.zeros((n_seeds, self._n_draws(sequence))),
         )
+
+    def _n_draws(self, sequence: Sequence) -> int:
+        """Return how many random numbers the runs of a seed may share in their updates."""
+        most = 0
+        for crew in self.crews:
+            learner = crew.learner
+            if crew.sequence != sequence or not isinstance(learner, UpdatePolicy):
+                continue
+            if learner.objective.decisions == "sampled":
+                most = max(most, learner.n_iterations * padded(learner.batch_size))
+        return most if most <= _MOST_DRAWS else 0
 
     def sail(self, time_steps: int) -> Iterator[int]:
         """Go through time; yield after each step how many runs have taken it."""
@@ -240,6 +255,7 @@ class Fleet:
         count_groups(memory.group[s, : memory.n_kept[s]], memory.sizes[s])
         memory.starts[s] = rng.random()
         memory.keys[s] = rng.integers(2**63)
+        fill_uniforms(memory.keys[s], 0, memory.draws[s])
 
     def _tasks(self, index: int, time_step: int) -> list[Callable[[], None]]:
         """Return blocks of a crew's runs to advance, for any thread to take."""
@@ -260,6 +276,7 @@ class Fleet:
             memory.lost,
             memory.starts,
             memory.keys,
+            memory.draws,
         )
         happened = Happened(
             np.zeros(crew.n_runs),

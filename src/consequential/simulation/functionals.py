@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,30 @@ def _set_column(
             out[i] = for_all[group] + weights[i] * labelled
 
 
+@compiled
+def read_circle(values: NDArray[Any], start: int, out: NDArray[Any]) -> None:
+    """Copy a stretch of values, read in a circle."""
+    first = min(out.size, values.size - start)
+    out[:first] = values[start : start + first]
+    if first < out.size:
+        out[first:] = values[: out.size - first]
+
+
+@compiled
+def _set_utility(
+    weights: Floats, start: int, label: Floats, cost: float, factor: float, utility: Floats
+) -> None:
+    """Fill in the utility's coefficients; weights are read in a circle, as people were."""
+    n = utility.size
+    first = min(n, weights.size - start)
+    own = weights[start : start + first]
+    for i in range(first):
+        utility[i] = factor * own[i] * (label[i] - cost)
+    rest, outcome = utility[first:], label[first:n]
+    for i in range(n - first):
+        rest[i] = factor * weights[i] * (outcome[i] - cost)
+
+
 class Log(NamedTuple):
     """What normalisers are taken from: all rows of a run's log, counted."""
 
@@ -119,8 +143,8 @@ class Log(NamedTuple):
 class Room(NamedTuple):
     """Where a thread computes one run after another: asking the system for so much takes time."""
 
-    fresh: Floats  # one entry a person of the step
-    weights: Floats  # one entry a person learned from
+    fresh: Floats  # (runs, people of the step)
+    weights: Floats  # one entry a person learned from, where such are asked for
     label: Floats
     group: Codes
     rows: NDArray[np.int64]
@@ -132,13 +156,13 @@ class Room(NamedTuple):
 
 @compiled
 def room_for(
-    n_fresh: int, n: int, n_inputs: int, n_benefits: int, accepted_only: bool, shared: bool,
-    any_ratio: bool,
+    n_runs: int, n_fresh: int, n: int, n_inputs: int, n_benefits: int, accepted_only: bool,
+    shared: bool, any_ratio: bool,
 ) -> Room:  # fmt: skip
     """Return room for so many people."""
     own, labelled = n if accepted_only else 0, 0 if shared else n_benefits * n
     return Room(
-        np.empty(n_fresh), np.empty(n), np.empty(own), np.empty(own, np.int16),
+        np.empty((n_runs, n_fresh)), np.empty(n), np.empty(own), np.empty(own, np.int16),
         np.empty(own + 1, np.int64), np.empty(n_inputs * own), np.empty(n), np.empty(labelled),
         np.empty(n_benefits * n if any_ratio else 0),
     )  # fmt: skip
@@ -146,14 +170,15 @@ def room_for(
 
 @compiled
 def functionals(
-    log: Log, people: People, weights: Floats, notion: Notion, weighing: Weighing, cost: float,
-    total: float, values: Floats, room: Room,
+    log: Log, people: People, circle: Floats, start: int, notion: Notion, weighing: Weighing,
+    cost: float, total: float, values: Floats, room: Room,
 ) -> Rows:  # fmt: skip
     """Return the functionals of the people learned from, normalised by the whole log.
 
-    `values` has the benefits' coefficients already where they need no label.
+    `circle` has the weights of the rows to learn from, which begin at `start`. `values` has the
+    benefits' coefficients already where they need no label.
     """
-    n, n_benefits, n_groups = weights.size, notion.values.shape[0], log.sizes.size
+    n, n_benefits, n_groups = people.label.size, notion.values.shape[0], log.sizes.size
     norm, scale = np.ones(n_groups), np.zeros(n_groups)
     positives, negatives, accepted = np.zeros(n_groups), np.zeros(n_groups), np.zeros(n_groups)
     everybody = 1.0
@@ -172,9 +197,11 @@ def functionals(
             negatives[z] *= norm[z]
         everybody = log.sizes.sum() / in_all if in_all > 0.0 else 1.0
     utility = room.utility[:n]
-    factor = everybody / total
-    for i in range(n):
-        utility[i] = factor * weights[i] * (people.label[i] - cost)
+    _set_utility(circle, start, people.label, cost, everybody / total, utility)
+    weights = circle
+    if not (shared or weighing.accepted_only):
+        weights = room.weights[:n]
+        read_circle(circle, start, weights)
     constant = np.zeros((n_benefits, n_groups))
     defined = np.zeros((n_benefits, n_groups), np.bool_)
     any_ratio = notion.is_ratio.any()

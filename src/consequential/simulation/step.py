@@ -7,7 +7,7 @@ weight of 0 is a rejection, and all else follows from the shared people.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from consequential.learning.matrices import mean_squares
 from consequential.learning.newton import RIDGE, fit_logistic
 from consequential.learning.prediction import MAX_ITERATIONS
 from consequential.learning.sums import objective_value
-from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
+from consequential.policies.compiled import Bend, compiled, exponential_ratio, linear_scores
 from consequential.simulation.functionals import (
     ACCEPTED,
     ONES,
@@ -38,6 +38,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
 
 _STRETCH = 1024
+_TOGETHER = 8  # runs of a seed that decide together: their weights should stay in the cache
 
 
 class Learning(NamedTuple):
@@ -68,33 +69,60 @@ NOBODY_ACCEPTED, LABELS_ALIKE = -1, -2
 
 
 @compiled
-def decide(
-    phi: Floats, label: Floats, uniforms: Floats, theta: Floats, link: Bend, cost: float,
-    weights: Floats,
-) -> tuple[float, float, float, float]:  # fmt: skip
-    """Fill in `d / p` for each person; return the realised utility, and what weights add up to.
+def _decide_on_some(
+    phi: Floats, labels: Floats, uniforms: Floats, start: int, theta: Floats, link: Bend,
+    eta: Floats, weights: Floats, run: int, found: Floats,
+) -> None:  # fmt: skip
+    """Fill in a run's `d / p` of the people from `start` on; add up what `decide` returns."""
+    n = eta.size
+    bend, flat, floor = link
+    linear_scores(theta, phi, start, eta)
+    here, drawn = weights[run, start : start + n], uniforms[start : start + n]
+    label = labels[start : start + n]
+    positives, total, squares, count = 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        # the propensity is `part / whole`; its inverse is all that is divided
+        above, below = exponential_ratio(-abs(eta[i]))
+        whole = above + below
+        part = below + flat * above if eta[i] >= 0.0 else bend * above
+        part = floor * whole + (1.0 - floor) * part
+        inverse = whole / part  # before it is known whether it counts: no branch in the loop
+        accepted = 1.0 if drawn[i] * whole < part else 0.0
+        weight = inverse if drawn[i] * whole < part else 0.0
+        here[i] = weight
+        positives += accepted * label[i]
+        total += weight
+        squares += weight * weight
+        count += accepted
+    found[run, 0] += positives
+    found[run, 1] += total
+    found[run, 2] += squares
+    found[run, 3] += count
 
-    That is their sum, the sum of their squares, and how many are above 0.
+
+@compiled
+def decide(
+    phi: Floats, label: Floats, uniforms: Floats, thetas: Floats, link: Bend, cost: float,
+    weights: Floats, found: Floats,
+) -> None:  # fmt: skip
+    """Let runs decide on the same people: fill in `d / p`, (runs, people), and what it comes to.
+
+    That is, (runs, 4): the realised utility, the sum of the weights, that of their squares, and
+    how many are above 0. Runs take turns on a stretch of people, so that it is read but once.
     """
-    n = weights.size
-    room, chances = np.empty(_STRETCH), np.empty(_STRETCH)
-    gain, total, squares, count = 0.0, 0.0, 0.0, 0.0
+    n_runs, n = weights.shape
+    room = np.empty(min(n, _STRETCH))
+    for run in range(n_runs):
+        for k in range(4):
+            found[run, k] = 0.0
     for start in range(0, n, _STRETCH):
-        length = min(_STRETCH, n - start)
-        eta, chance = room[:length], chances[:length]
-        linear_scores(theta, phi, start, eta)
-        propensities(link, eta, chance)
-        here, drawn = weights[start : start + length], uniforms[start : start + length]
-        outcome = label[start : start + length]
-        for i in range(length):
-            accepted = 1.0 if drawn[i] < chance[i] else 0.0
-            weight = 1.0 / chance[i] if drawn[i] < chance[i] else 0.0
-            here[i] = weight
-            gain += accepted * (outcome[i] - cost)
-            total += weight
-            squares += weight * weight
-            count += accepted
-    return gain / n, total, squares, count
+        eta = room[: min(_STRETCH, n - start)]
+        for run in range(n_runs):
+            _decide_on_some(
+                phi, label, uniforms, start, thetas[run], link, eta, weights, run, found
+            )
+    for run in range(n_runs):
+        found[run, 0] = (found[run, 0] - cost * found[run, 3]) / n
 
 
 @compiled
@@ -114,15 +142,6 @@ def reweigh(weighing: Weighing, weights: Floats) -> None:
             weights[i] = min(weights[i], weighing.largest)
 
 
-@compiled
-def read_circle(values: NDArray[Any], start: int, out: NDArray[Any]) -> None:
-    """Copy a stretch of values, read in a circle."""
-    first = min(out.size, values.size - start)
-    out[:first] = values[start : start + first]
-    if first < out.size:
-        out[first:] = values[: out.size - first]
-
-
 class Shared(NamedTuple):
     """What the runs of each seed share; the first axis is the seed."""
 
@@ -140,6 +159,7 @@ class Shared(NamedTuple):
     lost: NDArray[np.int64]  # (seeds, n), see `keep_people`
     starts: Floats  # where in the circle of people to begin, in [0, 1)
     keys: NDArray[np.uint64]  # of the random numbers for sampled decisions
+    draws: Floats  # the first of these numbers: (seeds, some or none)
 
 
 class Passed(NamedTuple):
@@ -169,10 +189,22 @@ def _find_accepted(weights: Floats, start: int, n: int, rows: NDArray[np.int64])
         i += 1
     found = 0
     while found < n:
-        i = i if i < weights.size else 0
-        rows[found] = i
-        found += weights[i] > 0.0
-        i += 1
+        # a whole stretch where all may enter, which needs no look at whether there are enough
+        last = min(i + min(block, max(n - found, 1)), weights.size)
+        found += _add_accepted(weights, i, last, rows, found)
+        i = last if last < weights.size else 0
+
+
+@compiled
+def _add_accepted(
+    weights: Floats, first: int, last: int, rows: NDArray[np.int64], found: int
+) -> int:
+    """Add the accepted ones of some rows to those found, and return how many they are."""
+    at, none, one = np.uint64(found), np.uint64(0), np.uint64(1)
+    for row in range(np.uint64(first), np.uint64(last)):
+        rows[at] = np.int64(row)  # the next takes its place where this one is rejected
+        at += one if weights[row] > 0.0 else none
+    return int(at) - found
 
 
 @compiled
@@ -206,19 +238,27 @@ def advance_deciding(
     as_drawn = weighing.weighted and weighing.largest == np.inf
     n_passed, _ = prepared(learning.ascent, max(shared.n_kept.max(), 1), 0.0, 1.0)
     room = room_for(
-        shared.label.shape[1], n_passed + 2 * learning.ascent.batch_size, thetas.shape[1],
+        min(_TOGETHER, last - first), shared.label.shape[1],
+        n_passed + 2 * learning.ascent.batch_size, thetas.shape[1],
         learning.notion.values.shape[0], weighing.accepted_only,
         learning.notion.label_free and not weighing.accepted_only,
         bool(learning.notion.is_ratio.any()),
     )  # fmt: skip
+    found, begun, decided = np.empty((_TOGETHER, 4)), first, first
     for run in range(first, last):
         seed = seed_of[run]
+        if run == decided:
+            while decided < min(run + _TOGETHER, last) and seed_of[decided] == seed:
+                decided += 1
+            together = decided - run
+            decide(
+                shared.phi[seed], shared.label[seed], shared.uniforms[seed], thetas[run:decided],
+                learning.link, learning.world_cost, room.fresh[:together], found[:together],
+            )  # fmt: skip
+            begun = run
         group, label = shared.group[seed], shared.label[seed]
-        weights, tally = room.fresh, np.zeros((shared.sizes.shape[1], 4))
-        gain, total, squares, count = decide(
-            shared.phi[seed], label, shared.uniforms[seed], thetas[run], learning.link,
-            learning.world_cost, weights,
-        )  # fmt: skip
+        weights, tally = room.fresh[run - begun], np.zeros((shared.sizes.shape[1], 4))
+        gain, total, squares, count = found[run - begun]
         happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
         reweigh(weighing, weights)
         if aggregated:
@@ -259,16 +299,18 @@ def advance_deciding(
             people, own = _accepted_people(
                 shared.kept_phi[seed], group, label, weights, start, n_passed, room
             )
-            values, scale = passed.values[seed], mean_squares(people.phi)
+            start = 0
+            values, scale = passed.values[seed], passed.scale[seed]
+            if learning.ascent.preconditioned:
+                scale = mean_squares(people.phi)
         else:
             people = People(passed.phi[seed], passed.group[seed], passed.label[seed])
-            own = room.weights[:n_passed]
-            read_circle(weights, start, own)
-            values, scale = passed.values[seed], passed.scale[seed]
+            own, values, scale = weights, passed.values[seed], passed.scale[seed]
         rows = functionals(
             log,
             people,
             own,
+            start,
             learning.notion,
             weighing,
             learning.cost,
@@ -279,7 +321,9 @@ def advance_deciding(
         for z in range(shared.sizes.shape[1]):
             if not rows.defined[:, z].all():
                 happened.absent[run] |= 1 << z
-        theta, rejected = ascend(rows, learning.link, ascent, thetas[run], scale, shared.keys[seed])
+        theta, rejected = ascend(
+            rows, learning.link, ascent, thetas[run], scale, shared.keys[seed], shared.draws[seed]
+        )
         n_checked = min(n_passed, learning.n_checked)
         happened.before[run] = objective_value(
             rows, learning.link, thetas[run], n_checked, ascent.penalty
@@ -299,14 +343,18 @@ def advance_predicting(
     `shift` is the score at which a model predicts its threshold.
     """
     rule = Bend(0.0, 1.0, 0.0)
+    fresh, found = np.empty((1, shared.label.shape[1])), np.empty((1, 4))
+    cut = np.empty((1, thetas.shape[1]))
     for run in range(first, last):
         seed = seed_of[run]
-        weights = np.empty(shared.label.shape[1])
-        cut = thetas[run].copy()
-        cut[0] -= shift
-        gain, total, squares, _ = decide(
-            shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, cost, weights
-        )
+        cut[0] = thetas[run]
+        cut[0, 0] -= shift
+        decide(
+            shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, cost, fresh,
+            found,
+        )  # fmt: skip
+        weights = fresh[0]
+        gain, total, squares, _ = found[0]
         happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
         if aggregated:
             keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
