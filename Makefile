@@ -44,6 +44,7 @@ $(VENV)/.docs: $(INSTALLED)
 	touch $(VENV)/.docs
 
 docs: $(VENV)/.docs
+	$(BIN)/python tools/compile_kernels.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
