@@ -179,7 +179,7 @@ def words(text: str) -> list[str]:
     return re.sub(r"-?\d[\d.]*(e-?\d+)?", "#", text).split()
 
 
-def test_the_first_hour_goes_as_its_page_says(tmp_path):
+def test_the_first_hour_goes_as_its_page_says_and_ends_in_what_a_signer_asks_for(tmp_path):
     said, wanted, files = transcript()
     assert set(files) == {"past.py", "decide.py"}
     for name, program in files.items():
@@ -200,7 +200,11 @@ def test_the_first_hour_goes_as_its_page_says(tmp_path):
     assert "Warning" not in done.stderr
     found = done.stdout.replace(str(tmp_path.resolve()), "/home/you/mine")
     assert words(found) == words(wanted)
-    assert (tmp_path / "consequential-fit" / "policy.json").is_file()
+    report = (tmp_path / "consequential-fit" / "report.html").read_text(encoding="utf-8")
+    table = text_of(DOCS / "sign-off.md").partition("## Questions to ask")[2]
+    sections = set(re.findall(r"\*\*(.*?)\*\*", table))
+    assert len(sections) > 5
+    assert sections <= set(re.findall(r"<h2>(.*?)</h2>", report))
 
 
 # --- the site
