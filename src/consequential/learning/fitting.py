@@ -24,7 +24,7 @@ from consequential.learning.solver import (
     solve_free,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, benefit_gap
+from consequential.objective import Objective, Sums, benefit_gap
 from consequential.policies import Policy
 from consequential.policies.compiled import Bend, bend_of
 
@@ -126,9 +126,10 @@ def fit_policy(
         }
         start = max(attempts, key=lambda name: attempts[name].worth)
         best = polish(stages[1:], attempts[start], max_passes=max_passes)
-    start, theta, violation = _never_worse(problem, constraint, start, best)
-    sums = problem.at(theta)[0]
-    unbound = problem.at(best.free_theta)[0].utility if constraint.binds else sums.utility
+    start, theta, sums, violation = _never_worse(problem, constraint, start, best)
+    unbound = sums.utility
+    if constraint.binds:
+        unbound = problem.at(best.free_theta)[0].utility
     benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
     return Fitted(
         policy=replace(
@@ -175,17 +176,16 @@ def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
 
 def _never_worse(
     problem: Problem, constraint: Constraint, start: str, best: Attempt
-) -> tuple[str, Floats, float]:
+) -> tuple[str, Floats, Sums, float]:
     """Fall back on accepting or rejecting everybody where that is better and allowed."""
-    found = start, best.theta, best.violation
-    worth = best.worth
+    found, worth = (start, best.theta, best.sums, best.violation), best.worth
     for name, score in (("accept all", _SURE), ("reject all", -_SURE)):
         theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
         theta[:, 0] = score
         sums, value = problem.at(theta.ravel())
         violation = constraint.violation(sums.benefits)
         if violation <= KEPT and (True, value) > worth:
-            found, worth = (name, theta.ravel(), violation), (True, value)
+            found, worth = (name, theta.ravel(), sums, violation), (True, value)
     return found
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Price, Problem
+from consequential.objective import Sums
 
 Floats = NDArray[np.float64]
 
@@ -27,8 +29,7 @@ _NEARLY_KEPT = 0.02
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 # the shrinkage under which starts are tried comes first; it then goes down to the one asked for
 SHRINKING = (1e-4, 3e-6, 1e-7)
-# a step that gains less, in units of the utility's scale, is the last one; where a sample has led
-# close already, the rest is far below what the log can tell
+# a step that gains less, in units of the utility's scale, is the last one
 _SMALLEST_GAIN = 1e-7
 _SMALLEST_GAIN_AT_LAST = 1e-6
 
@@ -39,11 +40,13 @@ class Attempt:
 
     theta: Floats
     free_theta: Floats
+    sums: Sums
     value: float  # the objective there, without the constraint's terms
     violation: float
     converged: bool
     n_passes: int
     price: Price
+    shape: Floats
 
     @property
     def worth(self) -> tuple[bool, float]:
@@ -56,37 +59,140 @@ class Attempt:
         return self.violation <= 10.0 * KEPT
 
 
-def minimise(
-    problem: Problem, beta: Floats, price: Price, max_passes: int, smallest_gain: float
-) -> tuple[Floats, bool, int]:
-    """Run L-BFGS from beta; return where it ended, whether it converged, and its passes."""
-    from scipy.optimize import minimize
+@dataclass
+class Climb:
+    """An ascent in progress: where it is, what it has learned of the curvature, what it cost.
 
-    found = minimize(
-        problem.loss,
-        beta,
-        args=(price,),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": max_passes,
-            "maxfun": max_passes,
-            "ftol": smallest_gain,
-            "gtol": 1e-7,
-            "maxcor": 20,
-        },
-    )
-    return found.x, bool(found.success), int(found.nfev)
+    With `shape` R, `R R'` is the inverse curvature to begin with: an ascent that goes on from
+    another need not find out again which way is steep.
+    """
+
+    problem: Problem
+    price: Price
+    beta: Floats
+    shape: Floats
+    max_passes: int
+    n_passes: int = 0
+    converged: bool = False
+    seen: Any = None  # the inverse curvature, after an ascent
+
+    @classmethod
+    def of(cls, problem: Problem, theta: Floats, price: Price, max_passes: int) -> Climb:
+        """Begin at a theta, without knowing anything."""
+        beta = problem.standardised(theta)
+        return cls(problem, price, beta, np.eye(len(beta)), max_passes)
+
+    @classmethod
+    def on(
+        cls, problem: Problem, attempt: Attempt, max_passes: int, *, shaped: bool = False
+    ) -> Climb:
+        """Go on from an attempt, maybe on other rows, maybe with the curvature it has seen."""
+        climb = cls.of(problem, attempt.theta, replace(attempt.price), max_passes)
+        climb.n_passes = attempt.n_passes
+        if shaped:
+            climb.shape = attempt.shape
+        return climb
+
+    def minimise(self, smallest_gain: float) -> None:
+        """Run L-BFGS until a step gains less than that."""
+        from scipy.optimize import minimize
+
+        begin, shape = self.beta, self.shape
+
+        def loss(gamma: Floats) -> tuple[float, Floats]:
+            value, gradient = self.problem.loss(begin + shape @ gamma, self.price)
+            return value, gradient @ shape
+
+        found = minimize(
+            loss,
+            np.zeros(len(begin)),
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": self.max_passes,
+                "maxfun": self.max_passes,
+                "ftol": smallest_gain,
+                "gtol": 1e-7,
+                "maxcor": 20,
+            },
+        )
+        self.beta = begin + shape @ found.x
+        self.seen = shape @ found.hess_inv.todense() @ shape.T
+        self.converged = bool(found.success)
+        self.n_passes += int(found.nfev)
+
+    def satisfy(
+        self, smallest_gain: float, n_rounds: int = _MAX_ROUNDS, *, carried: bool = False
+    ) -> None:
+        """Raise the constraint's price until it is kept, or so many times.
+
+        With `carried` each round begins with the curvature the last one has seen: quicker, but
+        bold where the way is still long.
+        """
+        last = np.inf
+        for _ in range(n_rounds):
+            self.minimise(smallest_gain)
+            if not self.price.constraint.binds:
+                return
+            benefits = self.problem.at(self.theta)[0].benefits
+            self.n_passes += 1
+            violation = self.price.constraint.violation(benefits)
+            self.price.multipliers = self.price.pressure(benefits)
+            if violation <= KEPT:
+                return
+            if violation > 0.25 * last:
+                self.price.steepness = min(4.0 * self.price.steepness, _STEEPEST)
+            last = violation
+            if carried:
+                self.shape = _root(self.seen)
+
+    def restore(self) -> None:
+        """Go the shortest way to where the constraint is kept, if it is all but kept."""
+        for _ in range(_MAX_RESTORED if self.price.constraint.binds else 0):
+            excess, slope = self.problem.worst(self.beta, self.price.constraint)
+            self.n_passes += 1
+            # shortest by what the curvature says of lengths
+            step = slope if self.seen is None else self.seen @ slope
+            steep = float(slope @ step)
+            if excess <= 0.5 * KEPT or excess > _NEARLY_KEPT or steep <= 0.0:
+                return
+            self.beta = self.beta - (excess / steep) * step
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters of the inputs as they are."""
+        return self.problem.original(self.beta)
+
+    def reached(self, free_theta: Floats | None = None) -> Attempt:
+        """Return what is reached here; one more pass."""
+        sums, value = self.problem.at(self.theta)
+        violation = self.price.constraint.violation(sums.benefits)
+        return Attempt(
+            self.theta,
+            self.theta if free_theta is None else free_theta,
+            sums,
+            value,
+            violation,
+            self.converged and violation <= KEPT,
+            self.n_passes + 1,
+            self.price,
+            self.shape if self.seen is None else _root(self.seen),
+        )
+
+
+def _root(matrix: Floats) -> Floats:
+    """R with `R R'` the matrix, whose all but vanishing directions are kept from vanishing."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    floored = np.maximum(values, 1e-8 * max(float(values.max()), 1e-300))
+    root: Floats = vectors * np.sqrt(floored)
+    return root
 
 
 def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
     """Return the best policy found from a start (parameters of the inputs as they are)."""
-    price = Price(Constraint())
-    beta, converged, n_passes = minimise(
-        problem, problem.standardised(start), price, max_passes, _SMALLEST_GAIN
-    )
-    theta = problem.original(beta)
-    return _reached(problem, theta, theta, converged, n_passes + 1, price)
+    climb = Climb.of(problem, start, Price(Constraint()), max_passes)
+    climb.minimise(_SMALLEST_GAIN)
+    return climb.reached()
 
 
 def constrain(
@@ -95,15 +201,13 @@ def constrain(
     """Go on from a free attempt to the best that keeps a constraint, by way of looser ones."""
     if not constraint.binds:
         return attempt
-    price, beta, n_passes = Price(constraint), problem.standardised(attempt.theta), attempt.n_passes
+    climb = Climb.on(problem, attempt, max_passes)
     for by in _RELAXED:
-        price.constraint = constraint.relaxed(by)
-        beta, _, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN, n_rounds=2)
-        n_passes += more
-    price.constraint = constraint
-    beta, converged, more = _satisfied(problem, beta, price, max_passes, _SMALLEST_GAIN)
-    theta, n_passes = problem.original(beta), n_passes + more
-    return _reached(problem, theta, attempt.theta, converged, n_passes, price)
+        climb.price.constraint = constraint.relaxed(by)
+        climb.satisfy(_SMALLEST_GAIN, n_rounds=2)
+    climb.price.constraint = constraint
+    climb.satisfy(_SMALLEST_GAIN)
+    return climb.reached(attempt.theta)
 
 
 def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
@@ -124,86 +228,45 @@ def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> A
     by degrees. Where a step does no good the one before it stands.
     """
     on_the_way = [attempt]
-    for problem in stages[:-1]:
-        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, _SMALLEST_GAIN))
-    # too steep a policy cannot be moved to where all rows want it: then from a less steep one
-    more_rows = len(stages) > 1 and stages[-1].n_rows > stages[-2].n_rows
-    gain = _SMALLEST_GAIN_AT_LAST if more_rows else _SMALLEST_GAIN
-    for attempt in reversed(on_the_way):
-        found = _bettered(stages[-1], attempt, max_passes, gain, final=True)
+    for k, problem in enumerate(stages[:-1]):
+        shaped = k > 0  # the first of them goes by rows that were not seen before
+        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, shaped=shaped))
+    last = stages[-1]
+    more_rows = len(stages) > 1 and last.n_rows > stages[-2].n_rows
+    close = more_rows
+    for k, attempt in enumerate(reversed(on_the_way)):
+        # too steep a policy cannot be moved to where all rows want it: then one that is less so
+        l2 = last.l2 if k == 0 else max(last.l2, stages[max(len(on_the_way) - 2 - k, 0)].l2)
+        problem = replace(last, l2=l2)
+        found = _bettered(problem, attempt, max_passes, shaped=close, final=True, close=close)
         if found.is_kept:
             break
+        close = False
     return found
 
 
 def _bettered(
-    problem: Problem, attempt: Attempt, max_passes: int, gain: float, *, final: bool = False
-) -> Attempt:
-    """Ascend from an attempt; stay there if that is better."""
-    price = replace(attempt.price)
-    n_passes = attempt.n_passes + 1
-    before = _reached(
-        problem, attempt.theta, attempt.free_theta, attempt.converged, n_passes, price
-    )
-    beta, converged, more = _satisfied(
-        problem, problem.standardised(attempt.theta), price, max_passes, gain, n_rounds=3
-    )
-    n_passes += more
-    if final and price.constraint.binds:
-        beta, more = _restored(problem, beta, price.constraint)
-        n_passes += more
-    theta = problem.original(beta)
-    free_theta = attempt.free_theta if price.constraint.binds else theta
-    after = _reached(problem, theta, free_theta, converged, n_passes, price)
-    return after if after.worth >= before.worth else replace(before, n_passes=n_passes)
-
-
-def _restored(problem: Problem, beta: Floats, constraint: Constraint) -> tuple[Floats, int]:
-    """Go the shortest way to where the constraint is kept, if it is all but kept."""
-    for k in range(_MAX_RESTORED):
-        excess, slope = problem.worst(beta, constraint)
-        steep = float(slope @ slope)
-        if excess <= 0.5 * KEPT or excess > _NEARLY_KEPT or steep == 0.0:
-            return beta, k + 1
-        beta = beta - (excess / steep) * slope
-    return beta, _MAX_RESTORED
-
-
-def _reached(
     problem: Problem,
-    theta: Floats,
-    free_theta: Floats,
-    converged: bool,
-    n_passes: int,
-    price: Price,
-) -> Attempt:
-    sums, value = problem.at(theta)
-    violation = price.constraint.violation(sums.benefits)
-    return Attempt(theta, free_theta, value, violation, converged, n_passes, price)
-
-
-def _satisfied(
-    problem: Problem,
-    beta: Floats,
-    price: Price,
+    attempt: Attempt,
     max_passes: int,
-    smallest_gain: float,
-    n_rounds: int = _MAX_ROUNDS,
-) -> tuple[Floats, bool, int]:
-    """Raise the constraint's price until it is kept, or so many times."""
-    n_passes, last = 0, np.inf
-    for _ in range(n_rounds):
-        beta, converged, more = minimise(problem, beta, price, max_passes, smallest_gain)
-        n_passes += more
-        if not price.constraint.binds:
-            return beta, converged, n_passes
-        benefits = problem.at(problem.original(beta))[0].benefits
-        n_passes += 1
-        violation = price.constraint.violation(benefits)
-        price.multipliers = price.pressure(benefits)
-        if violation <= KEPT:
-            return beta, converged, n_passes
-        if violation > 0.25 * last:
-            price.steepness = min(4.0 * price.steepness, _STEEPEST)
-        last = violation
-    return beta, False, n_passes
+    *,
+    shaped: bool,
+    final: bool = False,
+    close: bool = False,
+) -> Attempt:
+    """Ascend from an attempt; stay there if that is better.
+
+    Where it is `close` already, having been made on many of the rows, it has found the price and
+    the curvature, and the rest is far below what the log can tell.
+    """
+    climb = Climb.on(problem, attempt, max_passes, shaped=shaped)
+    free_theta = attempt.free_theta if attempt.price.constraint.binds else None
+    before = climb.reached(free_theta)
+    gain = _SMALLEST_GAIN_AT_LAST if close else _SMALLEST_GAIN
+    climb.satisfy(gain, 1 if close else 3, carried=True)
+    if final:
+        climb.restore()
+    after = climb.reached(free_theta)
+    if after.worth >= before.worth:
+        return after
+    return replace(before, converged=attempt.converged, n_passes=after.n_passes)
