@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test slow bench format data clean
+.PHONY: help demo test slow bench docs format data clean
 
 help:
 	@echo "make demo    install, run the main job, write consequential-report.html"
 	@echo "make test    install, then lint, types, layers and tests"
 	@echo "make slow    the long statistical and paper-scale checks"
 	@echo "make bench   compare the engines, print and store the ratios"
+	@echo "make docs    build the documentation site in docs/_build/html"
 	@echo "make format  format the code"
 	@echo "make data    check the shipped data against their sources"
 	@echo "make clean   remove the environment and caches"
@@ -32,11 +33,20 @@ test: $(INSTALLED)
 	$(BIN)/python tools/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
-slow: $(INSTALLED)
+slow: $(VENV)/.docs
 	$(BIN)/python -m pytest -m slow -n auto
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/run.py
+
+$(VENV)/.docs: $(INSTALLED)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $(VENV)/.docs
+
+docs: $(VENV)/.docs
+	$(BIN)/python tools/compile_kernels.py
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
@@ -46,4 +56,4 @@ data: $(INSTALLED)
 	$(BIN)/python tools/build_data.py --check
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*
+	rm -rf $(VENV) docs/_build docs/examples docs/api/generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+__all__ = ["cluster", "in_order", "on_cluster", "spread"]
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

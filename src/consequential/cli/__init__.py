@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from consequential import __version__
 from consequential.cli.compare import add_compare
+from consequential.cli.completion import add_completion
 from consequential.cli.demo import add_demo
 from consequential.cli.evaluate import add_evaluate
 from consequential.cli.fit import add_fit
@@ -27,6 +28,7 @@ _COMMANDS = (
     add_plan,
     add_simulate,
     add_reproduce,
+    add_completion,
 )
 
 

@@ -30,7 +30,7 @@ class FeatureMap(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policy(DecisionRule):
-    """Accept with probability `floor + (1 - floor) g(phi(x) . theta)`.
+    """Accept with probability `floor + (1 - floor) g(phi(x)·theta)`.
 
     Parameters
     ----------

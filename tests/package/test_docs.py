@@ -1,0 +1,248 @@
+"""The documentation: every page is found, every link leads somewhere, every program runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import consequential as cq
+from consequential.cli import _parser
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BUILT = ("_build", "examples", "api/generated")  # by Sphinx, in the same folder
+
+
+def pages() -> list[Path]:
+    """The pages of the site that people write."""
+    built = [DOCS / folder for folder in BUILT]
+    return sorted(
+        page
+        for page in DOCS.rglob("*.md")
+        if not any(page.is_relative_to(folder) for folder in built)
+    )
+
+
+PAGES = pages()
+NAMES = [str(page.relative_to(DOCS)) for page in PAGES]
+GALLERY = sorted((DOCS / "gallery").glob("*.py"))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+# --- pages
+
+
+def test_the_settings_of_the_site_can_be_read():
+    settings = runpy.run_path(str(DOCS / "conf.py"))
+    assert settings["release"] == cq.__version__
+    assert settings["sphinx_gallery_conf"]["examples_dirs"] == "gallery"
+
+
+def test_every_page_is_in_a_table_of_contents_once():
+    entries = [
+        str((page.parent / line).relative_to(DOCS))
+        for page in PAGES
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", text_of(page), flags=re.DOTALL)
+        for line in tree.splitlines()
+        if line and not line.startswith(":")
+    ]
+    written = [name.removesuffix(".md") for name in NAMES if name != "index.md"]
+    assert sorted(entries) == sorted([*written, "examples/index"])  # the gallery is built
+
+
+def anchors(page: Path) -> set[str]:
+    """Names of a page's headings, as they stand in links."""
+    without_code = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", without_code, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_every_link_of_a_page_leads_somewhere(page):
+    prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (page.parent / file).resolve() if file else page
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place), target
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    text = text_of(DOCS / "api" / "index.md")
+    found = {"consequential": [], "consequential.worlds": []}
+    for block in re.findall(r"```\{eval-rst\}\n(.*?)```", text, flags=re.DOTALL):
+        module = re.search(r"currentmodule:: (\S+)", block).group(1)
+        found[module] += re.findall(r"^   (\w+)$", block, flags=re.MULTILINE)
+    public = [name for name in cq.__all__ if name not in ("__version__", "worlds")]
+    assert sorted(found["consequential"]) == sorted(public)
+    assert sorted(found["consequential.worlds"]) == sorted(cq.worlds.__all__)
+
+
+def commands() -> list[str]:
+    (names,) = (action.choices for action in _parser()._actions if action.choices)
+    return list(names)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_is_on_the_page_about_commands(command):
+    assert f"| `{command}` |" in text_of(DOCS / "command-line.md")
+
+
+def test_the_version_to_cite_is_this_one():
+    assert f"\nversion: {cq.__version__}\n" in text_of(ROOT / "CITATION.cff")
+
+
+# --- programs
+
+
+def programs() -> list[tuple[str, str]]:
+    """Python blocks that are no doctests, which run already; the first hour's have their test."""
+    return [
+        (name, block)
+        for name, page in zip(NAMES, PAGES, strict=True)
+        for block in re.findall(r"```python\n(.*?)```", text_of(page), flags=re.DOTALL)
+        if ">>> " not in block and name != "first-hour.md"
+    ]
+
+
+@pytest.fixture
+def at_hand(tmp_path, monkeypatch):
+    """What pages take for granted: a log in a file, and results of the paper."""
+    rng = np.random.default_rng(0)
+    approved = rng.random(400) < 0.5
+    people = {"income": rng.normal(size=400), "debt": rng.exponential(size=400)}
+    people |= {"sex": rng.choice(["f", "m"], size=400), "approved": approved.astype(int), "p": 0.5}
+    people["repaid"] = np.where(approved, rng.random(400) < 0.6, np.nan)
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "paper"))
+    from handmade_results import penalty_finals, results_in, time_runs
+
+    studies = {"first-time": time_runs("first"), "compas-penalty": penalty_finals("compas")}
+    results_in(tmp_path / "consequential-paper", studies)
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(people)
+    frame.to_csv("loans.csv", index=False)
+    return {"cq": cq, "np": np, "frame": frame}
+
+
+@pytest.mark.parametrize(("page", "program"), programs(), ids=[page for page, _ in programs()])
+def test_the_programs_of_pages_run(page, program, at_hand):
+    exec(program, at_hand)
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.stem)
+def test_the_examples_of_the_gallery_run_and_draw(example, monkeypatch, tmp_path):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    plt.close("all")
+    runpy.run_path(str(example), run_name="__main__")
+    assert plt.get_fignums()
+    plt.close("all")
+
+
+# --- the first hour
+
+
+def transcript() -> tuple[list[str], str, dict[str, str]]:
+    """The commands of the page, what they said, and the files it tells to save."""
+    text = text_of(DOCS / "first-hour.md")
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    files = re.findall(r"`(\w+\.py)`.*?```python\n(.*?)```", text, flags=re.DOTALL)
+    return (
+        [line[2:] for line in lines if line.startswith("$ ")],
+        "\n".join(line for line in lines if not line.startswith("$ ")),
+        dict(files),
+    )
+
+
+def words(text: str) -> list[str]:
+    """What was said, whatever the figures: their last digits may differ by machine."""
+    return re.sub(r"-?\d[\d.]*(e-?\d+)?", "#", text).split()
+
+
+def test_the_first_hour_goes_as_its_page_says_and_ends_in_what_a_signer_asks_for(tmp_path):
+    said, wanted, files = transcript()
+    assert set(files) == {"past.py", "decide.py"}
+    for name, program in files.items():
+        (tmp_path / name).write_text(program, encoding="utf-8")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, arguments in (("consequential", "-m consequential"), ("python", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (tools / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(said)],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    found = done.stdout.replace(str(tmp_path.resolve()), "/home/you/mine")
+    assert words(found) == words(wanted)
+    report = (tmp_path / "consequential-fit" / "report.html").read_text(encoding="utf-8")
+    table = text_of(DOCS / "sign-off.md").partition("## Questions to ask")[2]
+    sections = set(re.findall(r"\*\*(.*?)\*\*", table))
+    assert len(sections) > 5
+    assert sections <= set(re.findall(r"<h2>(.*?)</h2>", report))
+
+
+# --- the site
+
+
+class Addresses(HTMLParser):
+    """What a page loads, and where it links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.linked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag in ("script", "img", "iframe") and found.get("src"):
+            self.loaded.append(str(found["src"]))
+        if tag == "link" and found.get("rel") in ("stylesheet", "preload", "icon"):
+            self.loaded.append(str(found["href"]))
+        if tag == "a" and found.get("href"):
+            self.linked.append(str(found["href"]))
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("sphinx_gallery", reason="pip install consequential[docs]")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.rglob("*.html"):
+        addresses = Addresses()
+        addresses.feed(page.read_text(encoding="utf-8"))
+        assert not [each for each in addresses.loaded if re.match(r"(https?:)?//", each)], page
+        for link in addresses.linked:
+            file = re.split(r"[#?]", link)[0]
+            if file and not re.match(r"[a-z]+:", file):
+                assert (page.parent / file).exists(), (page, link)
