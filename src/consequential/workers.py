@@ -36,13 +36,14 @@ def cluster(client: Any) -> Iterator[Any]:
     from joblib import parallel_config
 
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise ImportError("a cluster needs Dask: pip install 'consequential[cluster]'") from None
+    connect: Any = distributed.Client
     mine = None
     if isinstance(client, str):
         try:
-            client = mine = Client(client, timeout=5)  # type: ignore[no-untyped-call]
+            client = mine = connect(client, timeout=5)
         except (OSError, ValueError) as error:
             raise ConnectionError(f"no Dask scheduler answers at {client}") from error
     try:
@@ -50,7 +51,7 @@ def cluster(client: Any) -> Iterator[Any]:
             yield client
     finally:
         if mine is not None:
-            mine.close()  # type: ignore[no-untyped-call]
+            mine.close()
 
 
 def on_cluster() -> bool:

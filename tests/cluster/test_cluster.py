@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import distributed
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -15,8 +16,6 @@ from numpy.testing import assert_array_equal
 import consequential as cq
 from consequential.cli import main
 from consequential.workers import in_order, on_cluster, spread
-
-distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")

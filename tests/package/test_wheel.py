@@ -17,7 +17,6 @@ import consequential as cq
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "consequential"
-pytest.importorskip("hatchling", reason="pip install consequential[dev]")
 
 
 def run(*command: object, folder: Path) -> subprocess.CompletedProcess[str]:
