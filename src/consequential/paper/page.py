@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threadpoolctl import threadpool_limits
+
 from consequential.paper.claims import Checked, Finding, check_claims
 from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN
 from consequential.paper.figures import FIGURES, PaperFigure
@@ -61,8 +63,10 @@ def write(results: Results, out: str | os.PathLike[str]) -> Path:
     """
     folder = Path(out)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    sections = [_section(results, figure, folder) for figure in _shown(results)]
-    checked = check_claims(results)
+    # with one thread of linear algebra the order of sums, and so the last digit, is fixed
+    with threadpool_limits(limits=1, user_api="blas"):
+        sections = [_section(results, figure, folder) for figure in _shown(results)]
+        checked = check_claims(results)
     claims = [claim.as_dict() for claim in checked]
     write_whole(folder / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
     body = "".join(
