@@ -1,6 +1,7 @@
 """Learning from a log, beside scikit-learn and fairlearn on the same matrix, in one run.
 
-    python benchmarks/logs.py [--rows 1000000] [--features 20] [--without-fairlearn]
+    python benchmarks/logs.py [--rows 1000000] [--features 20] [--correlation 0.0]
+                              [--without-fairlearn]
 
 Everybody is labelled, so that all three can learn from the same rows.
 """
@@ -21,10 +22,13 @@ MAX_GAP = 0.02
 COST = 0.5
 
 
-def made(n, k, seed=0):
+def made(n, k, seed=0, correlation=0.0):
     rng = np.random.default_rng(seed)
     group = rng.integers(2, size=n)
     features = rng.normal(size=(n, k))
+    if correlation:  # with what all features have in common
+        features *= np.sqrt(1.0 - correlation)
+        features += np.sqrt(correlation) * rng.normal(size=(n, 1))
     weights = rng.normal(size=k) * 0.4
     for column in range(k // 4):  # one group is better off, so that a bound on the gap binds
         features[:, column] += 0.4 * np.sign(weights[column]) * group
@@ -77,13 +81,14 @@ def main():
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--correlation", type=float, default=0.0, help="between features")
     parser.add_argument("--without-fairlearn", action="store_true")
     options = parser.parse_args()
     small, labels, groups = made(1000, options.features)
     learner().fit(small, labels, sensitive_features=groups)  # compiled, and imported
     LogisticRegression().fit(small, labels)
     idle = resident()
-    features, label, group = made(options.rows, options.features)
+    features, label, group = made(options.rows, options.features, 0, options.correlation)
     ours, theirs = [], []
     for _ in range(options.repeats):
         theirs.append(timed(lambda: LogisticRegression().fit(features, label))[0])

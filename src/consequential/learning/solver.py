@@ -27,6 +27,7 @@ _MAX_ROUNDS = 15
 _MAX_RESTORED = 6
 _NEARLY_KEPT = 0.02
 _STRANGE = 0.05  # a fall of the objective, by its unit, that more rows do not explain
+_STEEP_AT_LAST = 100.0  # what is left to correct of the price is small
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 # the shrinkage under which starts are tried comes first; it then goes down to the one asked for
 SHRINKING = (1e-4, 3e-6, 1e-7)
@@ -265,7 +266,9 @@ def _bettered(
     free_theta = attempt.free_theta if attempt.price.constraint.binds else None
     before = climb.reached(free_theta)
     gain = _SMALLEST_GAIN_NEARBY if close else _SMALLEST_GAIN
-    climb.satisfy(gain, 1 if close else 3, carried=True)
+    if close:
+        climb.price.steepness = max(climb.price.steepness, _STEEP_AT_LAST)
+    climb.satisfy(gain, 2 if close else 3, carried=True)
     if final:
         climb.restore()
     after = climb.reached(free_theta)
