@@ -132,6 +132,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
     parser.add_argument("--without-cluster", action="store_true")
+    parser.add_argument("--without-fit", action="store_true")
     options = parser.parse_args()
     print(machine())
     seconds = []
@@ -145,24 +146,28 @@ def main():
     if len(seconds) > 1:
         exponent = np.polyfit(np.log(options.rows), np.log(seconds), 1)[0]
         print(f"time of a pass grows with rows to the power {exponent:.3f}")
-    largest = options.folder / f"{options.rows[-1]}"
+    if not options.without_fit:
+        fit(options.folder / f"{options.rows[-1]}")
+    if not options.without_cluster:
+        some = options.rows[min(1, len(options.rows) - 1)]
+        on_log, on_sweep = two_workers(options.folder / f"{some}")
+        print(f"two workers: {on_log:.2f} times one on a log, {on_sweep:.2f} times on a sweep")
+
+
+def fit(folder):
     with Peak() as peak:
         started = time.perf_counter()
         learner = cq.FairPolicyLearner(cost=COST, max_gap=0.02)
-        learner.fit_log(cq.DecisionLog.scan(largest, **NAMES))
+        scan = cq.DecisionLog.scan(folder, **NAMES)
+        learner.fit_log(scan)
         took = time.perf_counter() - started
     result = learner.result_
     print(
-        f"fitted to {options.rows[-1]} rows with a parity constraint in {took:.0f} s, peak memory "
+        f"fitted to {len(scan)} rows with a parity constraint in {took:.0f} s, peak memory "
         f"{peak.bytes / 2**30:.2f} GiB: utility {result.utility:.5f}, "
-        f"gap {result.benefit_gap:+.5f}, "
-        f"converged {result.converged}, {result.n_passes} passes over samples and log"
+        f"gap {result.benefit_gap:+.5f}, converged {result.converged}, {result.n_passes} passes "
+        "over samples and log"
     )
-    if not options.without_cluster:
-        on_log, on_sweep = two_workers(
-            options.folder / f"{options.rows[min(1, len(options.rows) - 1)]}"
-        )
-        print(f"two workers: {on_log:.2f} times one on a log, {on_sweep:.2f} times on a sweep")
 
 
 if __name__ == "__main__":
