@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 __all__ = ["cluster", "in_order", "on_cluster", "spread"]
@@ -69,7 +70,8 @@ def spread(
     from joblib import Parallel, delayed
 
     many = -1 if on_cluster() else n_jobs
-    tasks = (delayed(_alone)(function, item) for item in items)
+    # what a function holds travels with it; an argument would lie with one worker, and work there
+    tasks = (delayed(partial(_alone, function))(item) for item in items)
     yield from Parallel(n_jobs=many, return_as="generator_unordered", batch_size=1)(tasks)
 
 
@@ -80,7 +82,7 @@ def in_order(
     from joblib import Parallel, delayed
 
     many = -1 if on_cluster() else n_jobs
-    tasks = (delayed(_alone)(function, item) for item in items)
+    tasks = (delayed(partial(_alone, function))(item) for item in items)
     yield from Parallel(n_jobs=many, return_as="generator", batch_size=1)(tasks)
 
 

@@ -23,6 +23,8 @@ from consequential.policies import MOST_CATEGORIES, is_words, plain_groups
 
 Found = TypeVar("Found")
 
+_GATHERED = 16
+
 
 @dataclass(frozen=True)
 class Names:
@@ -228,8 +230,9 @@ class LogScan:
     def _by_client(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
         futures = self.client.map(task, self.pieces, pure=False)
         try:
-            for future in futures:
-                yield future.result()
+            # some at a time: every one that is asked for is a message there and back
+            for start in range(0, len(futures), _GATHERED):
+                yield from self.client.gather(futures[start : start + _GATHERED])
         finally:
             self.client.cancel(futures)
 
