@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from consequential.paper import propositions
 from consequential.paper.limits import Frontier, LogisticClass, TableLimits, distinct, table_limits
@@ -20,7 +23,23 @@ SETTINGS = {"first": "first setting", "second": "second setting"}
 ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest as y = 1"}
 
 
-@cache
+_Asked = ParamSpec("_Asked")
+_Found = TypeVar("_Found")
+
+
+def _once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
+    """Compute once, with one thread of linear algebra: whoever asks first, the same digits."""
+
+    @cache
+    @wraps(function)
+    def found(*args: _Asked.args, **named: _Asked.kwargs) -> _Found:
+        with threadpool_limits(limits=1, user_api="blas"):
+            return function(*args, **named)
+
+    return found  # type: ignore[return-value]  # a cached function wants hashable arguments
+
+
+@_once
 def world_of(name: str) -> World:
     """Return the world of studies whose names begin like this, `"first"` or `"lending"` say."""
     return studies_named(name if name == "lending" else f"{name}-time")[0].world()
@@ -52,7 +71,7 @@ def table(name: str) -> TableWorld:
     return world
 
 
-@cache
+@_once
 def optimum_at(name: str, time_step: int) -> Optimum:
     """Return the best policy of a world with one score as it is at a time step."""
     world = score_world(name).at(time_step)
@@ -60,13 +79,13 @@ def optimum_at(name: str, time_step: int) -> Optimum:
     return world.optimal()
 
 
-@cache
+@_once
 def optimum(name: str) -> Optimum:
     """Return the best policy of a world with one score."""
     return score_world(name).optimal()
 
 
-@cache
+@_once
 def best_cut(name: str) -> Optimum:
     """Return the best single threshold of a world with one score."""
     return score_world(name).optimal(among="thresholds")
@@ -79,7 +98,7 @@ def best_threshold(name: str) -> float:
     return threshold
 
 
-@cache
+@_once
 def frontier(name: str) -> Frontier:
     """Return the most utility at every gap: of a setting, or of a table's training rows."""
     if name in SETTINGS:
@@ -87,7 +106,7 @@ def frontier(name: str) -> Frontier:
     return limits(name).frontier
 
 
-@cache
+@_once
 def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return utility and gap of the best linear logistic policy found for each penalty."""
     world = world_of(name)
@@ -101,13 +120,13 @@ def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, 
     return [(truth.utility, truth.benefit_gap) for truth in truths]
 
 
-@cache
+@_once
 def supremum(name: str, penalty: float) -> Supremum:
     """Return Proposition 3 in a setting."""
     return propositions.supremum(setting(name), penalty)
 
 
-@cache
+@_once
 def limits(name: str) -> TableLimits:
     """Return what is possible at all in a table's training population."""
     return table_limits(table(name))
