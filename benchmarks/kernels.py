@@ -47,11 +47,15 @@ def _scalar(x, a, b, times):
 
 
 @compiled
-def _gradients(rows, link, theta, propensity, gradient, times):
+def _gradients(phi, utility, link, theta, size, times):
+    one, other = 0.0, 0.0
     for repeat in range(times):
         theta[0] = 1e-3 * repeat
-        for start in range(0, rows.utility.size, propensity.size):
-            gradient_of_two(rows.phi, rows.utility, link, theta, start, propensity, gradient)
+        for start in range(0, utility.size, size):
+            first, second = gradient_of_two(phi, utility, start, size, link, theta)
+            one += first
+            other += second
+    return one + other
 
 
 def some_rows(n: int, n_features: int) -> Rows:
@@ -105,13 +109,12 @@ def _repeated(link, eta, out, times):
 
 def gradient_kernel(report, repeats: int) -> None:
     """Samples a second of the gradient, its floor, and whether both are vectorised."""
-    rows, propensity = some_rows(_N, 1), np.empty(_BATCH)
-    gradient, theta = np.zeros(2), np.array([0.0, 0.7])
+    rows, theta = some_rows(_N, 1), np.array([0.0, 0.7])
     x, a = np.ascontiguousarray(rows.phi[1]), rows.utility
     took = alternately(
         {
             "floor": lambda: _floor(x, a, 0.7, _TIMES),
-            "gradient": lambda: _gradients(rows, LOGISTIC, theta, propensity, gradient, _TIMES),
+            "gradient": lambda: _gradients(rows.phi, a, LOGISTIC, theta, _BATCH, _TIMES),
             "scalar": lambda: _scalar(x, a, 0.7, _TIMES),
         },
         4 * repeats + 1,

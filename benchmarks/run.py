@@ -143,10 +143,10 @@ def threads(report: Report, repeats: int) -> None:
     tasks = {}
     for n in (1, 2):
         tasks[f"sweep {n}"], _ = update_seconds(
-            world, seeds=8, penalties=PENALTIES, time_steps=6, threads=n
+            world, seeds=8, penalties=PENALTIES, time_steps=40, threads=n
         )
         tasks[f"arithmetic {n}"] = arithmetic_in_threads(n)
-    took = alternately(tasks, 2 * repeats + 1)
+    took = alternately(tasks, 2 * repeats - 1)
     bare = took["arithmetic 1"] / took["arithmetic 2"]
     report.figures["1 -> 2 threads, arithmetic alone"] = bare
     report.say(f"| 1 -> 2 threads, arithmetic alone (what this machine allows) | {bare:.3g} | | |")
@@ -159,7 +159,7 @@ def growth(report: Report, repeats: int) -> None:
 
     def fitted(sizes, make) -> float:
         tasks = {str(size): make(size) for size in sizes}
-        took = alternately(tasks, repeats)
+        took = alternately(tasks, 2 * repeats - 1)
         return exponent(list(sizes), [took[str(size)] for size in sizes])
 
     def rows(n: int):
@@ -173,17 +173,17 @@ def growth(report: Report, repeats: int) -> None:
         return ascent_of(n_rows=2**15, n_features=m)
 
     def runs(n: int):
-        return update_seconds(world, seeds=n, penalties=PENALTIES, time_steps=4)[0]
+        return update_seconds(world, seeds=n, penalties=PENALTIES, time_steps=20)[0]
 
     def penalties(n: int):
         spread = tuple(np.logspace(-0.5, 4, n))
-        return update_seconds(world, seeds=4, penalties=spread, time_steps=8)[0]
+        return update_seconds(world, seeds=2, penalties=spread, time_steps=20)[0]
 
     near_one = {"at_least": 0.95, "at_most": 1.05}
     for what, sizes, make in (
-        ("growth with rows, 2^16 to 2^19", [2**k for k in range(16, 20)], rows),
+        ("growth with rows, 2^18 to 2^21", [2**k for k in range(18, 22)], rows),
         ("growth with runs, 4 to 16 seeds x 19 penalties", [4, 8, 16], runs),
-        ("growth with penalties, 48 to 192", [48, 96, 192], penalties),
+        ("growth with penalties, 96 to 384", [96, 192, 384], penalties),
     ):
         report.promise(what, fitted(sizes, make), **near_one)
     slope = fitted([8, 16, 32], features)

@@ -23,7 +23,7 @@ from consequential.learning.running import (
     subtract_penalty,
 )
 from consequential.learning.spot import ascend_on_the_spot
-from consequential.learning.sums import Rows, gradient_of_two, set_batch, set_gradient
+from consequential.learning.sums import Rows, set_batch, set_gradient, set_gradient_of_two
 from consequential.policies.compiled import Bend, compiled
 
 Floats = NDArray[np.float64]
@@ -179,7 +179,7 @@ def ascend(
         if j < 0 and not (levelled or sloped):
             continue
         if m == 2 and not (sampled or sloped or pushed):
-            gradient_of_two(phi, utility, link, theta, start, propensity, gradient)
+            set_gradient_of_two(phi, utility, link, theta, start, propensity, gradient)
         else:
             set_batch(
                 phi, link, theta, start, sampled, sloped, key, (j + before) * size, eta,

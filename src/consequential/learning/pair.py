@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, invert
-from consequential.learning.sums import add_squares
-from consequential.policies.compiled import Bend, compiled, sigmoids
+from consequential.learning.sums import add_squares, gradient_of_two
+from consequential.policies.compiled import Bend, compiled, in_expectation, sides
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
@@ -32,21 +32,18 @@ def _levels_of_two(
     theta: Floats, found: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Set the gradient for two inputs; return what `_levels` returns."""
-    bend, flat, floor = link
-    above, below, kept = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend, 1.0 - floor
+    above, below = sides(link)
+    floor = link.floor
     first, n = np.uint64(start), np.uint64(size)
     a, b = theta[0], theta[1]
     one, other, own, everybody, count = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = phi[0, first + i], phi[1, first + i]
-        eta = a * x + b * y
-        larger, smaller = sigmoids(eta)
-        base = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
-        slope = (above if eta >= 0.0 else below) * (larger * smaller)
+        propensity, slope, _ = in_expectation(a * x + b * y, above, below, floor)
         weighted = utility[first + i] * slope
         one += weighted * x
         other += weighted * y
-        level = values[first + i] * (floor + kept * base)
+        level = values[first + i] * propensity
         member = group[first + i] == 0
         everybody += level
         own += level if member else 0.0
@@ -61,24 +58,20 @@ def _slopes_of_two(
     theta: Floats, derivative: Floats, steepness: Floats, found: Floats, squares: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Set, for two inputs, the gradient and what `_slopes` sets; return what it returns."""
-    bend, flat, floor = link
-    above, below, kept = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend, 1.0 - floor
+    above, below = sides(link)
+    floor = link.floor
     first, n = np.uint64(start), np.uint64(derivative.size)
     a, b = theta[0], theta[1]
     one, other, acceptance, steep = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = phi[0, first + i], phi[1, first + i]
-        eta = a * x + b * y
-        larger, smaller = sigmoids(eta)
-        base = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
-        logistic = larger * smaller
-        slope = (above if eta >= 0.0 else below) * logistic
+        propensity, slope, logistic = in_expectation(a * x + b * y, above, below, floor)
         derivative[i] = slope
         steepness[i] = logistic
         weighted = utility[first + i] * slope
         one += weighted * x
         other += weighted * y
-        acceptance += floor + kept * base
+        acceptance += propensity
         steep += logistic
     found[_GRADIENT, 0], found[_GRADIENT, 1] = one, other
     xx, xy, yy, dx, dy, count = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -164,17 +157,15 @@ def _levels(
     theta: Floats, eta: Floats, room: Floats, found: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Set the gradient; return each group's sum of values times propensities, and a size."""
-    bend, flat, floor = link
-    above, below, kept = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend, 1.0 - floor
+    above, below = sides(link)
+    floor = link.floor
     first, n = np.uint64(start), np.uint64(eta.size)
     _score(phi, start, theta, eta)
     own, everybody, count = 0.0, 0.0, 0.0
     for i in range(n):
-        up = eta[i] >= 0.0
-        larger, smaller = sigmoids(eta[i])
-        base = larger + flat * (1.0 - larger) if up else bend * smaller
-        room[i] = utility[first + i] * (above if up else below) * (larger * smaller)
-        level = values[first + i] * (floor + kept * base)
+        propensity, slope, _ = in_expectation(eta[i], above, below, floor)
+        room[i] = utility[first + i] * slope
+        level = values[first + i] * propensity
         member = group[first + i] == 0
         everybody += level
         own += level if member else 0.0
@@ -194,19 +185,15 @@ def _slopes(
     Return the sums of propensities and of the logistic function's slopes, and the first group's
     size.
     """
-    bend, flat, floor = link
-    above, below, kept = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend, 1.0 - floor
+    above, below = sides(link)
+    floor = link.floor
     first, n, m = np.uint64(start), np.uint64(eta.size), theta.size
     _score(phi, start, theta, eta)
     acceptance, steep, count = 0.0, 0.0, 0.0
     for i in range(n):
-        up = eta[i] >= 0.0
-        larger, smaller = sigmoids(eta[i])
-        base = larger + flat * (1.0 - larger) if up else bend * smaller
-        logistic = larger * smaller
-        derivative[i] = (above if up else below) * logistic
-        steepness[i] = logistic
-        acceptance += floor + kept * base
+        propensity, slope, logistic = in_expectation(eta[i], above, below, floor)
+        derivative[i], steepness[i] = slope, logistic
+        acceptance += propensity
         steep += logistic
     for i in range(n):
         room[i] = utility[first + i] * derivative[i]
@@ -328,6 +315,10 @@ def ascend_for_two_groups(
                     phi, utility, own, group, start, link, theta, eta, derivative, steepness, room,
                     found, squares,
                 )  # fmt: skip
+        elif m == 2 and not penalised:
+            found[_GRADIENT, 0], found[_GRADIENT, 1] = gradient_of_two(
+                phi, utility, start, size, link, theta
+            )
         elif m == 2:
             one, other, count = _levels_of_two(
                 phi, utility, own, group, start, size, link, theta, found

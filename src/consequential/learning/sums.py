@@ -17,11 +17,12 @@ from consequential.policies.compiled import (
     Bend,
     compiled,
     drawn_decisions,
+    in_expectation,
     linear_scores,
     pasted,
     propensities,
     propensities_and_derivatives,
-    sigmoids,
+    sides,
 )
 from consequential.policies.uniforms import fill_uniforms
 
@@ -156,13 +157,11 @@ def _sums_of_two_groups(
     link: Bend, eta: Floats, utility: Floats, values: Floats, group: NDArray[np.int16], start: int
 ) -> tuple[float, float, float]:
     """Return sums of utility and of either group's values, each times propensities."""
-    bend, flat, floor = link
-    first, kept = np.uint64(start), 1.0 - floor
+    above, below = sides(link)
+    first, floor = np.uint64(start), link.floor
     total, own, everybody = 0.0, 0.0, 0.0
     for i in range(np.uint64(eta.size)):
-        larger, smaller = sigmoids(eta[i])
-        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
-        propensity = floor + kept * base
+        propensity, _, _ = in_expectation(eta[i], above, below, floor)
         total += utility[first + i] * propensity
         level = values[0, first + i] * propensity
         everybody += level
@@ -209,24 +208,46 @@ def objective_value(rows: Rows, link: Bend, theta: Floats, n: int, penalty: floa
 
 @compiled
 def gradient_of_two(
+    phi: Floats, utility: Floats, start: int, size: int, link: Bend, theta: Floats
+) -> tuple[float, float]:
+    """Return `sum_i utility_i g'_i phi_i` for two inputs, over so many rows from `start` on."""
+    above, below = sides(link)
+    first, n, a, b = np.uint64(start), np.uint64(size), theta[0], theta[1]
+    one, other, upper_one, upper_other = 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        x, y = phi[0, first + i], phi[1, first + i]
+        eta = a * x + b * y
+        _, _, steepness = in_expectation(eta, 1.0, 1.0, 0.0)
+        weighted = utility[first + i] * steepness
+        upper = weighted if eta >= 0.0 else 0.0
+        one += weighted * x
+        other += weighted * y
+        upper_one += upper * x
+        upper_other += upper * y
+    # a link's two sides are two numbers: what is on either side can be added up first
+    return (
+        above * upper_one + below * (one - upper_one),
+        above * upper_other + below * (other - upper_other),
+    )
+
+
+@compiled
+def set_gradient_of_two(
     phi: Floats, utility: Floats, link: Bend, theta: Floats, start: int, propensity: Floats,
     gradient: Floats,
 ) -> None:  # fmt: skip
     """Set `sum_i utility_i g'_i phi_i` for two inputs, in one pass; fill in propensities."""
-    n = propensity.size
-    constant, score = phi[0, start : start + n], phi[1, start : start + n]
-    coefficient = utility[start : start + n]
-    bend, flat, floor = link
-    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    above, below = sides(link)
+    first, n, floor, a, b = (
+        np.uint64(start), np.uint64(propensity.size), link.floor, theta[0], theta[1],
+    )  # fmt: skip
     one, other = 0.0, 0.0
     for i in range(n):
-        eta = theta[0] * constant[i] + theta[1] * score[i]
-        larger, smaller = sigmoids(eta)
-        base = larger + flat * (1.0 - larger) if eta >= 0.0 else bend * smaller
-        propensity[i] = floor + (1.0 - floor) * base
-        weighted = coefficient[i] * (above if eta >= 0.0 else below) * (larger * smaller)
-        one += weighted * constant[i]
-        other += weighted * score[i]
+        x, y = phi[0, first + i], phi[1, first + i]
+        propensity[i], slope, _ = in_expectation(a * x + b * y, above, below, floor)
+        weighted = utility[first + i] * slope
+        one += weighted * x
+        other += weighted * y
     gradient[0], gradient[1] = one, other
 
 

@@ -181,6 +181,29 @@ def sigmoids(eta: float) -> tuple[float, float]:
     return 2.0 - (1.0 + smaller), smaller
 
 
+@_in_order
+def in_expectation(
+    eta: float, above: float, below: float, floor: float
+) -> tuple[float, float, float]:
+    """Return the propensity, its derivative in eta, and the logistic function's derivative.
+
+    `above` and `below` are the link's two `sides`: what it makes of the smaller one of
+    `sigma(eta)` and `sigma(-eta)` on either side of 0. With that one number everything is said,
+    in half as many operations as with both.
+    """
+    over, under = exponential_ratio(-abs(eta))
+    smaller = over / (over + under)
+    bent = (above if eta >= 0.0 else below) * smaller
+    propensity = 1.0 - bent if eta >= 0.0 else floor + bent
+    return propensity, bent - bent * smaller, smaller - smaller * smaller
+
+
+@_in_order
+def sides(link: Bend) -> tuple[float, float]:
+    """Return what a link multiplies the smaller sigmoid by, above 0 and below."""
+    return (1.0 - link.floor) * (1.0 - link.flat), (1.0 - link.floor) * link.bend
+
+
 @compiled
 def linear_scores(theta: Floats, phi: Floats, start: int, eta: Floats) -> None:
     """Fill `eta` with `phi . theta` for the rows from `start` on; phi has one row an input."""
@@ -217,21 +240,19 @@ def linear_scores(theta: Floats, phi: Floats, start: int, eta: Floats) -> None:
 @compiled
 def propensities(link: Bend, eta: Floats, propensity: Floats) -> None:
     """Fill in `floor + (1 - floor) g(eta)`."""
-    bend, flat, floor = link
+    above, below = sides(link)
+    floor = link.floor
     for i in range(eta.size):
-        larger, smaller = sigmoids(eta[i])
-        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
-        propensity[i] = floor + (1.0 - floor) * base
+        propensity[i], _, _ = in_expectation(eta[i], above, below, floor)
 
 
 @compiled
 def derivatives(link: Bend, eta: Floats, derivative: Floats) -> None:
     """Fill in the propensity's derivative in eta."""
-    bend, flat, floor = link
-    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    above, below = sides(link)
+    floor = link.floor
     for i in range(eta.size):
-        larger, smaller = sigmoids(eta[i])
-        derivative[i] = (above if eta[i] >= 0.0 else below) * (larger * smaller)
+        _, derivative[i], _ = in_expectation(eta[i], above, below, floor)
 
 
 @compiled
@@ -239,14 +260,10 @@ def propensities_and_derivatives(
     link: Bend, eta: Floats, propensity: Floats, derivative: Floats, steepness: Floats
 ) -> None:
     """Fill in propensity, its derivative, and the logistic function's derivative."""
-    bend, flat, floor = link
-    above, below = (1.0 - floor) * (1.0 - flat), (1.0 - floor) * bend
+    above, below = sides(link)
+    floor = link.floor
     for i in range(eta.size):
-        larger, smaller = sigmoids(eta[i])
-        base = larger + flat * (1.0 - larger) if eta[i] >= 0.0 else bend * smaller
-        propensity[i] = floor + (1.0 - floor) * base
-        steepness[i] = larger * smaller
-        derivative[i] = (above if eta[i] >= 0.0 else below) * steepness[i]
+        propensity[i], derivative[i], steepness[i] = in_expectation(eta[i], above, below, floor)
 
 
 @compiled

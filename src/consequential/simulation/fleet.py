@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, log
@@ -37,6 +38,16 @@ Floats = NDArray[np.float64]
 
 _BLOCKS_A_THREAD = 4
 _MOST_DRAWS = 2**20  # an update's random numbers are kept only where they are not too many
+
+
+@contextmanager
+def in_threads(n_threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Lend a `map` that works in so many threads, or in this one."""
+    if n_threads == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        yield pool.map
 
 
 @dataclass(slots=True)
@@ -196,7 +207,7 @@ class Fleet:
 
     def sail(self, time_steps: int) -> Iterator[int]:
         """Go through time; yield after each step how many runs have taken it."""
-        with ThreadPoolExecutor(self.n_threads) as pool:
+        with in_threads(self.n_threads) as each:
             for time_step in range(time_steps):
                 for passing in self._distinct:
                     n = self.n_proposals
@@ -206,13 +217,13 @@ class Fleet:
                 with compiling_reported("simulations"):
                     _ = world.drawn_from  # made once, before threads ask for it
                     gather = partial(self._gather, world, time_step)
-                    list(pool.map(gather, range(len(self.seeds))))
+                    list(each(gather, range(len(self.seeds))))
                     tasks = [
                         task
                         for index in range(len(self.crews))
                         for task in self._tasks(index, time_step)
                     ]
-                    list(pool.map(lambda task: task(), tasks))
+                    list(each(lambda task: task(), tasks))
                 for crew in self.crews:
                     crew.path[:, time_step + 1] = crew.thetas
                 yield sum(crew.n_runs for crew in self.crews)
@@ -289,7 +300,8 @@ class Fleet:
         crew.happened.append(happened)
         seed_of = np.repeat(np.arange(len(self.seeds)), len(crew.penalties))
         kept_weights, tallies = self._kept_weights[index], self._tallies[index]
-        block = ceil(crew.n_runs / (self.n_threads * _BLOCKS_A_THREAD))
+        n_blocks = self.n_threads * _BLOCKS_A_THREAD if self.n_threads > 1 else 1
+        block = ceil(crew.n_runs / n_blocks)
         if isinstance(crew.learner, FitPredictor):
             threshold = crew.learner.threshold
             shift = log(threshold / (1.0 - threshold))

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import ceil
+from queue import SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from consequential.simulation.crew import (
     penalty_alone_differs,
     start_compiled,
 )
-from consequential.simulation.fleet import Fleet
+from consequential.simulation.fleet import Fleet, in_threads
 from consequential.simulation.loop import Plan
 from consequential.simulation.runs import Run
 from consequential.simulation.strategies import Strategy
@@ -38,6 +40,8 @@ _COPIES, _DEVICE_ROOMS = 8, 32  # a device's program holds several arrays of tha
 
 
 Starts = dict[str, list[DecisionRule]]  # by strategy, one a seed
+Block = tuple[list[int], Starts]  # seeds that go through time together
+News = tuple[float, list[Run]]  # how many steps were taken, and which runs are done
 
 
 def compiled_starts(plan: Plan, seeds: list[int]) -> Starts:
@@ -59,29 +63,77 @@ def compiled_starts(plan: Plan, seeds: list[int]) -> Starts:
     return starts
 
 
-def sweep(
-    plan: Plan, seeds: list[int], starts: Starts, n_jobs: int | None
-) -> Iterator[tuple[float, list[Run]]]:
+def sweep(plan: Plan, seeds: list[int], starts: Starts, n_jobs: int | None) -> Iterator[News]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     if plan.engine == "jax" and plan.world.drifts:  # a device's program holds one population
         plan = replace(plan, engine="compiled")
     n_cores = os.cpu_count() or 1
     n_threads = n_cores if n_jobs in (None, -1) else int(n_jobs or 1)
+    n_threads = min(n_threads, len(seeds) * len(plan.strategies) * len(plan.penalties))
     course = Course(plan.world, plan.fairness)
     at_once = _seeds_at_once(plan, n_threads)
-    for first in range(0, len(seeds), at_once):
-        some = seeds[first : first + at_once]
-        crews = [
-            crew_of(plan, strategy, starts[strategy.name][first : first + at_once])
-            for strategy in plan.strategies
-        ]
-        for fleet in _fleets(plan, some, crews, n_threads):
-            for n_steps in fleet.sail(plan.time_steps):
-                yield n_steps, []
-        with ThreadPoolExecutor(n_threads) as pool:
-            for crew, paths in zip(crews, course.paths(crews, pool, plan.last_only), strict=True):
-                put_together = partial(_run, crew, some, plan)
-                yield 0, list(pool.map(put_together, paths, range(crew.n_runs)))
+    n_apart = 0
+    if plan.engine == "compiled" and not plan.world.drifts and 1 < n_threads <= at_once:
+        n_apart = len(seeds) - len(seeds) % n_threads
+        # as many rounds as it takes, all even: threads end together
+        n_rounds = ceil(n_apart / (at_once // n_threads * n_threads))
+        yield from _apart(
+            plan, _blocks(seeds, starts, 0, n_apart, n_rounds * n_threads), n_threads, course
+        )
+    n_blocks = ceil((len(seeds) - n_apart) / at_once)
+    for block in _blocks(seeds, starts, n_apart, len(seeds), n_blocks):
+        yield from _sail(plan, block, n_threads, course)
+
+
+def _blocks(seeds: list[int], starts: Starts, first: int, last: int, n_blocks: int) -> list[Block]:
+    """Return seeds from the first to before the last in so many blocks, with their starts."""
+    blocks = []
+    for chosen in np.array_split(np.arange(first, last), max(n_blocks, 1)):
+        if chosen.size:
+            here = slice(chosen[0], chosen[-1] + 1)
+            blocks.append((seeds[here], {name: rules[here] for name, rules in starts.items()}))
+    return blocks
+
+
+def _sail(plan: Plan, block: Block, n_threads: int, course: Course) -> Iterator[News]:
+    """Take seeds through time together; threads share the runs of a step."""
+    seeds, starts = block
+    crews = [crew_of(plan, strategy, starts[strategy.name]) for strategy in plan.strategies]
+    for fleet in _fleets(plan, seeds, crews, n_threads):
+        for n_steps in fleet.sail(plan.time_steps):
+            yield n_steps, []
+    with in_threads(n_threads) as each:
+        for crew, paths in zip(crews, course.paths(crews, each, plan.last_only), strict=True):
+            put_together = partial(_run, crew, seeds, plan)
+            yield 0, list(each(put_together, paths, range(crew.n_runs)))
+
+
+def _apart(plan: Plan, blocks: list[Block], n_threads: int, course: Course) -> Iterator[News]:
+    """Let every thread take seeds through time on its own: none waits for another at each step."""
+    news: SimpleQueue[News | None] = SimpleQueue()
+    stopped = Event()
+    _ = plan.world.drawn_from  # made once, before threads ask for it
+
+    def sail(block: Block) -> None:
+        try:
+            for told in _sail(plan, block, 1, course):
+                if stopped.is_set():
+                    return
+                news.put(told)
+        finally:
+            news.put(None)
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            under_way = [pool.submit(sail, block) for block in blocks]
+            for _ in blocks:
+                while (told := news.get()) is not None:
+                    yield told
+            for each in under_way:
+                each.result()
+        finally:  # also where nobody wants to hear the rest
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
 
 
 def _fleets(

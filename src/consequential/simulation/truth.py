@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,15 @@ class Course:
         self._still = None if world.drifts else Truth(world, fairness)
 
     def paths(
-        self, crews: list[Crew], pool: ThreadPoolExecutor, last_only: bool = False
+        self, crews: list[Crew], each: Callable[..., Iterator[Any]], last_only: bool = False
     ) -> Iterator[list[PathMetrics]]:
-        """Yield the metrics along each crew's runs, row t in the world as it is at step t."""
+        """Yield the metrics along each crew's runs, row t in the world as it is at step t.
+
+        `each` is `map`, or that of a pool of threads.
+        """
         if self._still is not None and not last_only:
             for crew in crews:
-                yield list(pool.map(partial(self._still.along, crew), range(crew.n_runs)))
+                yield list(each(partial(self._still.along, crew), range(crew.n_runs)))
             return
         n_rows, groups = crews[0].time_steps + 1, self.world.groups
         paths = [[_no_metrics(n_rows, groups) for _ in range(crew.n_runs)] for crew in crews]
@@ -68,7 +71,7 @@ class Course:
                 for run, path in enumerate(rows):
                     _replace(path, [step], truth.along(crew, run, slice(step, step + 1)))
 
-        list(pool.map(measure, range(n_rows)[-1:] if last_only else range(n_rows)))
+        list(each(measure, range(n_rows)[-1:] if last_only else range(n_rows)))
         yield from paths
 
 
