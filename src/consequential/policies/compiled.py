@@ -182,6 +182,13 @@ def sigmoids(eta: float) -> tuple[float, float]:
 
 
 @_in_order
+def declined(eta: float, above: float) -> float:
+    """Return `sigma(-eta)`, times `above` where eta is not negative."""
+    over, under = exponential_ratio(-abs(eta))
+    return (above * over if eta >= 0.0 else under) / (over + under)
+
+
+@_in_order
 def in_expectation(
     eta: float, above: float, below: float, floor: float
 ) -> tuple[float, float, float]:
