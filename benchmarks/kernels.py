@@ -86,7 +86,8 @@ def ascent_of(*, n_rows: int, n_features: int) -> Callable[[], object]:
     """Return an ascent that passes once over so many rows."""
     rows, ascent = some_rows(n_rows, n_features), some_ascent(n_rows, 256, 10.0)
     scale, theta = mean_squares(rows.phi), np.zeros(n_features + 1)
-    return lambda: ascend(rows, LOGISTIC, ascent, theta, scale, np.uint64(1), np.empty(0))
+    none = np.empty(0)
+    return lambda: ascend(rows, LOGISTIC, ascent, theta, scale, np.uint64(1), none, none)
 
 
 def arithmetic_in_threads(n: int) -> Callable[[], object]:

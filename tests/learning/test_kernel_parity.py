@@ -204,11 +204,12 @@ def test_numbers_that_are_there_already_are_the_ones_that_would_be_drawn(n_given
     given = [
         kernel.ascend(
             learning_compiled.rows_of(circle), bend_of(policy), ascent, policy.theta, circle.scale,
-            key, uniforms(key, 0, n),
+            key, uniforms(key, 0, n), np.empty(n_copied),
         )[0]
-        for n in (0, n_given)
+        for n, n_copied in ((0, 0), (n_given, 0), (0, 10_000))
     ]  # fmt: skip
     assert_array_equal(given[1], given[0])
+    assert_array_equal(given[2], given[0])
 
 
 # --- logs out of the ordinary

@@ -16,6 +16,8 @@ from consequential.policies.compiled import bend_of, compiling_reported
 
 Floats = NDArray[np.float64]
 
+_NONE = (np.empty(0), np.empty(0))  # no random numbers drawn before, and no room for copies
+
 
 def knows(policy: Policy, step: StepRule) -> bool:
     """Whether the kernel has this link and this step rule."""
@@ -39,7 +41,7 @@ def ascend(
     assert link is not None
     with compiling_reported("the ascent"):
         theta, rejected = kernel.ascend(
-            rows_of(circle), link, ascent, policy.theta, circle.scale, np.uint64(key), np.empty(0)
+            rows_of(circle), link, ascent, policy.theta, circle.scale, np.uint64(key), *_NONE
         )
     return theta, int(rejected)
 

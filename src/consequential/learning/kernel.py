@@ -117,11 +117,12 @@ def prepared(ascent: Ascent, n_rows: int, penalty: float, rate: float) -> tuple[
 @compiled
 def ascend(
     rows: Rows, link: Bend, ascent: Ascent, start_theta: Floats, scale: Floats, key: np.uint64,
-    draws: Floats,
+    draws: Floats, copies: Floats,
 ) -> tuple[Floats, int]:  # fmt: skip
     """Return theta after the ascent, and how many steps were not finite and not taken.
 
-    `draws` are the first numbers of the key's stream, for who has them already; or none.
+    `draws` are the first numbers of the key's stream, for who has them already; or none. `copies`
+    is room for copies of minibatches, for who has it; or none.
     """
     # arrays are taken out of their tuples once: in the loop, counting references costs too much
     phi, utility, values, denominators = rows.phi, rows.utility, rows.values, rows.denominators
@@ -139,6 +140,7 @@ def ascend(
         return ascend_on_the_spot(
             phi, utility, values, group, constant, defined, shares, per_batch, link, penalty,
             ascent.n_iterations, size, ascent.rate, ascent.max_step, start_theta, key, draws,
+            copies,
         )  # fmt: skip
     memory = max(1.0, ascent.n_reference / size)
     lightest = 1.0 if on_the_spot else 2.0 / (memory + 1.0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, invert
 from consequential.learning.sums import add_squares, gradient_of_two
-from consequential.policies.compiled import Bend, compiled, in_expectation, sides
+from consequential.policies.compiled import Bend, compiled, in_expectation, pasted, sides
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
@@ -99,7 +99,7 @@ def _slopes_of_two(
     return acceptance, steep, count
 
 
-@compiled
+@pasted
 def _score(phi: Floats, start: int, theta: Floats, eta: Floats) -> None:
     """Fill in the scores of the rows from `start` on."""
     first, n, m = np.uint64(start), np.uint64(eta.size), theta.size
@@ -125,7 +125,7 @@ def _score(phi: Floats, start: int, theta: Floats, eta: Floats) -> None:
             eta[i] += a * phi[m - 1, first + i]
 
 
-@compiled
+@pasted
 def _add_up(weights: Floats, phi: Floats, start: int, sums: Floats, row: int) -> None:
     """Set a row to `sum_i weights_i phi_i`."""
     first, n, m = np.uint64(start), np.uint64(weights.size), sums.shape[1]

@@ -90,12 +90,13 @@ def reservoir_moves(uniforms: NDArray[np.float64], n_seen: int, max_rows: int) -
     reservoir still grows, and what was in the slot goes to its end. Entries without a move are
     not kept.
     """
-    entry = np.arange(len(uniforms))
-    count = n_seen + entry
+    count = np.arange(n_seen, n_seen + len(uniforms))
     slot = (uniforms * (count + 1)).astype(np.int64)
-    end = np.where(count < max_rows, count, -1)
-    kept = (end >= 0) | (slot < max_rows)
-    return np.column_stack([entry, end, slot])[kept]
+    entry = np.flatnonzero((count < max_rows) | (slot < max_rows))
+    moves = np.empty((len(entry), 3), dtype=np.int64)
+    moves[:, 0], moves[:, 2] = entry, slot[entry]
+    moves[:, 1] = np.where(count[entry] < max_rows, count[entry], -1)
+    return moves
 
 
 @dataclass(frozen=True, slots=True)

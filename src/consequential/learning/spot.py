@@ -39,6 +39,13 @@ def padded(size: int) -> int:
     return (size + _ROUND - 1) // _ROUND * _ROUND
 
 
+def copied(n_rows: int, n_inputs: int, size: int, n_iterations: int) -> int:
+    """Return how many numbers copies of so many rows in minibatches may have."""
+    n_batches = n_rows // size
+    n_kept = n_batches if n_batches < n_iterations else min(_MANY, n_iterations)
+    return n_kept * padded(size) * (n_inputs + 2)
+
+
 @compiled
 def _copy(values: Floats, start: int, size: int, out: Floats, first: int, width: int) -> None:
     """Copy one column; those who fill it up have zeros."""
@@ -244,12 +251,13 @@ def ascend_on_the_spot(
     phi: Floats, utility: Floats, values: Floats, group: NDArray[np.int16], constant: Floats,
     defined: NDArray[np.bool_], shares: Floats, per_batch: float, link: Bend, penalty: float,
     n_iterations: int, size: int, rate: float, max_step: float, start_theta: Floats,
-    key: np.uint64, draws: Floats,
+    key: np.uint64, draws: Floats, room: Floats,
 ) -> tuple[Floats, int]:  # fmt: skip
     """Return theta after the ascent, and how many steps were not finite and not taken.
 
     For at most one benefit, no ratio, of two groups, and links without a floor. `draws` are the
-    first numbers of the key's stream; where they are too few the stream is made here.
+    first numbers of the key's stream; where they are too few the stream is made here. So is room
+    for copies where `room` is too small.
     """
     m, n_batches, width = phi.shape[0], phi.shape[1] // size, padded(size)
     plain = (m == 2 or m == 6) and link.bend == 1.0 and _all_ones(phi[0], phi.shape[1])
@@ -259,7 +267,8 @@ def ascend_on_the_spot(
     numbers = draws if drawn else np.empty((_MANY - 1) * size + width)
     # minibatches that are read once need not be kept
     kept = n_batches < n_iterations
-    batches = np.empty((n_batches if kept else min(_MANY, n_iterations)) * length)
+    needed = (n_batches if kept else min(_MANY, n_iterations)) * length
+    batches = room[:needed] if room.size >= needed else np.empty(needed)
     eta, slope = np.empty(width), np.empty(width)
     theta, gradient = start_theta.copy(), np.zeros(m)
     own, n_valued, gap, share, other_share = utility, 0, 0.0, 0.0, 0.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, log
 from typing import Any
@@ -14,19 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning import Aggregated, FitPredictor, Sequence, UpdatePolicy
-from consequential.learning.matrices import mean_squares
+from consequential.learning.kernel import prepared
 from consequential.learning.sequences import reservoir_moves
-from consequential.learning.spot import padded
+from consequential.learning.spot import copied, padded
 from consequential.policies import Policy
 from consequential.policies.compiled import compiling_reported
 from consequential.policies.uniforms import fill_uniforms
-from consequential.simulation.crew import Crew, notion_of
-from consequential.simulation.functionals import count_groups, fill_label_free, read_circle
+from consequential.simulation.crew import Crew
+from consequential.simulation.functionals import (
+    Room,
+    count_groups,
+    room_for,
+)
+from consequential.simulation.memories import Inputs, Memory, Passing
 from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
 from consequential.simulation.reservoir import keep_all, keep_people
 from consequential.simulation.step import (
+    TOGETHER,
     Happened,
-    Passed,
+    Learning,
     Shared,
     advance_deciding,
     advance_predicting,
@@ -50,82 +57,19 @@ def in_threads(n_threads: int) -> Iterator[Callable[..., Iterator[Any]]]:
         yield pool.map
 
 
-@dataclass(slots=True)
-class _Inputs:
-    """People as policies see them: the same (1, x) for most, or a crew's own feature map."""
+@dataclass(frozen=True, slots=True)
+class _Duty:
+    """A crew and all that its runs need at every step."""
 
-    policies: list[Policy] | None  # one a seed; None for (1, x)
-    phi: Floats  # (seeds, inputs, n)
-    kept: dict[Sequence, Floats] = field(default_factory=dict)  # (seeds, inputs, room)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What a sequence keeps of the people so far, and the random numbers of its updates."""
-
-    sequence: Sequence
-    group: NDArray[np.int16]  # (seeds, room)
-    label: Floats
-    n_kept: NDArray[np.int64]
-    sizes: Floats
-    moves: NDArray[np.int64]
-    n_moves: NDArray[np.int64]
-    lost: NDArray[np.int64]
-    starts: Floats
-    keys: NDArray[np.uint64]
-    draws: Floats
-
-    @property
-    def grows(self) -> bool:
-        return isinstance(self.sequence, Aggregated)
-
-    @property
-    def room(self) -> int:
-        return int(self.group.shape[1])
-
-
-class _Passing:
-    """The people that updates pass over, for crews whose runs all pass the same."""
-
-    def __init__(self, crew: Crew, inputs: _Inputs, memory: _Memory) -> None:
-        learner = crew.learner
-        assert isinstance(learner, UpdatePolicy)
-        self.learner, self.inputs, self.memory = learner, inputs, memory
-        self.notion = notion_of(learner.objective.fairness)  # type: ignore[arg-type]
-        self.accepted_only = learner.objective.normalisation == "paper"  # each run its own, then
-        self.passed = self._room(0)
-
-    def _room(self, n: int) -> Passed:
-        n_seeds, n_inputs, _ = self.inputs.phi.shape
-        n_benefits = len(self.notion.values)
-        return Passed(
-            np.empty((n_seeds, n_inputs, n)),
-            np.empty((n_seeds, n), dtype=np.int16),
-            np.empty((n_seeds, n)),
-            np.empty((n_seeds, n_benefits, n if self.notion.label_free else 0)),
-            np.empty((n_seeds, n_inputs, n_inputs)),
-        )
-
-    def make_room(self, n_kept: int) -> None:
-        """Have room for what is passed of so many people."""
-        n_passed = 0 if self.accepted_only else self.learner.sizes(n_kept)[0]
-        if n_passed != self.passed.label.shape[1]:
-            self.passed = self._room(n_passed)
-
-    def fill(self, s: int) -> None:
-        """Read a seed's people in a circle, from its random start on."""
-        if self.accepted_only:
-            return
-        memory, passed, n = self.memory, self.passed, self.memory.n_kept[s]
-        start = int(memory.starts[s] * n)
-        phi = self.inputs.kept[memory.sequence] if memory.grows else self.inputs.phi
-        for k in range(phi.shape[1]):
-            read_circle(phi[s, k, :n], start, passed.phi[s, k])
-        read_circle(memory.group[s, :n], start, passed.group[s])
-        read_circle(memory.label[s, :n], start, passed.label[s])
-        passed.scale[s] = mean_squares(passed.phi[s])
-        if self.notion.label_free:
-            fill_label_free(self.notion, memory.sizes[s], passed.group[s], passed.values[s])
+    crew: Crew
+    shared: Shared
+    grows: bool
+    seed_of: NDArray[np.int64]  # one a run
+    penalties: Floats
+    learning: Learning | None  # None for predictors
+    kept_weights: Floats
+    tallies: Floats
+    passing: Passing | None
 
 
 class Fleet:
@@ -139,14 +83,14 @@ class Fleet:
         n_seeds, n = len(seeds), n_proposals
         self._group = np.empty((n_seeds, n), dtype=np.int16)
         self._label, self._uniforms = np.empty((n_seeds, n)), np.empty((n_seeds, n))
-        raw = _Inputs(None, np.ones((n_seeds, self._n_features() + 1, n)))
+        raw = Inputs(None, np.ones((n_seeds, self._n_features() + 1, n)))
         self._inputs = [raw if crew.raw_inputs else self._own_inputs(crew) for crew in crews]
         self._raw = raw
         self._memories = {crew.sequence: self._memory(crew.sequence) for crew in crews}
         self._kept_weights: list[Floats] = []
         self._tallies: list[Floats] = []
-        self._passing: list[_Passing | None] = []
-        same: dict[Any, _Passing] = {}
+        self._passing: list[Passing | None] = []
+        same: dict[Any, Passing] = {}
         for crew, inputs in zip(crews, self._inputs, strict=True):
             memory = self._memories[crew.sequence]
             room = memory.room if memory.grows else 0
@@ -160,8 +104,10 @@ class Fleet:
             learner, objective = crew.learner, crew.learner.objective
             sizes = (learner.n_iterations, learner.batch_size, learner.n_reference)
             alike = (id(inputs), crew.sequence, sizes, objective.normalisation, objective.fairness)
-            self._passing.append(same.setdefault(alike, _Passing(crew, inputs, memory)))
+            self._passing.append(same.setdefault(alike, Passing(crew, inputs, memory)))
         self._distinct = list(same.values())
+        self._duties = [self._duty(index) for index in range(len(crews))]
+        self._rooms = threading.local()  # a thread has its own
 
     def _n_features(self) -> int:
         crowd = self.world.drawn_from
@@ -169,18 +115,18 @@ class Fleet:
             return crowd.n_features
         return int(self.world.people(1, np.random.default_rng(0)).features.shape[1])
 
-    def _own_inputs(self, crew: Crew) -> _Inputs:
+    def _own_inputs(self, crew: Crew) -> Inputs:
         policies = [start for start in crew.starts if isinstance(start, Policy)]
         n_inputs = crew.thetas.shape[1]
-        return _Inputs(policies, np.ones((len(self.seeds), n_inputs, self.n_proposals)))
+        return Inputs(policies, np.ones((len(self.seeds), n_inputs, self.n_proposals)))
 
-    def _memory(self, sequence: Sequence) -> _Memory:
+    def _memory(self, sequence: Sequence) -> Memory:
         n_seeds, n = len(self.seeds), self.n_proposals
         grows = isinstance(sequence, Aggregated)
         room = n
         if isinstance(sequence, Aggregated):
             room = min(sequence.max_rows, n * self.crews[0].time_steps)
-        return _Memory(
+        return Memory(
             sequence,
             np.zeros((n_seeds, room), dtype=np.int16) if grows else self._group,
             np.zeros((n_seeds, room)) if grows else self._label,
@@ -218,11 +164,7 @@ class Fleet:
                     _ = world.drawn_from  # made once, before threads ask for it
                     gather = partial(self._gather, world, time_step)
                     list(each(gather, range(len(self.seeds))))
-                    tasks = [
-                        task
-                        for index in range(len(self.crews))
-                        for task in self._tasks(index, time_step)
-                    ]
+                    tasks = [task for duty in self._duties for task in self._tasks(duty, time_step)]
                     list(each(lambda task: task(), tasks))
                 for crew in self.crews:
                     crew.path[:, time_step + 1] = crew.thetas
@@ -244,7 +186,7 @@ class Fleet:
         for passing in self._distinct:
             passing.fill(s)
 
-    def _remember(self, memory: _Memory, s: int, rng: np.random.Generator, time_step: int) -> None:
+    def _remember(self, memory: Memory, s: int, rng: np.random.Generator, time_step: int) -> None:
         n = self.n_proposals
         if memory.grows:
             # exactly what `Aggregated.extend` does, and after it `UpdatePolicy`
@@ -255,7 +197,7 @@ class Fleet:
                 moves, len(moves), self._group[s], self._label[s], memory.group[s],
                 memory.label[s], memory.lost[s],
             )  # fmt: skip
-            for inputs in {id(each): each for each in self._inputs}.values():
+            for inputs in self._distinct_inputs():
                 if memory.sequence in inputs.kept:
                     for k in range(inputs.phi.shape[1]):
                         keep_all(
@@ -268,10 +210,12 @@ class Fleet:
         memory.keys[s] = rng.integers(2**63)
         fill_uniforms(memory.keys[s], 0, memory.draws[s])
 
-    def _tasks(self, index: int, time_step: int) -> list[Callable[[], None]]:
-        """Return blocks of a crew's runs to advance, for any thread to take."""
+    def _distinct_inputs(self) -> list[Inputs]:
+        return list({id(inputs): inputs for inputs in self._inputs}.values())
+
+    def _duty(self, index: int) -> _Duty:
         crew, inputs = self.crews[index], self._inputs[index]
-        memory = self._memories[crew.sequence]
+        memory, n_seeds = self._memories[crew.sequence], len(self.seeds)
         shared = Shared(
             inputs.phi,
             self._group,
@@ -289,6 +233,40 @@ class Fleet:
             memory.keys,
             memory.draws,
         )
+        decides = isinstance(crew.learner, UpdatePolicy)
+        return _Duty(
+            crew,
+            shared,
+            memory.grows,
+            np.repeat(np.arange(n_seeds), len(crew.penalties)),
+            np.tile(crew.penalties, n_seeds),
+            crew.learning(self.world.cost) if decides else None,
+            self._kept_weights[index],
+            self._tallies[index],
+            self._passing[index],
+        )
+
+    def _room(self, duty: _Duty) -> Room:
+        """Return where this thread works on a crew's runs."""
+        learning, crew = duty.learning, duty.crew
+        assert learning is not None
+        most, n_inputs = duty.shared.kept_label.shape[1], crew.thetas.shape[1]
+        size, n_iterations = learning.ascent.batch_size, learning.ascent.n_iterations
+        n = prepared(learning.ascent, most, 0.0, 1.0)[0] + 2 * size
+        n_copied = copied(n, n_inputs, size, n_iterations) if learning.ascent.sampled else 0
+        weighing, notion = learning.weighing, learning.notion
+        shapes = (len(notion.values), notion.label_free, bool(notion.is_ratio.any()))
+        alike = str((n, n_inputs, n_copied, weighing.accepted_only, shapes))
+        rooms: dict[str, Room] = self._rooms.__dict__
+        if alike not in rooms:
+            rooms[alike] = room_for(
+                TOGETHER, self.n_proposals, n, n_inputs, notion, weighing, n_copied
+            )
+        return rooms[alike]
+
+    def _tasks(self, duty: _Duty, time_step: int) -> list[Callable[[], None]]:
+        """Return blocks of a crew's runs to advance, for any thread to take."""
+        crew, shared, learning = duty.crew, duty.shared, duty.learning
         happened = Happened(
             np.zeros(crew.n_runs),
             np.zeros(crew.n_runs),
@@ -298,8 +276,6 @@ class Fleet:
             np.zeros(crew.n_runs, dtype=np.int64),
         )
         crew.happened.append(happened)
-        seed_of = np.repeat(np.arange(len(self.seeds)), len(crew.penalties))
-        kept_weights, tallies = self._kept_weights[index], self._tallies[index]
         n_blocks = self.n_threads * _BLOCKS_A_THREAD if self.n_threads > 1 else 1
         block = ceil(crew.n_runs / n_blocks)
         if isinstance(crew.learner, FitPredictor):
@@ -308,20 +284,19 @@ class Fleet:
 
             def advance(first: int) -> None:
                 advance_predicting(
-                    first, min(first + block, crew.n_runs), seed_of, shared, memory.grows,
-                    self.world.cost, shift, crew.thetas, kept_weights, happened,
+                    first, min(first + block, crew.n_runs), duty.seed_of, shared, duty.grows,
+                    self.world.cost, shift, crew.thetas, duty.kept_weights, happened,
                 )  # fmt: skip
         else:
-            passing = self._passing[index]
-            assert passing is not None
-            passed = passing.passed
-            learning, rate = crew.learning(self.world.cost), crew.base_rate(time_step)
-            penalties = np.tile(crew.penalties, len(self.seeds))
+            assert duty.passing is not None
+            assert learning is not None
+            passed, rate = duty.passing.passed, crew.base_rate(time_step)
 
             def advance(first: int) -> None:
                 advance_deciding(
-                    first, min(first + block, crew.n_runs), seed_of, shared, passed, memory.grows,
-                    learning, rate, penalties, crew.thetas, kept_weights, tallies, happened,
+                    first, min(first + block, crew.n_runs), duty.seed_of, shared, passed,
+                    duty.grows, learning, rate, duty.penalties, crew.thetas, duty.kept_weights,
+                    duty.tallies, happened, self._room(duty),
                 )  # fmt: skip
 
         return [partial(advance, first) for first in range(0, crew.n_runs, block)]

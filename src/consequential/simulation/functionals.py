@@ -152,20 +152,33 @@ class Room(NamedTuple):
     utility: Floats
     values: Floats  # for each benefit
     denominators: Floats
+    copies: Floats  # of minibatches, see `ascend_on_the_spot`
 
 
-@compiled
 def room_for(
-    n_runs: int, n_fresh: int, n: int, n_inputs: int, n_benefits: int, accepted_only: bool,
-    shared: bool, any_ratio: bool,
-) -> Room:  # fmt: skip
+    n_runs: int,
+    n_fresh: int,
+    n: int,
+    n_inputs: int,
+    notion: Notion,
+    weighing: Weighing,
+    n_copied: int,
+) -> Room:
     """Return room for so many people."""
-    own, labelled = n if accepted_only else 0, 0 if shared else n_benefits * n
+    own, n_benefits = n if weighing.accepted_only else 0, len(notion.values)
+    labelled = weighing.accepted_only or not notion.label_free
     return Room(
-        np.empty((n_runs, n_fresh)), np.empty(n), np.empty(own), np.empty(own, np.int16),
-        np.empty(own + 1, np.int64), np.empty(n_inputs * own), np.empty(n), np.empty(labelled),
-        np.empty(n_benefits * n if any_ratio else 0),
-    )  # fmt: skip
+        np.empty((n_runs, n_fresh)),
+        np.empty(n),
+        np.empty(own),
+        np.empty(own, np.int16),
+        np.empty(own + 1, np.int64),
+        np.empty(n_inputs * own),
+        np.empty(n),
+        np.empty(n_benefits * n if labelled else 0),
+        np.empty(n_benefits * n if notion.is_ratio.any() else 0),
+        np.empty(n_copied),
+    )
 
 
 @compiled

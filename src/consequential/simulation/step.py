@@ -30,7 +30,6 @@ from consequential.simulation.functionals import (
     Weighing,
     count_tally,
     functionals,
-    room_for,
 )
 from consequential.simulation.reservoir import keep_all, keep_weights
 
@@ -38,7 +37,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
 
 _STRETCH = 1024
-_TOGETHER = 8  # runs of a seed that decide together: their weights should stay in the cache
+TOGETHER = 8  # runs of a seed that decide together: their weights should stay in the cache
 
 
 class Learning(NamedTuple):
@@ -230,25 +229,17 @@ def _accepted_people(
 def advance_deciding(
     first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, passed: Passed,
     aggregated: bool, learning: Learning, base_rate: float, penalties: Floats, thetas: Floats,
-    kept_weights: Floats, tallies: Floats, happened: Happened,
+    kept_weights: Floats, tallies: Floats, happened: Happened, room: Room,
 ) -> None:  # fmt: skip
     """Let runs decide on this step's people and update their policies."""
     weighing = learning.weighing
     by_group = weighing.accepted_only or weighing.self_normalised or not learning.notion.label_free
     as_drawn = weighing.weighted and weighing.largest == np.inf
-    n_passed, _ = prepared(learning.ascent, max(shared.n_kept.max(), 1), 0.0, 1.0)
-    room = room_for(
-        min(_TOGETHER, last - first), shared.label.shape[1],
-        n_passed + 2 * learning.ascent.batch_size, thetas.shape[1],
-        learning.notion.values.shape[0], weighing.accepted_only,
-        learning.notion.label_free and not weighing.accepted_only,
-        bool(learning.notion.is_ratio.any()),
-    )  # fmt: skip
-    found, begun, decided = np.empty((_TOGETHER, 4)), first, first
+    found, begun, decided = np.empty((TOGETHER, 4)), first, first
     for run in range(first, last):
         seed = seed_of[run]
         if run == decided:
-            while decided < min(run + _TOGETHER, last) and seed_of[decided] == seed:
+            while decided < min(run + TOGETHER, last) and seed_of[decided] == seed:
                 decided += 1
             together = decided - run
             decide(
@@ -322,8 +313,9 @@ def advance_deciding(
             if not rows.defined[:, z].all():
                 happened.absent[run] |= 1 << z
         theta, rejected = ascend(
-            rows, learning.link, ascent, thetas[run], scale, shared.keys[seed], shared.draws[seed]
-        )
+            rows, learning.link, ascent, thetas[run], scale, shared.keys[seed],
+            shared.draws[seed], room.copies,
+        )  # fmt: skip
         n_checked = min(n_passed, learning.n_checked)
         happened.before[run] = objective_value(
             rows, learning.link, thetas[run], n_checked, ascent.penalty
