@@ -143,7 +143,7 @@ def threads(report: Report, repeats: int) -> None:
     tasks = {}
     for n in (1, 2):
         tasks[f"sweep {n}"], _ = update_seconds(
-            world, seeds=8, penalties=PENALTIES, time_steps=40, threads=n
+            world, seeds=30, penalties=PENALTIES, time_steps=20, threads=n
         )
         tasks[f"arithmetic {n}"] = arithmetic_in_threads(n)
     took = alternately(tasks, 2 * repeats - 1)
