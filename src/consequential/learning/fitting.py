@@ -127,7 +127,7 @@ def fit_policy(
             for name, attempt in distinct(stages[0], free).items()
         }
         start = max(attempts, key=lambda name: attempts[name].worth)
-        best = polish(stages[1:], attempts[start], max_passes=max_passes)
+        best = polish(stages[1:], attempts[start], screened=stages[0], max_passes=max_passes)
     start, theta, sums, violation = _never_worse(problem, constraint, start, best)
     unbound = sums.utility
     if constraint.binds:
@@ -165,7 +165,8 @@ def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Probl
         )
         for l2, size in plan
     ]
-    return stages if samples[POLISHED] is rows else [*stages, problem]
+    # the steepest policy a sample makes is too steep for all rows, and slow to come back
+    return stages if samples[POLISHED] is rows else [*stages[:-1], problem]
 
 
 def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:

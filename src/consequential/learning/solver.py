@@ -2,7 +2,8 @@
 
 Full batch and deterministic. Without a constraint it is L-BFGS on the objective; with one, an
 augmented Lagrangian around it, which comes from looser constraints to the one asked for. The
-problem is not convex, so there are several starts.
+problem is not convex, so there are several starts. From a sample to more rows, and to less
+shrinkage, L-BFGS begins with the curvature that a small sample shows: then few passes are left.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 SHRINKING = (1e-4, 3e-6, 1e-7)
 # a step that gains less, in units of the utility's scale, is the last one
 _SMALLEST_GAIN = 1e-7
-_SMALLEST_GAIN_NEARBY = 1e-5
+_SMALLEST_GAIN_NEARBY = 3e-6
+_NEARBY = 1e-4  # between gradients whose difference is the curvature
+_LEAST_CURVED = 1e-4  # of the most curved direction: no step is longer than that allows
+_MANY_PARAMETERS = 100  # to look around takes a pass for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Climb:
     max_passes: int
     n_passes: int = 0
     converged: bool = False
+    close: bool = False  # whether it begins so close to the end that Newton's steps are right
     seen: Any = None  # the inverse curvature, after an ascent
 
     @classmethod
@@ -85,14 +90,10 @@ class Climb:
         return cls(problem, price, beta, np.eye(len(beta)), max_passes)
 
     @classmethod
-    def on(
-        cls, problem: Problem, attempt: Attempt, max_passes: int, *, shaped: bool = False
-    ) -> Climb:
-        """Go on from an attempt, maybe on other rows, maybe with the curvature it has seen."""
+    def on(cls, problem: Problem, attempt: Attempt, max_passes: int) -> Climb:
+        """Go on from an attempt, maybe on other rows."""
         climb = cls.of(problem, attempt.theta, replace(attempt.price), max_passes)
         climb.n_passes = attempt.n_passes
-        if shaped:
-            climb.shape = attempt.shape
         return climb
 
     def minimise(self, smallest_gain: float) -> None:
@@ -100,8 +101,14 @@ class Climb:
         from scipy.optimize import minimize
 
         begin, shape = self.beta, self.shape
+        first, slope = self.problem.loss(begin, self.price)
+        if self.close:
+            # L-BFGS makes its first step of length 1; here it should be Newton's
+            shape = shape * (float(np.linalg.norm(slope @ shape)) or 1.0)
 
         def loss(gamma: Floats) -> tuple[float, Floats]:
+            if not gamma.any():
+                return first, slope @ shape
             value, gradient = self.problem.loss(begin + shape @ gamma, self.price)
             return value, gradient @ shape
 
@@ -147,6 +154,21 @@ class Climb:
             last = violation
             if carried:
                 self.shape = _root(self.seen)
+
+    def look_around(self, problem: Problem) -> None:
+        """Find the curvature by differences of gradients, on rows that may be fewer."""
+        _, here = problem.loss(self.beta, self.price)
+        rows = []
+        for k in range(len(self.beta)):
+            step = _NEARBY * max(1.0, abs(float(self.beta[k])))
+            there = self.beta.copy()
+            there[k] += step
+            rows.append((problem.loss(there, self.price)[1] - here) / step)
+        values, vectors = np.linalg.eigh((np.array(rows) + np.array(rows).T) / 2.0)
+        least = _LEAST_CURVED * max(float(np.abs(values).max()), 1e-300)
+        self.shape = vectors / np.sqrt(np.maximum(np.abs(values), least))
+        self.close = True
+        self.n_passes += 1 + len(rows)
 
     def restore(self) -> None:
         """Go the shortest way to where the constraint is kept, if it is all but kept."""
@@ -223,28 +245,27 @@ def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Att
     return kept
 
 
-def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> Attempt:
+def polish(
+    stages: Sequence[Problem], attempt: Attempt, *, screened: Problem, max_passes: int
+) -> Attempt:
     """Go on from an attempt, through problems with ever less shrinkage and ever more rows.
 
     Less shrinkage makes a policy steep, and a steep policy no longer moves: so it comes late and
-    by degrees. Where a step does no good the one before it stands.
+    by degrees. Where a step does no good the one before it stands. The rows that starts were
+    `screened` on tell the curvature.
     """
     on_the_way = [attempt]
-    for k, problem in enumerate(stages[:-1]):
-        shaped = k > 0  # the first of them goes by rows that were not seen before
-        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, shaped=shaped))
-    last = stages[-1]
-    more_rows = len(stages) > 1 and last.n_rows > stages[-2].n_rows
-    close, tried = more_rows, []
+    for problem in stages[:-1]:
+        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, screened))
+    last, tried = stages[-1], []
     for k, attempt in enumerate(reversed(on_the_way)):
         # too steep a policy cannot be moved to where all rows want it: then one that is less so
         l2 = last.l2 if k == 0 else max(last.l2, stages[max(len(on_the_way) - 2 - k, 0)].l2)
         problem = replace(last, l2=l2)
-        found = _bettered(problem, attempt, max_passes, shaped=close, final=True, close=close)
+        found = _bettered(problem, attempt, max_passes, screened, final=True)
         tried.append(found)
         if found.is_kept and found.value > attempt.value - _STRANGE * last.unit:
             break
-        close = False
     return max(tried, key=lambda found: found.worth)
 
 
@@ -252,23 +273,22 @@ def _bettered(
     problem: Problem,
     attempt: Attempt,
     max_passes: int,
+    screened: Problem,
     *,
-    shaped: bool,
     final: bool = False,
-    close: bool = False,
 ) -> Attempt:
-    """Ascend from an attempt; stay there if that is better.
-
-    Where it is `close` already, having been made on many of the rows, it has found the price and
-    the curvature, and the rest is far below what the log can tell.
-    """
-    climb = Climb.on(problem, attempt, max_passes, shaped=shaped)
+    """Ascend from an attempt; stay there if that is better."""
+    climb = Climb.on(problem, attempt, max_passes)
     free_theta = attempt.free_theta if attempt.price.constraint.binds else None
     before = climb.reached(free_theta)
-    gain = _SMALLEST_GAIN_NEARBY if close else _SMALLEST_GAIN
-    if close:
+    if final:
         climb.price.steepness = max(climb.price.steepness, _STEEP_AT_LAST)
-    climb.satisfy(gain, 2 if close else 3, carried=True)
+    if len(climb.beta) <= _MANY_PARAMETERS:
+        climb.look_around(replace(screened, l2=problem.l2))
+        climb.satisfy(_SMALLEST_GAIN_NEARBY, 2)
+    else:
+        climb.shape = attempt.shape
+        climb.satisfy(_SMALLEST_GAIN, 3, carried=True)
     if final:
         climb.restore()
     after = climb.reached(free_theta)
