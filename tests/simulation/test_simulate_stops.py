@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from tiny_worlds import Districts, Interrupting, Stay, assert_same_run
 
 import consequential as cq
+from consequential.simulation.simulate import planned, stream
 
 
 def simulated(strategies=None, **options) -> cq.Runs:
@@ -173,3 +176,50 @@ def test_seeds_and_penalties_may_be_arrays():
     runs = simulated(seeds=np.arange(2), penalties=np.array([0.0, 2.0]))
     assert runs.seeds == (0, 1)
     assert runs.penalties == (0.0, 2.0)
+
+
+# --- threads that take seeds of their own
+
+
+class Failing(cq.worlds.World):
+    """People who cannot be drawn after a while."""
+
+    cost = 0.5
+    n_drawn = 0
+
+    def propose(self, n, rng):
+        self.n_drawn += 1
+        if self.n_drawn > 20:
+            raise RuntimeError("nobody comes any more")
+        return rng.normal(size=(n, 1)), rng.integers(2, size=n)
+
+    def label_probability(self, features, sensitive):
+        return np.full(len(features), 0.6)
+
+
+def test_an_error_in_a_thread_is_raised_where_it_was_asked_for():
+    with pytest.raises(RuntimeError, match="nobody comes any more"):
+        cq.simulate(
+            Failing(), cq.LearnToDecide(), seeds=4, time_steps=30, n_proposals=200,
+            n_jobs=2, progress=False,
+        )  # fmt: skip
+
+
+def test_threads_stop_where_nobody_wants_the_rest():
+    world = cq.worlds.second_setting()
+    plan, seeds = planned(world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000)
+    before = set(threading.enumerate())
+    steps = stream(plan, seeds, 2)
+    assert next(steps)[0] > 0
+    steps.close()
+    assert not [one for one in threading.enumerate() if one not in before and one.is_alive()]
+
+
+@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (4, 4), (2, 8), (1, 2)])
+def test_runs_do_not_depend_on_how_seeds_share_threads(n_seeds, n_jobs):
+    options = {"seeds": n_seeds, "penalties": [0.0, 10.0], "time_steps": 3, "progress": False}
+    world, strategy = cq.worlds.second_setting(), cq.LearnToDecide(sequence="aggregated")
+    alone = cq.simulate(world, strategy, n_jobs=1, **options)
+    shared = cq.simulate(world, strategy, n_jobs=n_jobs, **options)
+    for one, other in zip(alone.runs, shared.runs, strict=True):
+        assert_same_run(one, other)

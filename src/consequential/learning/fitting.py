@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from consequential.learning.constraints import Constraint
 from consequential.learning.newton import fit_logistic
 from consequential.learning.passes import Rows
-from consequential.learning.problem import Columns, Problem
+from consequential.learning.problem import Columns, Problem, Remembered
 from consequential.learning.scanned import ScannedRows, whole_of
 from consequential.learning.solver import (
     KEPT,
@@ -159,7 +159,7 @@ def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Probl
     stages = [
         replace(
             problem,
-            passes=samples[size],
+            passes=Remembered(samples[size]),
             n_rows=len(samples[size].group),
             l2=max(l2, problem.l2),
         )
@@ -174,7 +174,8 @@ def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
     whole = whole_of(scan, sampled.objective)
     squares = sampled.variance_penalty > 0.0
     passes = ScannedRows(scan, sampled.objective, template, whole, squares)
-    return replace(sampled, passes=passes, columns=passes.columns(), n_rows=whole.n)
+    columns = passes.columns()
+    return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=whole.n)
 
 
 def _never_worse(
@@ -225,7 +226,7 @@ def _problem(
     centre, scale = moments(inputs)
     unit = float(np.abs(coefficients.utility).sum())
     problem = Problem(
-        rows,
+        Remembered(rows),
         Columns.of(coefficients),
         objective,
         link,

@@ -14,6 +14,8 @@ from consequential.policies.compiled import Bend
 
 Floats = NDArray[np.float64]
 
+_KEPT = 4  # results of passes that are remembered
+
 
 class Passes(Protocol):
     """Sums over rows, wherever they are."""
@@ -26,6 +28,28 @@ class Passes(Protocol):
     def sums(self, theta: Floats, link: Bend) -> Floats:
         """Return sums by column and group: the functional, then its gradient."""
         ...
+
+
+class Remembered:
+    """Passes whose last results are kept: an ascent comes back to where it has just been."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
+        self._kept: dict[tuple[bytes, Bend], Floats] = {}
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers theta has."""
+        return self.passes.n_parameters
+
+    def sums(self, theta: Floats, link: Bend) -> Floats:
+        """Return sums by column and group: the functional, then its gradient."""
+        key = (theta.tobytes(), link)
+        if key not in self._kept:
+            if len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = self.passes.sums(theta, link)
+        return self._kept[key]
 
 
 @dataclass(frozen=True, slots=True)
