@@ -292,6 +292,9 @@ def _bettered(
     if final:
         climb.restore()
     after = climb.reached(free_theta)
-    if after.worth >= before.worth:
+    # a constraint that was all but kept, and now is, may cost a little
+    mended = after.violation <= KEPT < before.violation
+    affordable = after.value > before.value - _STRANGE * problem.unit
+    if after.worth >= before.worth or (mended and affordable):
         return after
     return replace(before, converged=attempt.converged, n_passes=after.n_passes)

@@ -189,6 +189,7 @@ class DecisionLog:
             groups=groups,
             horizon=horizon,
             **columns,
+            copy=False,  # the matrix was made here
         )
 
     @classmethod

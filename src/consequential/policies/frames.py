@@ -12,6 +12,7 @@ from consequential.policies.rules import PolicyError
 
 # a column with more different words is a name or an address, not a category
 MOST_CATEGORIES = 50
+_ROWS = 4096  # of a matrix that stay in the cache while columns are put side by side
 
 
 def named_features(features: Any, names: Sequence[str]) -> Any:
@@ -24,7 +25,13 @@ def named_features(features: Any, names: Sequence[str]) -> Any:
 
 def feature_matrix(frame: Any, names: Sequence[str]) -> NDArray[np.float64]:
     """Return columns of a narwhals frame; `column=word` is 1 where the column has the word."""
-    return np.column_stack([_feature(frame, name) for name in names])
+    columns = [_feature(frame, name) for name in names]
+    matrix = np.empty((len(frame), len(columns)))
+    for start in range(0, len(matrix), _ROWS):
+        part = matrix[start : start + _ROWS]
+        for k, column in enumerate(columns):
+            part[:, k] = column[start : start + _ROWS]
+    return matrix
 
 
 def expanded_names(frame: Any, names: Sequence[str]) -> list[str]:
