@@ -66,10 +66,11 @@ def test_blocks_hold_every_seed_once_in_order(name, scale):
     assert all(block for block in study.blocks(scale))
 
 
-def test_blocks_of_the_papers_size_are_short_or_a_single_seed():
+def test_blocks_of_the_papers_size_are_short_or_a_single_pair_and_all_even():
     for study in STUDIES:
         for block in study.blocks(FULL):
-            assert len(block) == 1 or study.seconds_a_seed(FULL) * len(block) <= 20.0
+            assert len(block) == 2 or study.seconds_a_seed(FULL) * len(block) <= 20.0
+            assert len(block) % 2 == 0
 
 
 def test_compas_has_both_orientations_of_its_label():
