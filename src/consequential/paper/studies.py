@@ -129,9 +129,7 @@ _PLACES = {
     "second": _Place(
         "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (0.7, 0.7), (2.5, 1.9)
     ),
-    "compas": _Place(
-        "COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (1.7, 1.3), (9.0, 4.8)
-    ),
+    "compas": _Place("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (1.7, 1.3), (9.0, 4.8)),
     "compas-rearrest": _Place(
         "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (1.7, 1.3), (9.0, 4.8)
     ),
