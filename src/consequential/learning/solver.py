@@ -101,14 +101,12 @@ class Climb:
         from scipy.optimize import minimize
 
         begin, shape = self.beta, self.shape
-        first, slope = self.problem.loss(begin, self.price)
         if self.close:
             # L-BFGS makes its first step of length 1; here it should be Newton's
+            slope = self.problem.loss(begin, self.price)[1]
             shape = shape * (float(np.linalg.norm(slope @ shape)) or 1.0)
 
         def loss(gamma: Floats) -> tuple[float, Floats]:
-            if not gamma.any():
-                return first, slope @ shape
             value, gradient = self.problem.loss(begin + shape @ gamma, self.price)
             return value, gradient @ shape
 

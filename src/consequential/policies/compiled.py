@@ -195,8 +195,7 @@ def in_expectation(
     """Return the propensity, its derivative in eta, and the logistic function's derivative.
 
     `above` and `below` are the link's two `sides`: what it makes of the smaller one of
-    `sigma(eta)` and `sigma(-eta)` on either side of 0. With that one number everything is said,
-    in half as many operations as with both.
+    `sigma(eta)` and `sigma(-eta)` on either side of 0. That one number says everything.
     """
     over, under = exponential_ratio(-abs(eta))
     smaller = over / (over + under)
