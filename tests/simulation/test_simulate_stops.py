@@ -9,6 +9,7 @@ import pytest
 from tiny_worlds import Districts, Interrupting, Stay, assert_same_run
 
 import consequential as cq
+from consequential.simulation.fleet import Fleet
 from consequential.simulation.simulate import planned, stream
 
 
@@ -205,13 +206,22 @@ def test_an_error_in_a_thread_is_raised_where_it_was_asked_for():
         )  # fmt: skip
 
 
-def test_threads_stop_where_nobody_wants_the_rest():
+def test_threads_stop_where_nobody_wants_the_rest(monkeypatch):
+    taken, sail = [], Fleet.sail
+
+    def counted(fleet, time_steps):
+        for n_steps in sail(fleet, time_steps):
+            taken.append(n_steps)
+            yield n_steps
+
+    monkeypatch.setattr(Fleet, "sail", counted)
     world = cq.worlds.second_setting()
     plan, seeds = planned(world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000)
     before = set(threading.enumerate())
     steps = stream(plan, seeds, 2)
     assert next(steps)[0] > 0
     steps.close()
+    assert len(taken) < 1000  # of 20 000
     assert not [one for one in threading.enumerate() if one not in before and one.is_alive()]
 
 
