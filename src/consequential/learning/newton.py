@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from consequential.learning.matrices import factorise, solve
 from consequential.learning.sums import add_products, add_squares
-from consequential.policies.compiled import compiled, linear_scores, sigmoids
+from consequential.policies.compiled import compiled, from_bits, linear_scores, sigmoids, to_bits
 
 Floats = NDArray[np.float64]
 
@@ -64,14 +64,15 @@ def _derivatives(
 def _largest_score(phi: Floats, step: Floats, weights: Floats) -> float:
     """Return the largest `|phi . step|` of the rows that count."""
     etas = np.empty(_STRETCH)
-    largest = 0.0
+    largest = 0
     for start in range(0, weights.size, _STRETCH):
         eta = etas[: min(_STRETCH, weights.size - start)]
         weight = weights[start : start + eta.size]
         linear_scores(step, phi, start, eta)
         for i in range(eta.size):
-            largest = max(largest, abs(eta[i]) if weight[i] > 0.0 else 0.0)
-    return largest
+            # integers, as a loop with the larger one of two numbers would not be vectorised
+            largest = max(largest, to_bits(abs(eta[i]) if weight[i] > 0.0 else 0.0))  # type: ignore[call-arg]
+    return from_bits(largest)  # type: ignore[call-arg,no-any-return]
 
 
 @compiled
@@ -103,9 +104,10 @@ def fit_logistic(
         distance = 0.0
         for k in range(m):
             distance += step[k] * gradient[k]
-        near = distance < 1e-8
-        change = 0.0 if near else _largest_score(phi, step, weights)
-        shortened = np.log1p(change) / change if change > 0.0 else 1.0
+        change = 0.0 if distance < 1e-8 else _largest_score(phi, step, weights)
+        # curvature changes by a factor of exp(change) at most: what a step leaves of the distance
+        near = change * change * distance < 1e-14
+        shortened = 1.0 if near else np.log1p(change) / change
         for k in range(m):
             theta[k] += shortened * step[k]
         if near:

@@ -21,7 +21,7 @@ _NORMALISATION: dict[str, Literal["paper", "applicants"]] = {
     "corrected": "applicants",
 }
 _BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 6
-_PASSES = 4
+_PASSES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Study:
     def make_world(self) -> World:
         """Return the world, with the paper's parameters.
 
-        The corrected column passes over a step's people at most four times. On COMPAS the paper
-        prints forty passes: its steps are short. Ours gain nothing after the first few.
+        The corrected column passes over a step's people at most twice. On COMPAS the paper prints
+        forty passes: its steps are short. Ours gain nothing after the second.
         """
         world = self.world()
         if self.column == "corrected":

@@ -128,7 +128,9 @@ def bend_of(policy: Policy) -> Bend | None:
 
 
 @intrinsic
-def _bits(context: Any, value: Any) -> Any:
+def to_bits(context: Any, value: Any) -> Any:
+    """Return the 64 bits of a number, as an integer; those of numbers not below 0 keep their order."""
+
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 
@@ -147,6 +149,7 @@ def from_bits(context: Any, value: Any) -> Any:
 
 _LOG2_E = 1.0 / math.log(2.0)
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_LEAST = -650.0
 _ROUNDING = 1.5 * 2.0**52  # adding it rounds to an integer, which lands in the lowest bits
 # Moshier's rational approximation (Cephes): exp(r) is (even + odd) / (even - odd) for |r| up to
 # log(2) / 2, with even and r odd polynomials in r^2
@@ -159,17 +162,18 @@ _EVEN_1, _EVEN_0 = 2.27265548208155028766e-1, 2.0
 def exponential_ratio(x: float) -> tuple[float, float]:
     """Return two numbers above 0 whose quotient is `exp(x)` for x up to 0, to a bit or two.
 
-    Below -708 it stays at `exp(-708)`. What is wanted is nearly always divided by something
-    anyway: `1 / (1 + above / below)` is `below / (above + below)`, with one division.
+    Below -650 it stays at `exp(-650)`: smaller ones, times what people count, would be numbers
+    below the normal range, which take many times as long. What is wanted is nearly always divided
+    by something anyway: `1 / (1 + above / below)` is `below / (above + below)`, with one division.
     """
-    x = x if not (x < -708.0) else -708.0
+    x = x if not (x < _LEAST) else _LEAST
     shifted = x * _LOG2_E + _ROUNDING
     k = shifted - _ROUNDING
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
     r2 = r * r
     odd = r * ((_ODD_2 * r2 + _ODD_1) * r2 + 1.0)
     even = ((_EVEN_3 * r2 + _EVEN_2) * r2 + _EVEN_1) * r2 + _EVEN_0
-    return (even + odd) * from_bits((_bits(shifted) << 52) + 0x3FF0000000000000), even - odd  # type: ignore[call-arg]
+    return (even + odd) * from_bits((to_bits(shifted) << 52) + 0x3FF0000000000000), even - odd  # type: ignore[call-arg]
 
 
 @_in_order
