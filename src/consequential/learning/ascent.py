@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from consequential.learning import compiled, reference
 from consequential.learning.reference import Circle
@@ -18,7 +18,7 @@ from consequential.policies import DecisionRule, Policy
 Floats = NDArray[np.float64]
 
 # on so many rows at most the objective before and after an update is compared
-CHECKED = 4096
+CHECKED = 1024
 NOBODY_ACCEPTED = "nobody was accepted, so there is no label to learn from; the policy stays"
 
 
@@ -164,12 +164,17 @@ def update_notes(rejected: int, n_iterations: int, before: float, after: float) 
     notes = []
     if rejected:
         notes.append(f"{rejected} of {n_iterations} steps were not finite and not taken")
-    if after < before - 0.01 * max(1.0, abs(before)):
+    if lowered(before, after):
         notes.append(
             f"the update lowered the estimated objective from {before:.4g} to {after:.4g}: "
             "the step is too long for this penalty"
         )
     return tuple(notes)
+
+
+def lowered(before: ArrayLike, after: ArrayLike) -> NDArray[np.bool_]:
+    """Whether an update made the estimated objective worse, by more than its noise."""
+    return np.less(after, np.subtract(before, 0.01 * np.maximum(1.0, np.abs(before))))
 
 
 def absent_groups(coefficients: Coefficients, rows: DecisionLog) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def _largest_score(phi: Floats, step: Floats, weights: Floats) -> float:
         for i in range(eta.size):
             # integers, as a loop with the larger one of two numbers would not be vectorised
             largest = max(largest, to_bits(abs(eta[i]) if weight[i] > 0.0 else 0.0))  # type: ignore[call-arg]
-    return from_bits(largest)  # type: ignore[call-arg,no-any-return]
+    return from_bits(largest)  # type: ignore[call-arg]
 
 
 @compiled

@@ -129,7 +129,7 @@ def bend_of(policy: Policy) -> Bend | None:
 
 @intrinsic
 def to_bits(context: Any, value: Any) -> Any:
-    """Return the 64 bits of a number, as an integer; those of numbers not below 0 keep their order."""
+    """Return the 64 bits of a number: integers in the numbers' order, where none is below 0."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))

@@ -147,14 +147,22 @@ class Crew:
     time_steps: int
     thetas: Floats = field(init=False)
     path: Floats = field(init=False)  # (runs, time steps + 1, inputs)
-    happened: list[Happened] = field(init=False)  # one a time step
+    happened: Happened = field(init=False)
 
     def __post_init__(self) -> None:
         first = np.array([theta_of(start) for start in self.starts])
         self.thetas = np.repeat(first, len(self.penalties), axis=0)
         self.path = np.empty((len(self.thetas), self.time_steps + 1, self.thetas.shape[1]))
         self.path[:, 0] = self.thetas
-        self.happened = []
+        shape = self.time_steps, self.n_runs
+        self.happened = Happened(
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(shape, dtype=np.int64),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(shape, dtype=np.int64),
+        )
 
     @property
     def n_runs(self) -> int:
@@ -208,9 +216,11 @@ class Crew:
 
     def notes(self, run: int, groups: tuple[Any, ...]) -> tuple[str, ...]:
         """Say what went wrong in a run, as the learners themselves would."""
+        rejected, before, after, absences = (values[:, run] for values in self.happened[2:])
+        remarkable = (rejected != 0) | (absences != 0) | ascent.lowered(before, after)
         found = []
-        for time_step, happened in enumerate(self.happened):
-            code = int(happened.rejected[run])
+        for time_step in np.flatnonzero(remarkable).tolist():
+            code = int(rejected[time_step])
             notes: tuple[str, ...]
             if isinstance(self.learner, FitPredictor):
                 said = {
@@ -222,12 +232,11 @@ class Crew:
             elif code == NOBODY_ACCEPTED:
                 notes = (ascent.NOBODY_ACCEPTED,)
             else:
-                absent = sorted(
-                    str(g) for z, g in enumerate(groups) if int(happened.absent[run]) >> z & 1
-                )
+                bits = int(absences[time_step])
+                absent = sorted(str(g) for z, g in enumerate(groups) if bits >> z & 1)
                 notes = (ascent.absent_note(absent),) if absent else ()
                 notes += ascent.update_notes(
-                    code, self.learner.n_iterations, happened.before[run], happened.after[run]
+                    code, self.learner.n_iterations, before[time_step], after[time_step]
                 )
             found += [f"step {time_step}: {note}" for note in notes]
         return tuple(found)

@@ -110,10 +110,9 @@ class DeviceFleet:
             crew.path[:] = self._of_crew(at, path).reshape(crew.path.shape)
             crew.thetas = crew.path[:, -1].copy()
             brought = [self._of_crew(at, values, axis=2) for values in (*gained, *found[:4])]
-            crew.happened = [
-                Happened(*(np.array(values[t]).reshape(-1) for values in brought))
-                for t in range(time_steps)
-            ]
+            crew.happened = Happened(
+                *(np.array(values).reshape(time_steps, -1) for values in brought)
+            )
             fewest = self._of_crew(at, found.n_accepted, axis=2).min(axis=0)
             self._repeat_thin_runs(crew, fewest.reshape(-1), time_steps)
 
@@ -152,9 +151,8 @@ class DeviceFleet:
                 pass
             own = slice(s * n, (s + 1) * n)
             crew.path[own], crew.thetas[own] = again.path, again.thetas
-            for into, better in zip(crew.happened, again.happened, strict=True):
-                for old, new in zip(into, better, strict=True):
-                    old[own] = new
+            for old, new in zip(crew.happened, again.happened, strict=True):
+                old[:, own] = new
 
     @property
     def _accepted_only(self) -> bool:

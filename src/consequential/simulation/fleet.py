@@ -24,8 +24,10 @@ from consequential.policies.uniforms import fill_uniforms
 from consequential.simulation.crew import Crew
 from consequential.simulation.functionals import (
     Room,
+    Sizes,
     count_groups,
     room_for,
+    sizes_of,
 )
 from consequential.simulation.memories import Inputs, Memory, Passing
 from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
@@ -70,6 +72,7 @@ class _Duty:
     kept_weights: Floats
     tallies: Floats
     passing: Passing | None
+    sizes: Sizes | None
 
 
 class Fleet:
@@ -233,49 +236,45 @@ class Fleet:
             memory.keys,
             memory.draws,
         )
-        decides = isinstance(crew.learner, UpdatePolicy)
+        learning = None
+        if isinstance(crew.learner, UpdatePolicy):
+            learning = crew.learning(self.world.cost)
         return _Duty(
             crew,
             shared,
             memory.grows,
             np.repeat(np.arange(n_seeds), len(crew.penalties)),
             np.tile(crew.penalties, n_seeds),
-            crew.learning(self.world.cost) if decides else None,
+            learning,
             self._kept_weights[index],
             self._tallies[index],
             self._passing[index],
+            None if learning is None else self._sizes(crew, learning, memory.room),
         )
 
-    def _room(self, duty: _Duty) -> Room:
-        """Return where this thread works on a crew's runs."""
-        learning, crew = duty.learning, duty.crew
-        assert learning is not None
-        most, n_inputs = duty.shared.kept_label.shape[1], crew.thetas.shape[1]
-        size, n_iterations = learning.ascent.batch_size, learning.ascent.n_iterations
-        n = prepared(learning.ascent, most, 0.0, 1.0)[0] + 2 * size
-        n_copied = copied(n, n_inputs, size, n_iterations) if learning.ascent.sampled else 0
-        weighing, notion = learning.weighing, learning.notion
-        shapes = (len(notion.values), notion.label_free, bool(notion.is_ratio.any()))
-        alike = str((n, n_inputs, n_copied, weighing.accepted_only, shapes))
-        rooms: dict[str, Room] = self._rooms.__dict__
-        if alike not in rooms:
-            rooms[alike] = room_for(
-                TOGETHER, self.n_proposals, n, n_inputs, notion, weighing, n_copied
-            )
-        return rooms[alike]
+    def _sizes(self, crew: Crew, learning: Learning, most: int) -> Sizes:
+        """Return how much room a crew's runs need, which learn from so many people at most."""
+        n_inputs, ascent = crew.thetas.shape[1], learning.ascent
+        n = prepared(ascent, most, 0.0, 1.0)[0] + 2 * ascent.batch_size
+        n_copied = 0
+        if ascent.sampled:
+            n_copied = copied(n, n_inputs, ascent.batch_size, ascent.n_iterations)
+        fresh = (TOGETHER, self.n_proposals)
+        return sizes_of(fresh, n, n_inputs, learning.notion, learning.weighing, n_copied)
+
+    def _room(self, sizes: Sizes) -> Room:
+        """Return where this thread works on runs that need so much."""
+        rooms: dict[Sizes, Room] | None = getattr(self._rooms, "made", None)
+        if rooms is None:
+            rooms = self._rooms.made = {}
+        if sizes not in rooms:
+            rooms[sizes] = room_for(sizes)
+        return rooms[sizes]
 
     def _tasks(self, duty: _Duty, time_step: int) -> list[Callable[[], None]]:
         """Return blocks of a crew's runs to advance, for any thread to take."""
         crew, shared, learning = duty.crew, duty.shared, duty.learning
-        happened = Happened(
-            np.zeros(crew.n_runs),
-            np.zeros(crew.n_runs),
-            np.zeros(crew.n_runs, dtype=np.int64),
-            np.zeros(crew.n_runs),
-            np.zeros(crew.n_runs),
-            np.zeros(crew.n_runs, dtype=np.int64),
-        )
-        crew.happened.append(happened)
+        happened = Happened(*(values[time_step] for values in crew.happened))
         n_blocks = self.n_threads * _BLOCKS_A_THREAD if self.n_threads > 1 else 1
         block = ceil(crew.n_runs / n_blocks)
         if isinstance(crew.learner, FitPredictor):
@@ -290,13 +289,14 @@ class Fleet:
         else:
             assert duty.passing is not None
             assert learning is not None
-            passed, rate = duty.passing.passed, crew.base_rate(time_step)
+            assert duty.sizes is not None
+            passed, rate, sizes = duty.passing.passed, crew.base_rate(time_step), duty.sizes
 
             def advance(first: int) -> None:
                 advance_deciding(
                     first, min(first + block, crew.n_runs), duty.seed_of, shared, passed,
                     duty.grows, learning, rate, duty.penalties, crew.thetas, duty.kept_weights,
-                    duty.tallies, happened, self._room(duty),
+                    duty.tallies, happened, self._room(sizes),
                 )  # fmt: skip
 
         return [partial(advance, first) for first in range(0, crew.n_runs, block)]

@@ -155,29 +155,52 @@ class Room(NamedTuple):
     copies: Floats  # of minibatches, see `ascend_on_the_spot`
 
 
-def room_for(
-    n_runs: int,
-    n_fresh: int,
+class Sizes(NamedTuple):
+    """How many numbers a thread's room is for."""
+
+    fresh: tuple[int, int]
+    people: int
+    accepted: int  # as many, where rows are the accepted ones
+    inputs: int
+    values: int
+    denominators: int
+    copies: int
+
+
+def sizes_of(
+    fresh: tuple[int, int],
     n: int,
     n_inputs: int,
     notion: Notion,
     weighing: Weighing,
     n_copied: int,
-) -> Room:
-    """Return room for so many people."""
-    own, n_benefits = n if weighing.accepted_only else 0, len(notion.values)
-    labelled = weighing.accepted_only or not notion.label_free
+) -> Sizes:
+    """Return what runs need that learn from n people at most."""
+    n_values, labelled = len(notion.values) * n, weighing.accepted_only or not notion.label_free
+    return Sizes(
+        fresh,
+        people=n,
+        accepted=n if weighing.accepted_only else 0,
+        inputs=n_inputs * n if weighing.accepted_only else 0,
+        values=n_values if labelled else 0,
+        denominators=n_values if notion.is_ratio.any() else 0,
+        copies=n_copied,
+    )
+
+
+def room_for(sizes: Sizes) -> Room:
+    """Return room of these sizes."""
     return Room(
-        np.empty((n_runs, n_fresh)),
-        np.empty(n),
-        np.empty(own),
-        np.empty(own, np.int16),
-        np.empty(own + 1, np.int64),
-        np.empty(n_inputs * own),
-        np.empty(n),
-        np.empty(n_benefits * n if labelled else 0),
-        np.empty(n_benefits * n if notion.is_ratio.any() else 0),
-        np.empty(n_copied),
+        np.empty(sizes.fresh),
+        np.empty(sizes.people),
+        np.empty(sizes.accepted),
+        np.empty(sizes.accepted, np.int16),
+        np.empty(sizes.accepted + 1, np.int64),
+        np.empty(sizes.inputs),
+        np.empty(sizes.people),
+        np.empty(sizes.values),
+        np.empty(sizes.denominators),
+        np.empty(sizes.copies),
     )
 
 

@@ -54,7 +54,7 @@ class Learning(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """What a run's time step brought; a number a run."""
+    """What time steps brought, (time steps, runs), or one of them, (runs,)."""
 
     gain: Floats  # realised utility a person
     effective: Floats  # effective sample size of the step's decisions

@@ -180,9 +180,9 @@ def crew_of(plan: Plan, strategy: Strategy, starts: list[DecisionRule]) -> Crew:
 
 def _run(crew: Crew, seeds: list[int], plan: Plan, metrics: PathMetrics, run: int) -> Run:
     """Put together what a run has been through."""
-    gained = np.array([happened.gain[run] for happened in crew.happened])
+    gained = crew.happened.gain[:, run]
     effective = np.cumsum(gained) / np.arange(1, len(gained) + 1)
-    behind = np.array([happened.effective[run] for happened in crew.happened])
+    behind = crew.happened.effective[:, run]
     by_name = {
         "utility": metrics.utility,
         "effective_utility": np.append(effective, effective[-1]),
