@@ -33,11 +33,11 @@ def runs(world) -> cq.Runs:
 
 
 def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> Finals:
-    task = Ends("x", blocks, 1.0, lambda: world, strategies, PENALTIES, 2)
+    task = Ends("x", ["x"], blocks, 1.0, lambda: world, [strategies], PENALTIES, 2)
     parts = []
     for k, block in enumerate(blocks):
         parts.append(tmp_path / f"{k}.parquet")
-        task.run(block, parts[-1], 1, lambda share: None)
+        task.run(block, parts[-1:], 1, lambda share: None)
     task.join(parts, tmp_path / "x.parquet")
     return Finals.load(tmp_path / "x.parquet")
 

@@ -104,15 +104,14 @@ def test_where_all_repay_the_model_is_their_share():
 
 
 def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
-    (study,) = studies_named("lending")
-    task = task_of(study, Scale(seeds=2))
+    task = task_of(studies_named("lending"), Scale(seeds=2))
+    (file,) = task.files
     shares = []
     with Store.opened(tmp_path, "reproduce", {}) as store:
-        store.make_room(task.file)
+        store.make_room(file)
         for k, block in enumerate(([0], [1])):
-            task.run(block, store.part(task.file, k), None, shares.append)
-        parts = [store.part(task.file, k) for k in (0, 1)]
-        task.join(parts, store.result(task.file))
+            task.run(block, [store.part(file, k)], None, shares.append)
+        task.join([store.part(file, k) for k in (0, 1)], store.result(file))
     assert shares == [1.0, 1.0]
     by_accuracy = Results(tmp_path).lending()
     by_likelihood = Results(tmp_path).lending("likelihood")

@@ -30,7 +30,7 @@ run(sys.argv[1], None)
 
 
 def run(folder, n_jobs: int | None) -> None:
-    tasks = [task_of(study, SCALE) for name in NAMES for study in studies_named(name)]
+    tasks = [task_of(studies_named(name), SCALE) for name in NAMES]
     with Store.opened(folder, "reproduce", {"seeds": SCALE.seeds}) as store:
         complete(store, tasks, n_jobs=n_jobs, progress=False)
 
@@ -83,6 +83,18 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(in_peace, tmp_pat
     assert all(again[name] >= seconds[name] for name in seconds)
 
 
+def test_a_run_that_ended_between_two_files_of_a_study_makes_the_other(in_peace, tmp_path):
+    run(tmp_path, 1)
+    missing = tmp_path / "results" / "second-time-corrected.parquet"
+    other = tmp_path / "results" / "second-time-paper.parquet"
+    missing.unlink()
+    before = other.stat().st_mtime_ns
+    run(tmp_path, 1)
+    assert files(tmp_path) == files(in_peace)
+    assert other.stat().st_mtime_ns == before
+    assert not (tmp_path / "parts").exists()
+
+
 def test_a_finished_directory_is_not_run_again(in_peace):
     before = {path: path.stat().st_mtime_ns for path in (in_peace / "results").iterdir()}
     run(in_peace, 1)
@@ -132,9 +144,9 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path, capsys):
     seen = []
     original = Simulation.run
 
-    def counted(self, block, path, n_jobs, tick):
-        seen.append(path)
-        original(self, block, path, n_jobs, tick)
+    def counted(self, block, paths, n_jobs, tick):
+        seen.extend(paths)
+        original(self, block, paths, n_jobs, tick)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Simulation, "run", counted)

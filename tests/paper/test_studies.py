@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import consequential as cq
+from consequential.paper import tasks
 from consequential.paper.studies import (
     COLUMNS,
     FULL,
@@ -15,9 +16,11 @@ from consequential.paper.studies import (
     QUICK,
     STUDIES,
     Scale,
+    blocks,
     studies_named,
 )
 from consequential.paper.tasks import Ends, LendingExample, Simulation, task_of
+from consequential.simulation.simulate import planned
 
 
 def test_every_study_of_the_paper_is_there_in_both_columns():
@@ -59,17 +62,19 @@ def test_penalties_span_the_papers_range_evenly_on_a_log_scale():
 @pytest.mark.parametrize("scale", [FULL, QUICK, Scale(seeds=1), Scale(seeds=7, penalties=1)])
 @pytest.mark.parametrize("name", NAMES)
 def test_blocks_hold_every_seed_once_in_order(name, scale):
-    study = studies_named(name)[0]
-    seeds = [seed for block in study.blocks(scale) for seed in block]
+    found = blocks(studies_named(name), scale)
+    seeds = [seed for block in found for seed in block]
     expected = min(scale.seeds, 10) if name == "lending" else scale.seeds
     assert seeds == list(range(expected))
-    assert all(block for block in study.blocks(scale))
+    assert all(found)
 
 
 def test_blocks_of_the_papers_size_are_short_or_a_single_pair_and_all_even():
-    for study in STUDIES:
-        for block in study.blocks(FULL):
-            assert len(block) == 2 or study.seconds_a_seed(FULL) * len(block) <= 20.0
+    for name in NAMES:
+        columns = studies_named(name)
+        seconds = sum(study.seconds_a_seed(FULL) for study in columns)
+        for block in blocks(columns, FULL):
+            assert len(block) == 2 or seconds * len(block) <= 20.0
             assert len(block) % 2 == 0
 
 
@@ -85,22 +90,69 @@ def test_compas_has_both_orientations_of_its_label():
     [("first-time", Simulation), ("first-penalty", Ends), ("lending", LendingExample)],
 )
 def test_a_study_becomes_a_task_of_its_kind(name, kind):
-    study = studies_named(name)[-1]
-    task = task_of(study, QUICK)
+    columns = studies_named(name)
+    task = task_of(columns, QUICK)
     assert type(task) is kind
-    assert task.file == study.file
+    assert task.name == name
+    assert task.files == [study.file for study in columns]
 
 
-@pytest.mark.parametrize(("column", "n_iterations"), [("paper", 2560), ("corrected", 256)])
-def test_the_corrected_column_passes_over_compas_four_times_a_step(column, n_iterations):
+@pytest.mark.parametrize(("column", "n_iterations"), [("paper", 2560), ("corrected", 128)])
+def test_the_corrected_column_passes_over_compas_twice_a_step(column, n_iterations):
     study = next(s for s in studies_named("compas-penalty") if s.column == column)
-    parameters = study.make_world().parameters
-    assert parameters.n_iterations == n_iterations
-    assert (parameters.n_proposals, parameters.batch_size) == (4096, 64)
+    world = study.world()
+    for strategy in study.strategies():
+        learner = strategy.learner(world, cq.DemographicParity(), 1.0)
+        assert (learner.n_iterations, learner.batch_size) == (n_iterations, 64)
+    assert world.parameters.n_proposals == 4096
 
 
 @pytest.mark.parametrize("name", ["first-time", "second-time"])
 def test_both_columns_pass_once_over_the_people_of_a_setting(name):
     for study in studies_named(name):
-        parameters = study.make_world().parameters
-        assert parameters.n_iterations * parameters.batch_size == parameters.n_proposals
+        world = study.world()
+        deciding = [s for s in study.strategies() if isinstance(s, cq.LearnToDecide)]
+        assert len(deciding) == 4
+        for strategy in deciding:
+            learner = strategy.learner(world, cq.DemographicParity(), 0.0)
+            assert learner.n_iterations * learner.batch_size == world.parameters.n_proposals
+
+
+@pytest.mark.parametrize("name", ["second-time", "second-penalty"])
+def test_columns_that_run_together_are_what_each_would_be_alone(name):
+    columns, scale = studies_named(name), Scale(seeds=2, penalties=2, time_steps=3)
+    ticks = []
+    together = task_of(columns, scale).simulate([0, 1], 1, ticks.append)
+    assert len(together) == 2
+    assert sum(ticks) == pytest.approx(1.0)
+    for study, found in zip(columns, together, strict=True):
+        alone = cq.simulate(
+            study.world(),
+            study.strategies(),
+            seeds=2,
+            penalties=study.penalties(scale),
+            time_steps=3,
+            progress=False,
+        )
+        assert [run.strategy for run in found.runs] == [run.strategy for run in alone.runs]
+        for one, other in zip(found.runs, alone.runs, strict=True):
+            assert (one.seed, one.penalty) == (other.seed, other.penalty)
+            np.testing.assert_array_equal(one.thetas, other.thetas)
+    first, second = ([run.thetas for run in found.runs] for found in together)
+    assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_what_two_columns_have_in_common_runs_once(monkeypatch):
+    asked = []
+
+    def spied(world, strategies, **options):
+        asked.extend(strategies)
+        return planned(world, strategies, **options)
+
+    monkeypatch.setattr(tasks, "planned", spied)
+    task_of(studies_named("second-time"), Scale(seeds=1, time_steps=1)).simulate(
+        [0], 1, lambda share: None
+    )
+    names = [strategy.name for strategy in asked]
+    assert len(names) == len(set(names)) == 2 + 2 * 4
+    assert sum(name.startswith("deterministic") for name in names) == 2

@@ -103,13 +103,13 @@ def _studies(names: list[str]) -> list[str]:
 
 def _listed(names: list[str], scale: Scale) -> str:
     from consequential.paper.figures import FIGURES
-    from consequential.paper.studies import studies_named
+    from consequential.paper.studies import blocks, studies_named
 
     lines = [["study", "paper's figure", "columns", "about", "what it shows"]]
     for name in names:
         columns = studies_named(name)
         first = columns[0]
-        seeds = sum(len(block) for block in first.blocks(scale))
+        seeds = sum(len(block) for block in blocks(columns, scale))
         work = seeds * sum(study.seconds_a_seed(scale) for study in columns)
         shown = ", ".join(study.column for study in columns)
         lines.append([name, first.figure or "-", shown, _duration(work), first.shows])

@@ -112,7 +112,15 @@ def _run(options: argparse.Namespace) -> int:
     size = min(10, max(1, _RUNS_A_PART // (len(strategies) * len(penalties))))
     blocks = [range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)]
     task = Simulation(
-        "runs", blocks, 1.0, lambda: world, strategies, penalties, steps, options.fairness
+        "runs",
+        ["runs"],
+        blocks,
+        1.0,
+        lambda: world,
+        [strategies],
+        penalties,
+        steps,
+        options.fairness,
     )
     parameters = about | {
         "strategies": [strategy.name for strategy in strategies],

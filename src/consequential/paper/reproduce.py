@@ -31,7 +31,7 @@ def reproduce(
 
     What is already in the folder is not run again, whether the last run ended or was killed.
     """
-    tasks = [task_of(study, scale) for name in names for study in studies_named(name)]
+    tasks = [task_of(studies_named(name), scale) for name in names]
     parameters = {
         "seeds": scale.seeds,
         "penalties": list(scale.penalty_values),
@@ -53,33 +53,37 @@ def complete(
     store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
 ) -> None:
     """Do what is missing, part by part; each is kept as soon as it is done."""
-    store.expect([task.file for task in tasks])
+    store.expect([file for task in tasks for file in task.files])
     missing = {
-        task.file: [
-            k
-            for k in range(len(task.blocks))
-            if not (store.has(task.file) or store.part(task.file, k).is_file())
-        ]
+        task.name: [k for k in range(len(task.blocks)) if not _is_there(store, task, k)]
         for task in tasks
     }
-    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.file])
+    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
     with (
         tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
         _one_thread(),
     ):
         for task in tasks:
-            if store.has(task.file):
+            if all(store.has(file) for file in task.files):
                 continue
-            bar.set_description_str(task.file)
-            store.make_room(task.file)
-            for k in missing[task.file]:
+            bar.set_description_str(task.name)
+            for file in task.files:
+                store.make_room(file)
+            for k in missing[task.name]:
                 block, started = task.blocks[k], time.monotonic()
 
                 def tick(share: float, weight: float = task.seconds * len(block)) -> None:
                     bar.update(min(share * weight, work - bar.n))  # never a rounding above 100%
 
-                task.run(block, store.part(task.file, k), n_jobs, tick)
-                store.took(task.file, time.monotonic() - started)
-            parts = [store.part(task.file, k) for k in range(len(task.blocks))]
-            task.join(parts, store.result(task.file))
-            store.finish(task.file)
+                task.run(block, [store.part(file, k) for file in task.files], n_jobs, tick)
+                store.took(task.name, time.monotonic() - started)
+            for file in task.files:
+                if not store.has(file):
+                    parts = [store.part(file, k) for k in range(len(task.blocks))]
+                    task.join(parts, store.result(file))
+                store.finish(file)
+
+
+def _is_there(store: Store, task: Task, k: int) -> bool:
+    """Whether a part of a task is done, for all of its files."""
+    return all(store.has(file) or store.part(file, k).is_file() for file in task.files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -71,23 +71,22 @@ class Study:
         """What its results are called."""
         return f"{self.name}-{self.column}"
 
-    def make_world(self) -> World:
-        """Return the world, with the paper's parameters.
+    def strategies(self) -> list[Strategy]:
+        """Return the paper's six strategies; under a penalty the four that decide.
 
         The corrected column passes over a step's people at most twice. On COMPAS the paper prints
         forty passes: its steps are short. Ours gain nothing after the second.
         """
-        world = self.world()
-        if self.column == "corrected":
-            p = world.parameters
-            enough = _PASSES * p.n_proposals // p.batch_size
-            world.parameters = replace(p, n_iterations=min(p.n_iterations, enough))
-        return world
-
-    def strategies(self) -> list[Strategy]:
-        """Return the paper's six strategies; under a penalty the four that decide."""
-        six = paper_strategies(_NORMALISATION[self.column])
-        return six if self.kind == "time" else [s for s in six if isinstance(s, LearnToDecide)]
+        p = self.world().parameters
+        enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
+        found: list[Strategy] = []
+        for strategy in paper_strategies(_NORMALISATION[self.column]):
+            if isinstance(strategy, LearnToDecide):
+                ours = self.column == "corrected"
+                found.append(replace(strategy, n_iterations=enough) if ours else strategy)
+            elif self.kind == "time":
+                found.append(strategy)
+        return found
 
     def penalties(self, scale: Scale) -> tuple[float, ...]:
         """Return the values of lambda."""
@@ -100,12 +99,14 @@ class Study:
         penalties = scale.penalties / FULL.penalties if self.kind == "penalty" else 1.0
         return self.seconds * penalties * scale.time_steps / FULL.time_steps
 
-    def blocks(self, scale: Scale) -> list[range]:
-        """Return the seeds in blocks: a part of the work that is done whole or again."""
-        size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / self.seconds_a_seed(scale))))
-        size -= size % 2  # threads take seeds of their own
-        n = min(scale.seeds, 10) if self.kind == "lending" else scale.seeds
-        return [range(first, min(first + size, n)) for first in range(0, n, size)]
+
+def blocks(studies: Sequence[Study], scale: Scale) -> list[range]:
+    """Return the seeds of studies that run together, in blocks: each is done whole or again."""
+    seconds = sum(study.seconds_a_seed(scale) for study in studies)
+    size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / seconds)))
+    size -= size % 2  # threads take seeds of their own
+    n = min(scale.seeds, 10) if studies[0].kind == "lending" else scale.seeds
+    return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 def _rearrest() -> World:

@@ -70,6 +70,8 @@ class LearnToDecide(Strategy):
         An exploration floor that every policy of the sequence keeps.
     named
         A name for tables and figures, where link and sequence do not say enough.
+    n_iterations
+        How many minibatches an update takes; the world's M by default.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class LearnToDecide(Strategy):
     step: StepRule | None = None
     floor: float = 0.0
     named: str | None = None
+    n_iterations: int | None = None
 
     @property
     def name(self) -> str:
@@ -111,9 +114,10 @@ class LearnToDecide(Strategy):
         step = self.step
         if step is None and as_printed:
             step = GradientStep(p.learning_rate, p.decay, p.decay_every)
+        n_iterations = p.n_iterations if self.n_iterations is None else self.n_iterations
         # people come in random order, and a reservoir keeps them so
         update = UpdatePolicy(
-            objective, p.n_iterations, p.batch_size, step or PreconditionedStep(), shuffle=False
+            objective, n_iterations, p.batch_size, step or PreconditionedStep(), shuffle=False
         )
         return replace(update, n_reference=0) if as_printed else update
 
