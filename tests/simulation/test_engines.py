@@ -501,7 +501,7 @@ def path_of(rule, thetas):
 def assert_truth_along(world, rule, thetas, notion="demographic_parity"):
     crew = path_of(rule, thetas)
     fairness = cq.fairness_named(notion)
-    found = Truth(world, fairness).along(crew, 0)
+    found = Truth(world, fairness).along(crew, 0)[0]
     exact = [world.measure(crew.rule(0, k), fairness) for k in range(len(thetas))]
     close = {"rtol": 1e-9, "atol": 1e-9}
     assert_allclose(found.utility, [e.utility for e in exact], **close)
@@ -601,9 +601,9 @@ def test_the_truth_of_gentle_policies_has_twelve_digits(name):
     slopes = np.concatenate([rng.uniform(-steepest, steepest, 40), [steepest, -steepest]])
     thetas = np.stack([rng.normal(size=slopes.size) * 3.0, slopes], axis=1)
     crew = path_of(cq.Policy(thetas[0]), thetas)
-    found = truth.along(crew, 0)
+    found = truth.along(crew, 0)[0]
     truth._wide = None  # all of the world's own nodes
-    closely = truth.along(crew, 0)
+    closely = truth.along(crew, 0)[0]
     assert_allclose(found.utility, closely.utility, rtol=1e-12, atol=1e-12)
     assert_allclose(found.acceptance, closely.acceptance, rtol=1e-12, atol=1e-12)
     assert_allclose(found.benefit_gap, closely.benefit_gap, rtol=1e-12, atol=1e-12)

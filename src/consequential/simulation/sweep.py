@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from math import ceil
 from queue import SimpleQueue
 from threading import Event
@@ -104,8 +103,7 @@ def _sail(plan: Plan, block: Block, n_threads: int, course: Course) -> Iterator[
             yield n_steps, []
     with in_threads(n_threads) as each:
         for crew, paths in zip(crews, course.paths(crews, each, plan.last_only), strict=True):
-            put_together = partial(_run, crew, seeds, plan)
-            yield 0, list(each(put_together, paths, range(crew.n_runs)))
+            yield 0, _runs(crew, seeds, plan, paths)
 
 
 def _apart(plan: Plan, blocks: list[Block], n_threads: int, course: Course) -> Iterator[News]:
@@ -178,25 +176,31 @@ def crew_of(plan: Plan, strategy: Strategy, starts: list[DecisionRule]) -> Crew:
     )
 
 
-def _run(crew: Crew, seeds: list[int], plan: Plan, metrics: PathMetrics, run: int) -> Run:
-    """Put together what a run has been through."""
-    gained = crew.happened.gain[:, run]
-    effective = np.cumsum(gained) / np.arange(1, len(gained) + 1)
-    behind = crew.happened.effective[:, run]
-    by_name = {
-        "utility": metrics.utility,
-        "effective_utility": np.append(effective, effective[-1]),
-        "benefit_gap": metrics.benefit_gap,
-        "acceptance": metrics.acceptance,
-        "effective_sample_size": np.insert(behind, 0, np.nan),
-    }
-    by_name |= {f"benefit {group}": values for group, values in metrics.benefits.items()}
-    return Run(
-        crew.name,
-        crew.penalties[run % len(crew.penalties)],
-        seeds[run // len(crew.penalties)],
-        by_name,
-        crew.rule(run, plan.time_steps),
-        crew.notes(run, plan.world.groups),
-        crew.path[run],
-    )
+def _runs(crew: Crew, seeds: list[int], plan: Plan, paths: list[PathMetrics]) -> list[Run]:
+    """Put together what each run has been through."""
+    happened, n_steps = crew.happened, crew.time_steps
+    gained = np.cumsum(happened.gain.T, axis=1) / np.arange(1, n_steps + 1)
+    effective = np.column_stack([gained, gained[:, -1]])
+    behind = np.column_stack([np.full(crew.n_runs, np.nan), happened.effective.T])
+    runs = []
+    for run, metrics in enumerate(paths):
+        by_name = {
+            "utility": metrics.utility,
+            "effective_utility": effective[run],
+            "benefit_gap": metrics.benefit_gap,
+            "acceptance": metrics.acceptance,
+            "effective_sample_size": behind[run],
+        }
+        by_name |= {f"benefit {group}": values for group, values in metrics.benefits.items()}
+        runs.append(
+            Run(
+                crew.name,
+                crew.penalties[run % len(crew.penalties)],
+                seeds[run // len(crew.penalties)],
+                by_name,
+                crew.rule(run, n_steps),
+                crew.notes(run, plan.world.groups),
+                crew.path[run],
+            )
+        )
+    return runs

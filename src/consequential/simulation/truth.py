@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class Course:
         """
         if self._still is not None and not last_only:
             for crew in crews:
-                yield list(each(partial(self._still.along, crew), range(crew.n_runs)))
+                by_seed = each(partial(self._still.along, crew), range(len(crew.starts)))
+                yield [path for paths in by_seed for path in paths]
             return
         n_rows, groups = crews[0].time_steps + 1, self.world.groups
         paths = [[_no_metrics(n_rows, groups) for _ in range(crew.n_runs)] for crew in crews]
@@ -68,8 +70,11 @@ class Course:
             # all runs at once: a step's truth takes much room and is needed no more afterwards
             truth = self._still or Truth(world_at(self.world, step), self.fairness)
             for crew, rows in zip(crews, paths, strict=True):
-                for run, path in enumerate(rows):
-                    _replace(path, [step], truth.along(crew, run, slice(step, step + 1)))
+                found = (
+                    truth.along(crew, s, slice(step, step + 1)) for s in range(len(crew.starts))
+                )
+                for path, there in zip(rows, chain.from_iterable(found), strict=True):
+                    _replace(path, [step], there)
 
         list(each(measure, range(n_rows)[-1:] if last_only else range(n_rows)))
         yield from paths
@@ -113,12 +118,14 @@ class Truth:
         if self.cells.n_cells > 0 and self.cells.n_cells % _WIDE_CELLS == 0:
             self._wide = _widened(self._plain_phi[1], self.columns, self.cells)
 
-    def along(self, crew: Crew, run: int, steps: slice = _WHOLE) -> PathMetrics:
-        """Return the metrics of a run's policies."""
-        start, thetas = crew.starts[run // len(crew.penalties)], crew.path[run, steps]
-        at = range(crew.time_steps + 1)[steps]
+    def along(self, crew: Crew, seed: int, steps: slice = _WHOLE) -> list[PathMetrics]:
+        """Return the metrics of the policies that each run of a seed has had."""
+        start, n_runs = crew.starts[seed], len(crew.penalties)
+        runs = range(seed * n_runs, (seed + 1) * n_runs)
+        places = list(product(runs, range(crew.time_steps + 1)[steps]))
         if self.population is None or (isinstance(start, Policy) and start.groups):
-            return self._one_by_one(crew, run, at)
+            return _apart(self._one_by_one(crew, places), n_runs)
+        thetas = crew.path[runs[0] : runs[-1] + 1, steps].reshape(len(places), -1)
         plain = not isinstance(start, Policy) or start.feature_map is None
         if isinstance(start, Policy):
             link = bend_of(start)
@@ -139,9 +146,9 @@ class Truth:
         metrics = self._metrics(sums)
         closer = self._too_steep(link, thetas, plain)
         if closer.size:
-            there = [at[row] for row in closer]
-            _replace(metrics, closer, self._one_by_one(crew, run, there))
-        return metrics
+            there = [places[row] for row in closer]
+            _replace(metrics, closer, self._one_by_one(crew, there))
+        return _apart(metrics, n_runs)
 
     def _add_up_smooth(self, wide: _Wide, link: Bend, thetas: Floats, sums: Floats) -> None:
         """Add up policies without a jump: in wide cells those that change little over one."""
@@ -177,14 +184,15 @@ class Truth:
             np.divide(numerator, denominator, out=values[:, b], where=usable)
         assert self.population is not None
         return PathMetrics(
-            sums[:, 0],
+            sums[:, 0].copy(),
             benefit_gaps(values),
-            sums[:, 1],
-            dict(zip(self.population.groups, values[:, 0].T, strict=True)),
+            sums[:, 1].copy(),
+            dict(zip(self.population.groups, values[:, 0].T.copy(), strict=True)),
         )
 
-    def _one_by_one(self, crew: Crew, run: int, steps: Sequence[int]) -> PathMetrics:
-        found = [self.world.measure(crew.rule(run, step), self.fairness) for step in steps]
+    def _one_by_one(self, crew: Crew, places: Sequence[tuple[int, int]]) -> PathMetrics:
+        """Return the metrics of the policies that runs had at steps."""
+        found = [self.world.measure(crew.rule(run, step), self.fairness) for run, step in places]
         return PathMetrics(
             np.array([each.utility for each in found]),
             np.array([each.benefit_gap for each in found]),
@@ -239,6 +247,28 @@ def _inputs(policy: Policy, population: Population) -> Floats:
 def _no_metrics(n_rows: int, groups: tuple[Hashable, ...]) -> PathMetrics:
     utility, gap, acceptance, *benefits = np.full((3 + len(groups), n_rows), np.nan)
     return PathMetrics(utility, gap, acceptance, dict(zip(groups, benefits, strict=True)))
+
+
+def _apart(metrics: PathMetrics, n_runs: int) -> list[PathMetrics]:
+    """Return the metrics of each run, given those of one run after the other."""
+    utility, gap, acceptance, *benefits = (
+        values.reshape(n_runs, -1)
+        for values in (
+            metrics.utility,
+            metrics.benefit_gap,
+            metrics.acceptance,
+            *metrics.benefits.values(),
+        )
+    )
+    return [
+        PathMetrics(
+            utility[run],
+            gap[run],
+            acceptance[run],
+            {group: own[run] for group, own in zip(metrics.benefits, benefits, strict=True)},
+        )
+        for run in range(n_runs)
+    ]
 
 
 def _replace(metrics: PathMetrics, at: NDArray[np.intp] | list[int], by: PathMetrics) -> None:
