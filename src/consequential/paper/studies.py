@@ -125,14 +125,14 @@ class _Place(NamedTuple):
 
 _PLACES = {
     "first": _Place(
-        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (1.3, 1.3), (4.6, 4.9)
+        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (1.0, 0.8), (4.2, 4.8)
     ),
     "second": _Place(
-        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (0.7, 0.7), (2.5, 1.9)
+        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (0.4, 0.4), (2.1, 1.3)
     ),
-    "compas": _Place("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (1.7, 1.3), (9.0, 4.8)),
+    "compas": _Place("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (1.2, 0.7), (8.3, 2.9)),
     "compas-rearrest": _Place(
-        "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (1.7, 1.3), (9.0, 4.8)
+        "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (1.2, 0.7), (8.3, 2.9)
     ),
     "german": _Place("German credit", worlds.german, ("", ""), (6.0, 6.0), (25.0, 25.0)),
     "taiwan": _Place("Taiwan credit cards", worlds.taiwan, ("", ""), (5.0, 5.0), (30.0, 30.0)),
