@@ -11,6 +11,8 @@ import argparse
 import resource
 import threading
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -89,19 +91,37 @@ def two_workers(folder):
     from distributed import Client, LocalCluster
 
     dask.config.set({"distributed.nanny.pre-spawn-environ": KEEPS_MEMORY})
-    found = {}
-    for n_workers in (1, 2):
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
-        with cluster, Client(cluster) as client:
-            scan = cq.DecisionLog.scan(folder, **NAMES, client=client)
-            one_pass(scan)  # the workers have compiled
-            on_log = min(one_pass(scan) for _ in range(5))
-            with cq.cluster(client):
-                _sweep(4, 5)
-                on_sweep = min(_sweep(12, 100) for _ in range(3))
-        found[n_workers] = on_log, on_sweep
-        print(f"{n_workers} workers: a log {on_log:.2f} s, a sweep {on_sweep:.2f} s")
-    return tuple(found[1][k] / found[2][k] for k in range(2))
+    with ExitStack() as open_:
+        clients = []
+        for n_workers in (1, 2):
+            options = {"threads_per_worker": 1, "dashboard_address": None}
+            cluster = open_.enter_context(LocalCluster(n_workers=n_workers, **options))
+            clients.append(open_.enter_context(Client(cluster, set_as_default=False)))
+        logs = [
+            partial(one_pass, cq.DecisionLog.scan(folder, **NAMES, client=client))
+            for client in clients
+        ]
+        sweeps = [partial(_sweep_on, client) for client in clients]
+        return tuple(_ratio(name, pair) for name, pair in (("log", logs), ("sweep", sweeps)))
+
+
+def _ratio(name, pair, repeats=7):
+    """Return the median ratio of one's seconds to the other's, measured alternately."""
+    for each in pair:
+        each()  # the workers have compiled
+    seconds = np.array([[each() for each in pair] for _ in range(repeats)])
+    one, two = np.median(seconds, axis=0)
+    ratios = seconds[:, 0] / seconds[:, 1]
+    print(
+        f"a {name}: one worker {one:.2f} s, two {two:.2f} s; "
+        f"ratios {ratios.min():.2f} to {ratios.max():.2f}"
+    )
+    return float(np.median(ratios))
+
+
+def _sweep_on(client):
+    with cq.cluster(client):
+        return _sweep(12, 100)
 
 
 def _sweep(seeds, steps):

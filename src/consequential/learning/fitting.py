@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from consequential.learning.constraints import Constraint
 from consequential.learning.newton import fit_logistic
-from consequential.learning.passes import Rows
+from consequential.learning.passes import Rows, moments
 from consequential.learning.problem import Columns, Problem, Remembered
 from consequential.learning.scanned import ScannedRows, whole_of
 from consequential.learning.solver import (
@@ -105,6 +106,7 @@ def fit_policy(
     else:
         settled = log.settled()
     _check(settled, objective, constraint)
+    fingerprint = _beside(lambda: log.fingerprint)
     shrinkage = max(l2, LEAST_SHRUNK)
     problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
     order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
@@ -135,7 +137,7 @@ def fit_policy(
     benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
     return Fitted(
         policy=replace(
-            template.at(theta), learned_from=log.fingerprint, feature_names=log.feature_names
+            template.at(theta), learned_from=fingerprint(), feature_names=log.feature_names
         ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
@@ -147,6 +149,14 @@ def fit_policy(
         n_passes=best.n_passes,
         values={name: attempt.value for name, attempt in attempts.items()},
     )
+
+
+def _beside(work: Callable[[], str]) -> Callable[[], str]:
+    """Begin work in a thread of its own; return how to wait for its result."""
+    pool = ThreadPoolExecutor(1)
+    under_way = pool.submit(work)
+    pool.shutdown(wait=False)
+    return under_way.result
 
 
 def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Problem]:
@@ -238,17 +248,6 @@ def _problem(
         variance_penalty,
     )
     return problem, rows
-
-
-def moments(inputs: Floats) -> tuple[Floats, Floats]:
-    """Return the inputs' means and deviations; 1 for an input that does not vary."""
-    n = len(inputs)
-    stretches = [inputs[start : start + 65_536] for start in range(0, n, 65_536)]
-    centre = np.sum([part.sum(axis=0) for part in stretches], axis=0) / n
-    squares = np.sum([((part - centre) ** 2).sum(axis=0) for part in stretches], axis=0)
-    scale = np.sqrt(squares / n)
-    tiny = 1e-12 * np.maximum(np.abs(centre), 1.0)
-    return centre, np.where(scale > tiny, scale, 1.0)
 
 
 def _starts(

@@ -6,6 +6,7 @@ Sums over rows are additive, so a pass is a sum over stretches of rows, wherever
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -69,7 +70,6 @@ class Rows:
         """
         n, k = self.inputs.shape
         blocks = np.ascontiguousarray(theta).reshape(-1, k + 1)
-        starts = range(0, n, _STRETCH)
 
         def stretch(start: int) -> Floats:
             n_columns = len(self.columns) + self.squares
@@ -89,10 +89,30 @@ class Rows:
             return total
 
         with compiling_reported("the solver"):
-            if len(starts) == 1 or n_threads == 1:
-                return sum(map(stretch, starts), np.zeros(1))
-            pool = _pool(n_threads or _n_threads())
-            return sum(pool.map(stretch, starts), np.zeros(1))
+            return _added_up(stretch, n, n_threads)
+
+
+def moments(inputs: Floats) -> tuple[Floats, Floats]:
+    """Return the inputs' means and deviations; 1 for an input that does not vary."""
+    n, shift = len(inputs), inputs[:_STRETCH].mean(axis=0)
+
+    def stretch(start: int) -> Floats:
+        # near the mean squares lose no digits
+        part = inputs[start : start + _STRETCH] - shift
+        return np.stack([part.sum(axis=0), np.einsum("ij,ij->j", part, part)])
+
+    mean, square = _added_up(stretch, n) / n
+    centre, scale = shift + mean, np.sqrt(np.maximum(square - mean * mean, 0.0))
+    tiny = 1e-12 * np.maximum(np.abs(centre), 1.0)
+    return centre, np.where(scale > tiny, scale, 1.0)
+
+
+def _added_up(stretch: Callable[[int], Floats], n: int, n_threads: int | None = None) -> Floats:
+    """Return the sum of what a function says of stretches of n rows, given where they start."""
+    starts = range(0, n, _STRETCH)
+    if len(starts) == 1 or n_threads == 1:
+        return sum(map(stretch, starts), np.zeros(1))
+    return sum(_pool(n_threads or _n_threads()).map(stretch, starts), np.zeros(1))
 
 
 @cache

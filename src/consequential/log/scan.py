@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,9 @@ from consequential.policies import MOST_CATEGORIES, is_words, plain_groups
 
 Found = TypeVar("Found")
 
-_GATHERED = 16
+# A task is several pieces, since each is a message there and back; but so many tasks a thread of
+# the cluster, for all to end at about the same time.
+_TASKS_A_THREAD = 6
 
 
 @dataclass(frozen=True)
@@ -228,11 +231,13 @@ class LogScan:
                     future.cancel()
 
     def _by_client(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
-        futures = self.client.map(task, self.pieces, pure=False)
+        n_tasks = _TASKS_A_THREAD * max(1, sum(self.client.nthreads().values()))
+        size = max(1, ceil(len(self.pieces) / n_tasks))
+        some = [self.pieces[k : k + size] for k in range(0, len(self.pieces), size)]
+        futures = self.client.map(partial(_one_after_another, task), some, pure=False)
         try:
-            # some at a time: every one that is asked for is a message there and back
-            for start in range(0, len(futures), _GATHERED):
-                yield from self.client.gather(futures[start : start + _GATHERED])
+            for future in futures:
+                yield from future.result()
         finally:
             self.client.cancel(futures)
 
@@ -247,6 +252,10 @@ class LogScan:
             f"LogScan({len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''} and "
             f"{n_pieces} piece{'s' if n_pieces != 1 else ''}, columns {self.names.columns})"
         )
+
+
+def _one_after_another(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
+    return [task(piece) for piece in pieces]
 
 
 @dataclass(frozen=True)
