@@ -35,9 +35,9 @@ def runs(world) -> cq.Runs:
 def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> Finals:
     task = Ends("x", ["x"], blocks, 1.0, lambda: world, [strategies], PENALTIES, 2)
     parts = []
-    for k, block in enumerate(blocks):
+    for k, (piece,) in task.run(range(len(blocks)), 1, lambda share: None):
         parts.append(tmp_path / f"{k}.parquet")
-        task.run(block, parts[-1:], 1, lambda share: None)
+        piece.save(parts[-1])
     task.join(parts, tmp_path / "x.parquet")
     return Finals.load(tmp_path / "x.parquet")
 

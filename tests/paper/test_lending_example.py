@@ -109,9 +109,11 @@ def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
     shares = []
     with Store.opened(tmp_path, "reproduce", {}) as store:
         store.make_room(file)
-        for k, block in enumerate(([0], [1])):
-            task.run(block, [store.part(file, k)], None, shares.append)
-        task.join([store.part(file, k) for k in (0, 1)], store.result(file))
+        parts = []
+        for k, (piece,) in task.run(range(len(task.blocks)), None, shares.append):
+            parts.append(store.part(file, k))
+            piece.save(parts[-1])
+        task.join(parts, store.result(file))
     assert shares == [1.0, 1.0]
     by_accuracy = Results(tmp_path).lending()
     by_likelihood = Results(tmp_path).lending("likelihood")

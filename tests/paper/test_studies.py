@@ -20,7 +20,7 @@ from consequential.paper.studies import (
     studies_named,
 )
 from consequential.paper.tasks import Ends, LendingExample, Simulation, task_of
-from consequential.simulation.simulate import planned
+from consequential.simulation.simulate import planned, stream
 
 
 def test_every_study_of_the_paper_is_there_in_both_columns():
@@ -118,27 +118,24 @@ def test_both_columns_pass_once_over_the_people_of_a_setting(name):
             assert learner.n_iterations * learner.batch_size == world.parameters.n_proposals
 
 
-@pytest.mark.parametrize("name", ["second-time", "second-penalty"])
-def test_columns_that_run_together_are_what_each_would_be_alone(name):
-    columns, scale = studies_named(name), Scale(seeds=2, penalties=2, time_steps=3)
+def test_columns_that_run_together_are_what_each_would_be_alone():
+    columns, scale = studies_named("second-time"), Scale(seeds=8, time_steps=3)
     ticks = []
-    together = task_of(columns, scale).simulate([0, 1], 1, ticks.append)
-    assert len(together) == 2
-    assert sum(ticks) == pytest.approx(1.0)
-    for study, found in zip(columns, together, strict=True):
+    task = task_of(columns, scale)
+    found = dict(task.run(range(len(task.blocks)), 2, ticks.append))
+    assert sum(ticks) == pytest.approx(8.0)  # seeds
+    assert len(found) == len(task.blocks) > 1
+    for at, study in enumerate(columns):
         alone = cq.simulate(
-            study.world(),
-            study.strategies(),
-            seeds=2,
-            penalties=study.penalties(scale),
-            time_steps=3,
-            progress=False,
+            study.world(), study.strategies(), seeds=8, time_steps=3, progress=False
         )
-        assert [run.strategy for run in found.runs] == [run.strategy for run in alone.runs]
-        for one, other in zip(found.runs, alone.runs, strict=True):
-            assert (one.seed, one.penalty) == (other.seed, other.penalty)
-            np.testing.assert_array_equal(one.thetas, other.thetas)
-    first, second = ([run.thetas for run in found.runs] for found in together)
+        for number, pieces in found.items():
+            block = task.blocks[number]
+            expected = [run for run in alone.runs if run.seed in block]
+            for one, other in zip(pieces[at].runs, expected, strict=True):
+                assert (one.strategy, one.seed) == (other.strategy, other.seed)
+                np.testing.assert_array_equal(one.thetas, other.thetas)
+    first, second = ([run.thetas for run in piece.runs] for piece in found[0])
     assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -150,9 +147,28 @@ def test_what_two_columns_have_in_common_runs_once(monkeypatch):
         return planned(world, strategies, **options)
 
     monkeypatch.setattr(tasks, "planned", spied)
-    task_of(studies_named("second-time"), Scale(seeds=1, time_steps=1)).simulate(
-        [0], 1, lambda share: None
-    )
+    task = task_of(studies_named("second-time"), Scale(seeds=1, time_steps=1))
+    list(task.run([0], 1, lambda n_seeds: None))
     names = [strategy.name for strategy in asked]
     assert len(names) == len(set(names)) == 2 + 2 * 4
     assert sum(name.startswith("deterministic") for name in names) == 2
+
+
+@pytest.mark.parametrize(("fair", "blocks_begun"), [(False, 3), (True, 1)])
+def test_blocks_run_together_where_seeds_are_done_one_after_the_other(
+    fair, blocks_begun, monkeypatch
+):
+    begun = []
+
+    def spied(plan, seeds, n_jobs):
+        begun.append(list(seeds))
+        yield from stream(plan, seeds, n_jobs)
+
+    monkeypatch.setattr(tasks, "stream", spied)
+    strategies = [cq.LearnToPredict(fair=fair), cq.LearnToDecide("logistic")]
+    asked = ("x", ["x"], [[0], [1], [2]], 1.0, cq.worlds.second_setting, [strategies], [0.0], 1)
+    steps = Simulation(*asked).run(range(3), 1, lambda n_seeds: None)
+    next(steps)
+    assert len(begun[0]) == blocks_begun
+    assert [number for number, _ in steps] == [1, 2]
+    assert [seed for seeds in begun for seed in seeds] == [0, 1, 2]

@@ -69,14 +69,17 @@ def complete(
             bar.set_description_str(task.name)
             for file in task.files:
                 store.make_room(file)
-            for k in missing[task.name]:
-                block, started = task.blocks[k], time.monotonic()
 
-                def tick(share: float, weight: float = task.seconds * len(block)) -> None:
-                    bar.update(min(share * weight, work - bar.n))  # never a rounding above 100%
+            def tick(n_seeds: float, weight: float = task.seconds) -> None:
+                bar.update(min(n_seeds * weight, work - bar.n))  # never a rounding above 100%
 
-                task.run(block, [store.part(file, k) for file in task.files], n_jobs, tick)
+            started = time.monotonic()
+            # where all is there, nothing is to be asked for
+            for k, kept in task.run(missing[task.name], n_jobs, tick) if missing[task.name] else ():
+                for file, piece in zip(task.files, kept, strict=True):
+                    piece.save(store.part(file, k))
                 store.took(task.name, time.monotonic() - started)
+                started = time.monotonic()
             for file in task.files:
                 if not store.has(file):
                     parts = [store.part(file, k) for k in range(len(task.blocks))]

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from consequential.paper.finals import Finals
 from consequential.paper.lending_example import LendingTable, lending_example
 from consequential.paper.studies import Scale, Study, blocks
-from consequential.simulation import Runs, Strategy
-from consequential.simulation.simulate import gathered, planned, stream
+from consequential.simulation import Run, Runs, Strategy
+from consequential.simulation.loop import Plan
+from consequential.simulation.simulate import gathered, is_compiled, planned, stream
 from consequential.workers import spread
 from consequential.worlds import World
 from consequential.worlds.lending import Lending
 
-Tick = Callable[[float], None]  # is told which share of a part was done since the last time
+Tick = Callable[[float], None]  # is told how much was done since the last time, in seeds
+
+
+class Kept(Protocol):
+    """What a file holds, or a part of it."""
+
+    def save(self, path: Path) -> None:
+        """Write it whole, or not at all."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,9 @@ class Task(ABC):
 
     @abstractmethod
     def run(
-        self, block: Sequence[int], paths: Sequence[Path], n_jobs: int | None, tick: Tick
-    ) -> None:
-        """Do a block of seeds and write it, each file's part to its path."""
+        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+    ) -> Iterator[tuple[int, Sequence[Kept]]]:
+        """Do blocks; yield the number of each that is done, and what each file keeps of it."""
 
     @abstractmethod
     def join(self, parts: Sequence[Path], path: Path) -> None:
@@ -51,45 +60,60 @@ class Simulation(Task):
     time_steps: int | None
     fairness: str = "demographic_parity"
     last_only: ClassVar[bool] = False
-    _made: list[World] = field(default_factory=list, init=False, repr=False)
 
-    def _world(self) -> World:
-        if not self._made:
-            self._made.append(self.world())
-        return self._made[0]
-
-    def simulate(self, block: Sequence[int], n_jobs: int | None, tick: Tick) -> list[Runs]:
-        """Run a block of seeds; what several files have in common runs once."""
+    def run(
+        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+    ) -> Iterator[tuple[int, Sequence[Kept]]]:
+        """Simulate seeds; what several files have in common runs once."""
         together, names = _together(self.strategies)
         plan, seeds = planned(
-            self._world(),
+            self.world(),
             together,
-            seeds=block,
+            seeds=[seed for number in numbers for seed in self.blocks[number]],
             penalties=self.penalties,
             time_steps=self.time_steps,
             fairness=self.fairness,
             last_only=self.last_only,
         )
-        total = len(seeds) * len(plan.strategies) * len(plan.penalties) * plan.time_steps
-        done = []
-        for n_steps, runs in stream(plan, seeds, n_jobs):
-            done += runs
-            tick(n_steps / total)
-        return [
-            gathered(
-                replace(plan, strategies=tuple(strategies)),
-                seeds,
-                [replace(run, strategy=own[run.strategy]) for run in done if run.strategy in own],
-            )
-            for strategies, own in zip(self.strategies, names, strict=True)
-        ]
+        # in Python one strategy comes after the other: there a block is done before the next begins
+        groups = [numbers] if is_compiled(plan, seeds) else [[number] for number in numbers]
+        for group in groups:
+            for number, runs in self._blocks_of_runs(plan, group, n_jobs, tick):
+                block = self.blocks[number]
+                pieces = [
+                    gathered(
+                        replace(plan, strategies=tuple(strategies)),
+                        block,
+                        [
+                            replace(run, strategy=own[run.strategy])
+                            for run in runs
+                            if run.strategy in own
+                        ],
+                    )
+                    for strategies, own in zip(self.strategies, names, strict=True)
+                ]
+                yield number, [self._kept(piece, plan.world) for piece in pieces]
 
-    def run(
-        self, block: Sequence[int], paths: Sequence[Path], n_jobs: int | None, tick: Tick
-    ) -> None:
-        """Do a block of seeds and write its runs."""
-        for runs, path in zip(self.simulate(block, n_jobs, tick), paths, strict=True):
-            runs.save(path)
+    def _blocks_of_runs(
+        self, plan: Plan, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+    ) -> Iterator[tuple[int, list[Run]]]:
+        """Yield the runs of each block, once all of its seeds are done."""
+        seeds = [seed for number in numbers for seed in self.blocks[number]]
+        n_runs = len(plan.strategies) * len(plan.penalties)
+        done: dict[int, list[Run]] = {seed: [] for seed in seeds}
+        waiting = list(numbers)
+        for n_steps, runs in stream(plan, seeds, n_jobs):
+            tick(n_steps / (n_runs * plan.time_steps))
+            for run in runs:
+                done[run.seed].append(run)
+            for number in tuple(waiting):
+                block = self.blocks[number]
+                if all(len(done[seed]) == n_runs for seed in block):
+                    waiting.remove(number)
+                    yield number, [run for seed in block for run in done.pop(seed)]
+
+    def _kept(self, runs: Runs, world: World) -> Kept:
+        return runs
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all runs, by strategy, penalty and seed."""
@@ -112,12 +136,8 @@ class Ends(Simulation):
 
     last_only = True
 
-    def run(
-        self, block: Sequence[int], paths: Sequence[Path], n_jobs: int | None, tick: Tick
-    ) -> None:
-        """Do a block of seeds and write where its runs ended."""
-        for found, path in zip(self.simulate(block, n_jobs, tick), paths, strict=True):
-            Finals.of(found.runs, self._world(), self.fairness).save(path)
+    def _kept(self, runs: Runs, world: World) -> Kept:
+        return Finals.of(runs.runs, world, self.fairness)
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by strategy, penalty and seed."""
@@ -131,15 +151,15 @@ class LendingExample(Task):
     world: Callable[[], Lending]
 
     def run(
-        self, block: Sequence[int], paths: Sequence[Path], n_jobs: int | None, tick: Tick
-    ) -> None:
-        """Do a block of seeds and write their rows."""
-        (path,) = paths
-        pieces = []
-        for piece in spread(partial(_lending_example, self.world()), block):
-            pieces.append(piece)
-            tick(1.0 / len(block))
-        LendingTable.join(pieces).save(path)
+        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+    ) -> Iterator[tuple[int, Sequence[Kept]]]:
+        """Do one block of seeds after the other."""
+        for number in numbers:
+            pieces = []
+            for piece in spread(partial(_lending_example, self.world()), self.blocks[number]):
+                pieces.append(piece)
+                tick(1.0)
+            yield number, [LendingTable.join(pieces)]
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""

@@ -174,6 +174,12 @@ def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[f
         yield plan.time_steps * len(runs), runs
 
 
+def is_compiled(plan: Plan, seeds: Sequence[int]) -> bool:
+    """Whether all strategies run in compiled code: then seeds are done one after the other."""
+    known = compiled_starts(plan, list(seeds[:1]))
+    return plan.engine != "numpy" and len(known) == len(plan.strategies)
+
+
 def _runs_of(plan: Plan, seed: int) -> list[Run]:
     return [run for _, runs in _streamed_here(plan, [seed], 1) for run in runs]
 
