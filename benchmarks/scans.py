@@ -94,7 +94,7 @@ def two_workers(folder):
     with ExitStack() as open_:
         clients = []
         for n_workers in (1, 2):
-            options = {"threads_per_worker": 1, "dashboard_address": None}
+            options = {"threads_per_worker": 1, "dashboard_address": ":0"}
             cluster = open_.enter_context(LocalCluster(n_workers=n_workers, **options))
             clients.append(open_.enter_context(Client(cluster, set_as_default=False)))
         logs = [

@@ -22,7 +22,7 @@ from consequential.workers import in_order, on_cluster, spread
 def client():
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as workers,
         distributed.Client(workers) as client,
     ):
