@@ -67,23 +67,45 @@ def spread(
     function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
 ) -> Iterator[Result]:
     """Yield the results as they come, in any order; n_jobs is for processes here."""
-    from joblib import Parallel, delayed
-
-    many = -1 if on_cluster() else n_jobs
-    # what a function holds travels with it; an argument would lie with one worker, and work there
-    tasks = (delayed(partial(_alone, function))(item) for item in items)
-    yield from Parallel(n_jobs=many, return_as="generator_unordered", batch_size=1)(tasks)
+    return _results(function, items, n_jobs, "generator_unordered")
 
 
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
 ) -> Iterator[Result]:
     """Yield the results in the order of the items."""
-    from joblib import Parallel, delayed
+    return _results(function, items, n_jobs, "generator")
 
+
+def _results(
+    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None, how: str
+) -> Iterator[Result]:
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    # what a function holds travels with it; an argument would lie with one worker, and work there
+    alone = partial(_alone, function)
+    if on_cluster() and effective_n_jobs(-1) == 1:
+        yield from _by_the_only_worker(alone, items)
+        return
     many = -1 if on_cluster() else n_jobs
-    tasks = (delayed(partial(_alone, function))(item) for item in items)
-    yield from Parallel(n_jobs=many, return_as="generator", batch_size=1)(tasks)
+    yield from Parallel(n_jobs=many, return_as=how, batch_size=1)(
+        delayed(alone)(item) for item in items
+    )
+
+
+def _by_the_only_worker(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Send work to a cluster of one thread, which joblib would take for nobody and do here."""
+    from distributed import default_client
+
+    client: Any = default_client()  # type: ignore[no-untyped-call]
+    futures = client.map(function, list(items), pure=False)
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        client.cancel(futures)
 
 
 def _alone(function: Callable[[Item], Result], item: Item) -> Result:

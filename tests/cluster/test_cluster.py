@@ -150,3 +150,19 @@ def test_a_worker_that_is_killed_is_made_up_for(client):
         there = simulated(3)
     same_runs(there, simulated(3))
     assert victims[0] not in client.run(os.getpid).values()
+
+
+def where(_):
+    return os.getpid()
+
+
+def test_a_cluster_of_one_thread_does_the_work_itself():
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**options, silence_logs=50) as workers,
+        distributed.Client(workers) as client,
+        cq.cluster(client),
+    ):
+        (worker,) = client.run(os.getpid).values()
+        assert set(spread(where, range(3))) == {worker}
+        assert list(in_order(square, range(4))) == [0, 1, 4, 9]
