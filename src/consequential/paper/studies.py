@@ -75,7 +75,7 @@ class Study:
         """Return the paper's six strategies; under a penalty the four that decide.
 
         The corrected column passes over a step's people at most twice. On COMPAS the paper prints
-        forty passes: its steps are short. Ours gain nothing after the second.
+        forty passes: its steps are short. Ours gain little after the second.
         """
         p = self.world().parameters
         enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
