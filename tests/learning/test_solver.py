@@ -9,8 +9,9 @@ from scipy.optimize import approx_fprime
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.learning import Constraint, fit_policy
-from consequential.learning.fitting import _problem, moments
+from consequential.learning import Constraint, fit_policy, solver
+from consequential.learning.fitting import _problem
+from consequential.learning.passes import moments
 from consequential.learning.problem import Price
 from consequential.policies.compiled import bend_of
 
@@ -76,6 +77,26 @@ def test_moments_of_inputs_that_vary_and_of_those_that_do_not():
     centre, scale = moments(inputs)
     assert_allclose(centre, [2.0, 3.0])
     assert_allclose(scale, [np.sqrt(2.0), 1.0])
+
+
+def test_moments_of_many_rows_far_from_zero_and_in_order():
+    rng = np.random.default_rng(0)
+    inputs = np.sort(rng.normal(size=(100_000, 2)), axis=0) + np.array([1e6, 0.0])
+    centre, scale = moments(inputs)
+    assert_allclose(centre, inputs.mean(axis=0), rtol=1e-12, atol=1e-12)
+    assert_allclose(scale, inputs.std(axis=0), rtol=1e-8)
+
+
+def test_policies_of_many_parameters_end_where_others_do(monkeypatch):
+    # with many, the curvature is not looked for but found on the way
+    log = exploring_log(n=4000, seed=6)
+    asked = log, cq.Policy(np.zeros(3)), cq.Objective(0.5, "demographic_parity")
+    looked = fitted(*asked, Constraint(max_gap=0.01), l2=1e-3)
+    monkeypatch.setattr(solver, "_MANY_PARAMETERS", 0)
+    monkeypatch.setattr(solver.Climb, "look_around", None)  # calling it would fail
+    found = fitted(*asked, Constraint(max_gap=0.01), l2=1e-3)
+    assert found.violation <= 1e-3
+    assert found.utility == pytest.approx(looked.utility, abs=1e-4)
 
 
 def test_the_best_of_a_fine_grid_is_not_better():
