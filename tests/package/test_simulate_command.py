@@ -92,10 +92,11 @@ def test_the_papers_estimators_and_label_can_be_asked_for(folder, monkeypatch):
     arguments = ["simulate", "compas", "--label", "rearrest", "--normalisation", "paper"]
     assert main(arguments) == 130
     (task,) = tasks
-    assert [strategy.name for strategy in task.strategies] == [
+    (strategies,) = task.strategies
+    assert [strategy.name for strategy in strategies] == [
         strategy.name for strategy in cq.paper_strategies()
     ]
-    assert task.strategies[-1].normalisation == "paper"
+    assert strategies[-1].normalisation == "paper"
     assert task.time_steps == 200
     assert task.world().table.label.sum() == 2483
     assert [list(block) for block in task.blocks] == [list(range(10))]
