@@ -164,7 +164,7 @@ def test_a_study_is_run_in_both_columns_kept_and_drawn(drawn, tmp_path, capsys):
     assert manifest["parameters"]["seeds"] == 1
     assert set(manifest["seconds"]) == {"second-time"}
     printed = capsys.readouterr()
-    assert "second-time-paper" in printed.err
+    assert "second-time " in printed.err
     assert "100%" in printed.err
     before = (out / "results" / "second-time-paper.parquet").stat().st_mtime_ns
     assert main(arguments) == 0
