@@ -173,7 +173,7 @@ def update_notes(rejected: int, n_iterations: int, before: float, after: float) 
 
 
 def lowered(before: ArrayLike, after: ArrayLike) -> NDArray[np.bool_]:
-    """Whether an update made the estimated objective worse, by more than its noise."""
+    """Whether an update made the estimated objective worse, by more than a hundredth."""
     return np.less(after, np.subtract(before, 0.01 * np.maximum(1.0, np.abs(before))))
 
 

@@ -176,8 +176,9 @@ def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[f
 
 def is_compiled(plan: Plan, seeds: Sequence[int]) -> bool:
     """Whether all strategies run in compiled code: then seeds are done one after the other."""
-    known = compiled_starts(plan, list(seeds[:1]))
-    return plan.engine != "numpy" and len(known) == len(plan.strategies)
+    if plan.engine == "numpy":
+        return False
+    return len(compiled_starts(plan, list(seeds[:1]))) == len(plan.strategies)
 
 
 def _runs_of(plan: Plan, seed: int) -> list[Run]:
