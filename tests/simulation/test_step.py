@@ -36,7 +36,7 @@ def test_a_tally_follows_a_reservoir_or_says_that_it_no_longer_holds(heavy):
     n, room, n_groups = 40, 100, 3
     kept_group, kept_label = np.zeros(room, np.int16), np.zeros(room)
     kept, tally = np.zeros(room), np.zeros((n_groups, 4))
-    lost = np.zeros(n, np.int64)
+    kinds, moved = np.zeros((2, n), np.int64), np.zeros((2, n))
     verdicts = []
     for step in range(40):
         group = rng.integers(n_groups, size=n).astype(np.int16)
@@ -45,8 +45,8 @@ def test_a_tally_follows_a_reservoir_or_says_that_it_no_longer_holds(heavy):
         if step == 0:
             weights[0] = heavy  # it enters for sure, and leaves sooner or later
         moves = reservoir_moves(rng.random(n), n * step, room)
-        keep_people(moves, len(moves), group, label, kept_group, kept_label, lost)
-        holds = keep_weights(moves, len(moves), lost, group, label, weights, kept, tally)
+        keep_people(moves, len(moves), group, label, kept_group, kept_label, kinds)
+        holds = keep_weights(moves, len(moves), kinds, weights, kept, tally, moved)
         n_kept = min(n * (step + 1), room)
         own = kept[:n_kept], kept_label[:n_kept], kept_group[:n_kept]
         verdicts.append(holds)

@@ -137,7 +137,7 @@ class Fleet:
             np.zeros((n_seeds, len(self.world.groups))),
             np.zeros((n_seeds, n, 3), dtype=np.int64),
             np.zeros(n_seeds, dtype=np.int64),
-            np.zeros((n_seeds, n), dtype=np.int64),
+            np.zeros((n_seeds, 2, n), dtype=np.int64),
             np.zeros(n_seeds),
             np.zeros(n_seeds, dtype=np.uint64),
             np.zeros((n_seeds, self._n_draws(sequence))),
@@ -198,7 +198,7 @@ class Fleet:
             memory.n_kept[s] = min(n * (time_step + 1), memory.room)
             keep_people(
                 moves, len(moves), self._group[s], self._label[s], memory.group[s],
-                memory.label[s], memory.lost[s],
+                memory.label[s], memory.kinds[s],
             )  # fmt: skip
             for inputs in self._distinct_inputs():
                 if memory.sequence in inputs.kept:
@@ -231,7 +231,7 @@ class Fleet:
             memory.sizes,
             memory.moves,
             memory.n_moves,
-            memory.lost,
+            memory.kinds,
             memory.starts,
             memory.keys,
             memory.draws,

@@ -144,6 +144,7 @@ class Room(NamedTuple):
     """Where a thread computes one run after another: asking the system for so much takes time."""
 
     fresh: Floats  # (runs, people of the step)
+    moved: Floats  # (2, people of the step)
     weights: Floats  # one entry a person learned from, where such are asked for
     label: Floats
     group: Codes
@@ -192,6 +193,7 @@ def room_for(sizes: Sizes) -> Room:
     """Return room of these sizes."""
     return Room(
         np.empty(sizes.fresh),
+        np.empty((2, sizes.fresh[1])),
         np.empty(sizes.people),
         np.empty(sizes.accepted),
         np.empty(sizes.accepted, np.int16),

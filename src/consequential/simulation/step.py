@@ -155,7 +155,7 @@ class Shared(NamedTuple):
     sizes: Floats  # of their groups: (seeds, groups)
     moves: NDArray[np.int64]  # (seeds, n, 3), see `keep_all`
     n_moves: NDArray[np.int64]
-    lost: NDArray[np.int64]  # (seeds, n), see `keep_people`
+    kinds: NDArray[np.int64]  # (seeds, 2, n), see `keep_people`
     starts: Floats  # where in the circle of people to begin, in [0, 1)
     keys: NDArray[np.uint64]  # of the random numbers for sampled decisions
     draws: Floats  # the first of these numbers: (seeds, some or none)
@@ -255,8 +255,8 @@ def advance_deciding(
         if aggregated:
             tally = tallies[run]
             holds = keep_weights(
-                shared.moves[seed], shared.n_moves[seed], shared.lost[seed], group, label, weights,
-                kept_weights[run], tally,
+                shared.moves[seed], shared.n_moves[seed], shared.kinds[seed], weights,
+                kept_weights[run], tally, room.moved,
             )  # fmt: skip
             n = shared.n_kept[seed]
             weights, group = kept_weights[run, :n], shared.kept_group[seed, :n]

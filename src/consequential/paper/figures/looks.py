@@ -59,7 +59,7 @@ def panels(
 
 def name_panel(ax: Axes, title: str, x: str = "", y: str = "") -> None:
     """Say what a panel shows."""
-    ax.set_title(title, loc="left", fontsize=9)
+    ax.set_title(title, loc="left", fontsize=9, y=1.0)  # a place that need not be looked for
     ax.set_xlabel(x, fontsize=8)
     ax.set_ylabel(y, fontsize=8)
 
