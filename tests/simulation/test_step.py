@@ -67,6 +67,6 @@ def test_accepted_rows_are_read_in_a_circle(n_rows, share):
     accepted = np.flatnonzero(weights > 0)
     for start in {0, len(accepted) // 2, len(accepted) - 1}:
         for n in {1, (len(accepted) + 1) // 2, len(accepted)}:
-            rows = np.empty(n + 1, np.int64)
+            rows = np.empty(n + 1, np.uint64)
             _find_accepted(weights, start, n, rows)
             assert_array_equal(rows[:n], np.roll(accepted, -start)[:n])

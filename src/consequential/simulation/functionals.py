@@ -148,7 +148,7 @@ class Room(NamedTuple):
     weights: Floats  # one entry a person learned from, where such are asked for
     label: Floats
     group: Codes
-    rows: NDArray[np.int64]
+    rows: NDArray[np.uint64]
     phi: Floats  # as many entries for each input
     utility: Floats
     values: Floats  # for each benefit
@@ -197,7 +197,7 @@ def room_for(sizes: Sizes) -> Room:
         np.empty(sizes.people),
         np.empty(sizes.accepted),
         np.empty(sizes.accepted, np.int16),
-        np.empty(sizes.accepted + 1, np.int64),
+        np.empty(sizes.accepted + 1, np.uint64),
         np.empty(sizes.inputs),
         np.empty(sizes.people),
         np.empty(sizes.values),

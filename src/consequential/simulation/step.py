@@ -172,7 +172,7 @@ class Passed(NamedTuple):
 
 
 @compiled
-def _find_accepted(weights: Floats, start: int, n: int, rows: NDArray[np.int64]) -> None:
+def _find_accepted(weights: Floats, start: int, n: int, rows: NDArray[np.uint64]) -> None:
     """Find n of the accepted rows, read in a circle from the given one on."""
     block, i, position = 1024, 0, 0
     while i + block <= weights.size:
@@ -196,12 +196,12 @@ def _find_accepted(weights: Floats, start: int, n: int, rows: NDArray[np.int64])
 
 @compiled
 def _add_accepted(
-    weights: Floats, first: int, last: int, rows: NDArray[np.int64], found: int
+    weights: Floats, first: int, last: int, rows: NDArray[np.uint64], found: int
 ) -> int:
     """Add the accepted ones of some rows to those found, and return how many they are."""
     at, none, one = np.uint64(found), np.uint64(0), np.uint64(1)
     for row in range(np.uint64(first), np.uint64(last)):
-        rows[at] = np.int64(row)  # the next takes its place where this one is rejected
+        rows[at] = row  # the next takes its place where this one is rejected
         at += one if weights[row] > 0.0 else none
     return int(at) - found
 
@@ -215,12 +215,13 @@ def _accepted_people(
     _find_accepted(weights, start, n, rows)
     chosen = room.phi[: m * n].reshape((m, n))
     groups, labels, own = room.group[:n], room.label[:n], room.weights[:n]
-    for at in range(n):
+    last = np.uint64(n)  # places are unsigned: of others it would be asked whether they are
+    for at in range(last):
         i = rows[at]
         groups[at], labels[at], own[at] = group[i], label[i], weights[i]
     for k in range(m):
         column, out = phi[k], chosen[k]
-        for at in range(n):
+        for at in range(last):
             out[at] = column[rows[at]]
     return People(chosen, groups, labels), own
 
