@@ -45,6 +45,26 @@ def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("link", ["logistic", "semi_logistic", "smooth_semi_logistic"])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_the_loss_has_the_curvature_it_says(notion, link, apart, n_groups):
+    log = exploring_log(n=300, n_groups=n_groups)
+    size = 3 * (n_groups if apart else 1)
+    template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
+    objective = cq.Objective(0.4, notion, 0.7)
+    problem, _ = _problem(log, template, objective, bend_of(template), 0.01, 0.5)
+    price = Price(Constraint(max_gap=0.01), 3.0, 0.4)
+    beta = np.random.default_rng(3).normal(size=size)
+    step = 1e-6 * np.eye(size)  # nobody's score passes 0 on so short a way
+    numeric = [
+        (problem.loss(beta + by, price)[1] - problem.loss(beta - by, price)[1]) / 2e-6
+        for by in step
+    ]
+    assert_allclose(problem.curvature(beta, price), numeric, atol=1e-5)
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
 def test_the_worst_excess_has_the_gradient_it_says(notion):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))

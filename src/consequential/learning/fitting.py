@@ -110,7 +110,7 @@ def fit_policy(
     shrinkage = max(l2, LEAST_SHRUNK)
     problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
     order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
-    stages = _stages(problem, rows, order)
+    screened, *stages = _stages(problem, rows, order)
     if isinstance(log, LogScan) and len(settled) < len(log):
         problem = _scanned(log, problem, template)
         stages.append(problem)
@@ -121,15 +121,15 @@ def fit_policy(
     # for vectors of a few numbers BLAS would only keep its threads busy waiting
     with threadpool_limits(limits=1, user_api="blas"):
         free = {
-            name: solve_free(stages[0], start, max_passes=max_passes)
+            name: solve_free(screened, start, max_passes=max_passes)
             for name, start in starts.items()
         }
         attempts = {
-            name: constrain(stages[0], attempt, constraint, max_passes=max_passes)
-            for name, attempt in distinct(stages[0], free).items()
+            name: constrain(screened, attempt, constraint, max_passes=max_passes)
+            for name, attempt in distinct(screened, free).items()
         }
         start = max(attempts, key=lambda name: attempts[name].worth)
-        best = polish(stages[1:], attempts[start], screened=stages[0], max_passes=max_passes)
+        best = polish(stages, attempts[start], max_passes=max_passes)
     start, theta, sums, violation = _never_worse(problem, constraint, start, best)
     unbound = sums.utility
     if constraint.binds:

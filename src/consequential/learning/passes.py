@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.learning.sums import add_squares
 from consequential.policies.compiled import (
     Bend,
     compiled,
@@ -90,6 +91,38 @@ class Rows:
 
         with compiling_reported("the solver"):
             return _added_up(stretch, n, n_threads)
+
+    def curvature(
+        self, theta: Floats, link: Bend, weights: Floats, n_threads: int | None = None
+    ) -> Floats:
+        """Return the second derivative of `sums`, weighted by column and group, in theta."""
+        n, k = self.inputs.shape
+        blocks = np.ascontiguousarray(theta).reshape(-1, k + 1)
+
+        def stretch(start: int) -> Floats:
+            total = np.zeros((len(blocks), k + 1, k + 1))
+            add_curvature(
+                self.inputs,
+                self.columns,
+                self.group,
+                self.apart,
+                self.squares,
+                blocks,
+                link,
+                weights,
+                start,
+                min(start + _STRETCH, n),
+                total,
+            )
+            return total
+
+        with compiling_reported("the solver"):
+            triangles = _added_up(stretch, n, n_threads)
+        total = np.zeros((theta.size, theta.size))
+        for z, triangle in enumerate(triangles):
+            here = slice(z * (k + 1), (z + 1) * (k + 1))
+            total[here, here] = np.tril(triangle) + np.tril(triangle, -1).T
+        return total
 
 
 def moments(inputs: Floats) -> tuple[Floats, Floats]:
@@ -245,3 +278,53 @@ def add_stretch(
                 if z + 1 == n_groups:
                     pair[:] = 0.0
                 _add_pair(weighted[z, :length], pair, turned, sums[c, z, 1:], more)
+
+
+@compiled
+def add_curvature(
+    inputs: Floats,
+    columns: Floats,
+    group: Codes,
+    apart: bool,
+    squares: bool,
+    theta: Floats,
+    link: Bend,
+    weights: Floats,
+    start: int,
+    stop: int,
+    sums: Floats,
+) -> None:
+    """Add the rows' second derivatives to `sums[block]`, at least to its lower triangle.
+
+    They are a number a row, made from the weights of its columns, times the squares of its inputs.
+    """
+    k, n_columns = inputs.shape[1], columns.shape[0]
+    phi, room = np.ones((k + 1, _TILE)), np.empty(_TILE)
+    eta, chance, slope, of_row = (
+        np.empty(_TILE), np.empty(_TILE), np.empty(_TILE), np.empty(_TILE),
+    )  # fmt: skip
+    for first in range(start, stop, _TILE):
+        length = min(_TILE, stop - first)
+        here = group[first : first + length]
+        _turn(inputs, first, length, phi[1:])
+        if apart:
+            _scores_apart(phi[1:], theta, here, eta[:length], room[:length])
+        else:
+            _scores(phi[1:], theta[0], eta[:length])
+        propensities_and_derivatives(
+            link, eta[:length], chance[:length], slope[:length], room[:length]
+        )
+        for i in range(length):
+            total, z = 0.0, here[i]
+            for c in range(n_columns):
+                total += weights[c, z] * columns[c, first + i]
+            bent = -slope[i] * np.tanh(eta[i] / 2.0)
+            of_row[i] = total * bent
+            if squares:
+                # (A pi)^2 has the second derivative 2 A^2 (pi'^2 + pi pi'')
+                change = slope[i] * slope[i] + chance[i] * bent
+                of_row[i] += weights[n_columns, z] * 2.0 * columns[0, first + i] ** 2 * change
+        for z in range(sums.shape[0]):
+            for i in range(length):
+                room[i] = of_row[i] if not apart or here[i] == z else 0.0
+            add_squares(room[:length], phi, 0, sums[z])

@@ -15,6 +15,7 @@ from consequential.policies.compiled import Bend
 Floats = NDArray[np.float64]
 
 _KEPT = 4  # results of passes that are remembered
+_NEARBY = 1e-6  # between sums, by their size, whose difference of worth is a derivative
 
 
 class Passes(Protocol):
@@ -27,6 +28,10 @@ class Passes(Protocol):
 
     def sums(self, theta: Floats, link: Bend) -> Floats:
         """Return sums by column and group: the functional, then its gradient."""
+        ...
+
+    def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
+        """Return the second derivative of the sums, weighted by column and group, in theta."""
         ...
 
 
@@ -50,6 +55,10 @@ class Remembered:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = self.passes.sums(theta, link)
         return self._kept[key]
+
+    def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
+        """Return the second derivative of the sums, weighted by column and group, in theta."""
+        return self.passes.curvature(theta, link, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +169,31 @@ class Problem:
 
     def loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
         """Return what is to be minimised, and its gradient, in standardised parameters."""
-        sums, passed = self._passed(beta)
+        _, passed = self._passed(beta)
+        value, weights = self._priced(passed[:, :, 0], price)
+        free = beta * self._shrunk()
+        loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
+        return loss, -self._gradient(weights, passed) / self.unit + self.l2 * free
+
+    def curvature(self, beta: Floats, price: Price) -> Floats:
+        """Return the loss's second derivative."""
+        theta, (_, passed) = self.original(beta), self._passed(beta)
         values = passed[:, :, 0]
+        _, weights = self._priced(values, price)
+        to_theta = np.column_stack([self.original(unit) for unit in np.eye(len(beta))])
+        total = to_theta.T @ self.passes.curvature(theta, self.link, weights) @ to_theta
+        # what sums are worth depends on the sums themselves: few numbers, so by differences
+        for at in np.ndindex(values.shape):
+            alone, there = np.zeros_like(values), values.copy()
+            step = _NEARBY * max(float(np.abs(values[at[0]]).max()), 1e-300)
+            alone[at], there[at] = 1.0, values[at] + step
+            change = (self._priced(there, price)[1] - weights) / step
+            total += np.outer(self._gradient(alone, passed), self._gradient(change, passed))
+        return np.diag(self.l2 * self._shrunk()) - (total + total.T) / (2.0 * self.unit)
+
+    def _priced(self, values: Floats, price: Price) -> tuple[float, Floats]:
+        """The objective less what breaking the constraint costs, and its derivative in sums."""
+        sums = self.columns.sums(values)
         value = self._value(sums, values)
         by_benefit = -2.0 * self.objective.penalty * deviations(sums.benefits)
         if price.constraint.binds:
@@ -173,10 +205,13 @@ class Problem:
         weights[0] = 1.0 - self.variance_penalty * by_utility
         if self.variance_penalty:
             weights[-1] = -self.variance_penalty * by_squares
-        free = beta.reshape(self.n_blocks, -1).copy()
-        free[:, 0] = 0.0  # intercepts are not shrunk
-        loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
-        return loss, -self._gradient(weights, passed) / self.unit + self.l2 * free.ravel()
+        return value, weights
+
+    def _shrunk(self) -> Floats:
+        """1 for a parameter that is shrunk, 0 for an intercept."""
+        shrunk = np.ones((self.n_blocks, len(self.centre) + 1))
+        shrunk[:, 0] = 0.0
+        return shrunk.ravel()
 
     def worst(self, beta: Floats, constraint: Constraint) -> tuple[float, Floats]:
         """Return the largest excess over a constraint, and its gradient."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -41,7 +42,14 @@ class ScannedRows:
 
     def sums(self, theta: Floats, link: Bend) -> Floats:
         """Return sums over all rows by column and group: the functional, then its gradient."""
-        piece = _PieceSums(self.objective, self.template, self.whole, self.squares, theta, link)
+        return self._added_up(_PieceSums(theta, link))
+
+    def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
+        """Return the second derivative of the sums, weighted by column and group, in theta."""
+        return self._added_up(_PieceCurvature(theta, link, weights))
+
+    def _added_up(self, of_rows: Callable[[Rows], Floats]) -> Floats:
+        piece = _Piece(self.objective, self.template, self.whole, self.squares, of_rows)
         total: Floats = reduce(add, self.scan.map(piece, "learning from the log"))
         return total
 
@@ -61,24 +69,45 @@ class _PieceColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class _PieceSums:
+class _Piece:
+    """What the rows of a piece add to the sums over all."""
+
     objective: Objective
     template: Policy
     whole: Whole
     squares: bool
-    theta: Floats
-    link: Bend
+    of_rows: Callable[[Rows], Floats]
 
     def __call__(self, log: DecisionLog) -> Floats:
         if len(log) == 0:
             return np.zeros(1)
         coefficients = self.objective.coefficients(log, self.whole)
-        rows = Rows(
-            self.template.mapped(log.features),
-            Columns.rows(coefficients),
-            coefficients.group,
-            coefficients.n_groups,
-            self.template.uses_sensitive,
-            self.squares,
+        return self.of_rows(
+            Rows(
+                self.template.mapped(log.features),
+                Columns.rows(coefficients),
+                coefficients.group,
+                coefficients.n_groups,
+                self.template.uses_sensitive,
+                self.squares,
+            )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _PieceSums:
+    theta: Floats
+    link: Bend
+
+    def __call__(self, rows: Rows) -> Floats:
         return rows.sums(self.theta, self.link, n_threads=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _PieceCurvature:
+    theta: Floats
+    link: Bend
+    weights: Floats
+
+    def __call__(self, rows: Rows) -> Floats:
+        return rows.curvature(self.theta, self.link, self.weights, n_threads=1)

@@ -3,7 +3,7 @@
 Full batch and deterministic. Without a constraint it is L-BFGS on the objective; with one, an
 augmented Lagrangian around it, which comes from looser constraints to the one asked for. The
 problem is not convex, so there are several starts. From a sample to more rows, and to less
-shrinkage, L-BFGS begins with the curvature that a small sample shows: then few passes are left.
+shrinkage, L-BFGS begins with the curvature there: then few passes are left.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ _STRANGE = 0.05  # a fall of the objective, by its unit, that more rows do not e
 _STEEP_AT_LAST = 100.0  # what is left to correct of the price is small
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 # the shrinkage under which starts are tried comes first; it then goes down to the one asked for
-SHRINKING = (1e-4, 3e-6, 1e-7)
+SHRINKING = (1e-4, 3e-6)
 # a step that gains less, in units of the utility's scale, is the last one
 _SMALLEST_GAIN = 1e-7
 _SMALLEST_GAIN_NEARBY = 3e-6
-_NEARBY = 1e-4  # between gradients whose difference is the curvature
 _LEAST_CURVED = 1e-4  # of the most curved direction: no step is longer than that allows
-_MANY_PARAMETERS = 100  # to look around takes a pass for each
+_MANY_PARAMETERS = 500  # the curvature then takes longer than many passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +152,13 @@ class Climb:
             if carried:
                 self.shape = _root(self.seen)
 
-    def look_around(self, problem: Problem) -> None:
-        """Find the curvature by differences of gradients, on rows that may be fewer."""
-        _, here = problem.loss(self.beta, self.price)
-        rows = []
-        for k in range(len(self.beta)):
-            step = _NEARBY * max(1.0, abs(float(self.beta[k])))
-            there = self.beta.copy()
-            there[k] += step
-            rows.append((problem.loss(there, self.price)[1] - here) / step)
-        values, vectors = np.linalg.eigh((np.array(rows) + np.array(rows).T) / 2.0)
+    def look_around(self) -> None:
+        """Find the curvature."""
+        values, vectors = np.linalg.eigh(self.problem.curvature(self.beta, self.price))
         least = _LEAST_CURVED * max(float(np.abs(values).max()), 1e-300)
         self.shape = vectors / np.sqrt(np.maximum(np.abs(values), least))
         self.close = True
-        self.n_passes += 1 + len(rows)
+        self.n_passes += 1
 
     def restore(self) -> None:
         """Go the shortest way to where the constraint is kept, if it is all but kept."""
@@ -243,24 +235,21 @@ def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Att
     return kept
 
 
-def polish(
-    stages: Sequence[Problem], attempt: Attempt, *, screened: Problem, max_passes: int
-) -> Attempt:
+def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> Attempt:
     """Go on from an attempt, through problems with ever less shrinkage and ever more rows.
 
     Less shrinkage makes a policy steep, and a steep policy no longer moves: so it comes late and
-    by degrees. Where a step does no good the one before it stands. The rows that starts were
-    `screened` on tell the curvature.
+    by degrees. Where a step does no good the one before it stands.
     """
     on_the_way = [attempt]
     for problem in stages[:-1]:
-        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes, screened))
+        on_the_way.append(_bettered(problem, on_the_way[-1], max_passes))
     last, tried = stages[-1], []
     for k, attempt in enumerate(reversed(on_the_way)):
         # too steep a policy cannot be moved to where all rows want it: then one that is less so
         l2 = last.l2 if k == 0 else max(last.l2, stages[max(len(on_the_way) - 2 - k, 0)].l2)
         problem = replace(last, l2=l2)
-        found = _bettered(problem, attempt, max_passes, screened, final=True)
+        found = _bettered(problem, attempt, max_passes, final=True)
         tried.append(found)
         if found.is_kept and found.value > attempt.value - _STRANGE * last.unit:
             break
@@ -271,7 +260,6 @@ def _bettered(
     problem: Problem,
     attempt: Attempt,
     max_passes: int,
-    screened: Problem,
     *,
     final: bool = False,
 ) -> Attempt:
@@ -282,7 +270,7 @@ def _bettered(
     if final:
         climb.price.steepness = max(climb.price.steepness, _STEEP_AT_LAST)
     if len(climb.beta) <= _MANY_PARAMETERS:
-        climb.look_around(replace(screened, l2=problem.l2))
+        climb.look_around()
         climb.satisfy(_SMALLEST_GAIN_NEARBY, 2)
     else:
         climb.shape = attempt.shape
