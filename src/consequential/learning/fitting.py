@@ -37,6 +37,7 @@ SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundre
 LEAST_SHRUNK = 1e-9  # with none at all the best policy may be infinitely steep
 _SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
+_FAR_BEHIND = 0.05  # by the objective's unit, on a sample: it is so on all rows as well
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
 
 
@@ -109,8 +110,7 @@ def fit_policy(
     fingerprint = _beside(lambda: log.fingerprint)
     shrinkage = max(l2, LEAST_SHRUNK)
     problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
-    order = rng.permutation(len(settled)) if len(settled) > SCREENED else np.arange(len(settled))
-    screened, *stages = _stages(problem, rows, order)
+    screened, *stages = _stages(problem, rows, rng)
     if isinstance(log, LogScan) and len(settled) < len(log):
         problem = _scanned(log, problem, template)
         stages.append(problem)
@@ -130,7 +130,7 @@ def fit_policy(
         }
         start = max(attempts, key=lambda name: attempts[name].worth)
         best = polish(stages, attempts[start], max_passes=max_passes)
-    start, theta, sums, violation = _never_worse(problem, constraint, start, best)
+    start, theta, sums, violation = _never_worse(problem, screened, constraint, start, best)
     unbound = sums.utility
     if constraint.binds:
         unbound = problem.at(best.free_theta)[0].utility
@@ -159,10 +159,12 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
     return under_way.result
 
 
-def _stages(problem: Problem, rows: Rows, order: NDArray[np.intp]) -> list[Problem]:
+def _stages(problem: Problem, rows: Rows, rng: np.random.Generator) -> list[Problem]:
     """The same problem with ever less shrinkage, on ever more rows: the last on all."""
+    n = len(rows.group)
+    drawn = rng.choice(n, min(n, POLISHED), replace=False) if n > SCREENED else np.arange(n)
     samples = {
-        size: rows if size >= len(order) else rows.take(np.sort(order[:size]))
+        size: rows if size >= n else rows.take(np.sort(drawn[:size]))
         for size in (SCREENED, POLISHED)
     }
     plan = [(SHRINKING[0], SCREENED), *((l2, POLISHED) for l2 in (*SHRINKING, 0.0))]
@@ -189,13 +191,16 @@ def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
 
 
 def _never_worse(
-    problem: Problem, constraint: Constraint, start: str, best: Attempt
+    problem: Problem, screened: Problem, constraint: Constraint, start: str, best: Attempt
 ) -> tuple[str, Floats, Sums, float]:
     """Fall back on accepting or rejecting everybody where that is better and allowed."""
     found, worth = (start, best.theta, best.sums, best.violation), best.worth
+    within_reach = screened.at(best.theta)[1] - _FAR_BEHIND * problem.unit
     for name, score in (("accept all", _SURE), ("reject all", -_SURE)):
         theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
         theta[:, 0] = score
+        if best.is_kept and screened.at(theta.ravel())[1] < within_reach:
+            continue
         sums, value = problem.at(theta.ravel())
         violation = constraint.violation(sums.benefits)
         if violation <= KEPT and (True, value) > worth:

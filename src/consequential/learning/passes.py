@@ -19,6 +19,7 @@ from consequential.policies.compiled import (
     Bend,
     compiled,
     compiling_reported,
+    linear_scores,
     propensities_and_derivatives,
 )
 
@@ -27,7 +28,7 @@ Codes = NDArray[np.intp]
 
 # rows whose scores are held at a time, and rows summed up before they join the total: the
 # latter is fixed so that a sum does not depend on the number of threads
-_TILE = 256
+_TILE = 128
 _STRETCH = 16_384
 
 
@@ -143,9 +144,20 @@ def moments(inputs: Floats) -> tuple[Floats, Floats]:
 def _added_up(stretch: Callable[[int], Floats], n: int, n_threads: int | None = None) -> Floats:
     """Return the sum of what a function says of stretches of n rows, given where they start."""
     starts = range(0, n, _STRETCH)
-    if len(starts) == 1 or n_threads == 1:
-        return sum(map(stretch, starts), np.zeros(1))
-    return sum(_pool(n_threads or _n_threads()).map(stretch, starts), np.zeros(1))
+    found: list[Floats] = [np.zeros(1)] * len(starts)
+    left = iter(enumerate(starts))
+
+    def work() -> None:
+        for k, start in left:  # each goes to the thread that asks for it first
+            found[k] = stretch(start)
+
+    # this thread works as well: to wake another takes as long as many rows
+    n_others = min(n_threads or _n_threads(), len(starts)) - 1
+    others = [_pool(n_others).submit(work) for _ in range(n_others)]
+    work()
+    for other in others:
+        other.result()
+    return sum(found, np.zeros(1))
 
 
 @cache
@@ -159,43 +171,34 @@ def _n_threads() -> int:
 
 
 @compiled
-def _turn(inputs: Floats, first: int, length: int, turned: Floats) -> None:
+def _turn(inputs: Floats, first: int, length: int, phi: Floats) -> None:
     """Copy rows so that each input lies along people, where every loop can run."""
     k, whole = inputs.shape[1], length - length % 4
     for i in range(0, whole, 4):  # four people at a time, whose numbers are stored as one vector
         one, two = inputs[first + i], inputs[first + i + 1]
         three, four = inputs[first + i + 2], inputs[first + i + 3]
         for j in range(k):
-            column = turned[j]
+            column = phi[j + 1]
             column[i], column[i + 1] = one[j], two[j]
             column[i + 2], column[i + 3] = three[j], four[j]
     for i in range(whole, length):
         for j in range(k):
-            turned[j, i] = inputs[first + i, j]
+            phi[j + 1, i] = inputs[first + i, j]
 
 
 @compiled
-def _scores(turned: Floats, weights: Floats, eta: Floats) -> None:
-    for i in range(eta.size):
-        eta[i] = weights[0]
-    k = weights.size - 1
-    for j in range(0, k - 1, 2):
-        one, other = turned[j, : eta.size], turned[j + 1, : eta.size]
-        a, b = weights[1 + j], weights[2 + j]
+def _look_at(
+    inputs: Floats, group: Codes, apart: bool, theta: Floats, link: Bend, first: int, phi: Floats,
+    eta: Floats, chance: Floats, slope: Floats, room: Floats,
+) -> None:  # fmt: skip
+    """Fill in inputs, of which the constant is there, scores, propensities and their slopes."""
+    _turn(inputs, first, eta.size, phi)
+    linear_scores(theta[0], phi, 0, eta)
+    for z in range(1, theta.shape[0] if apart else 1):
+        linear_scores(theta[z], phi, 0, room)
         for i in range(eta.size):
-            eta[i] += a * one[i] + b * other[i]
-    if k % 2:
-        one, a = turned[k - 1, : eta.size], weights[k]
-        for i in range(eta.size):
-            eta[i] += a * one[i]
-
-
-@compiled
-def _scores_apart(turned: Floats, theta: Floats, group: Codes, eta: Floats, room: Floats) -> None:
-    for z in range(theta.shape[0]):
-        _scores(turned, theta[z], room)
-        for i in range(eta.size):
-            eta[i] = room[i] if group[i] == z else eta[i]
+            eta[i] = room[i] if group[first + i] == z else eta[i]
+    propensities_and_derivatives(link, eta, chance, slope, room)
 
 
 @compiled
@@ -212,22 +215,35 @@ def _weigh(
 
 
 @compiled
-def _add_pair(one: Floats, other: Floats, turned: Floats, sums: Floats, more: Floats) -> None:
-    """Add the products of two weighted columns with every input; loading inputs is the cost."""
-    a, b = 0.0, 0.0
-    for i in range(one.size):
-        a += one[i]
-        b += other[i]
-    sums[0] += a
-    more[0] += b
-    for j in range(sums.size - 1):
-        column = turned[j, : one.size]
-        a, b = 0.0, 0.0
-        for i in range(one.size):
-            a += one[i] * column[i]
-            b += other[i] * column[i]
-        sums[1 + j] += a
-        more[1 + j] += b
+def _add_products(weighted: Floats, first: int, n_rows: int, phi: Floats, sums: Floats) -> None:
+    """Add the products of four weighted columns with all inputs, two at a time.
+
+    Loading is the cost.
+    """
+    n, m = np.uint64(n_rows), phi.shape[0]
+    p, q, r, s = weighted[first], weighted[first + 1], weighted[first + 2], weighted[first + 3]
+    for j in range(0, m, 2):
+        beside = min(j + 1, m - 1)
+        one, two = phi[j], phi[beside]
+        a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            a += p[i] * one[i]
+            b += q[i] * one[i]
+            c += r[i] * one[i]
+            d += s[i] * one[i]
+            e += p[i] * two[i]
+            f += q[i] * two[i]
+            g += r[i] * two[i]
+            h += s[i] * two[i]
+        sums[first, j] += a
+        sums[first + 1, j] += b
+        sums[first + 2, j] += c
+        sums[first + 3, j] += d
+        if beside > j:
+            sums[first, beside] += e
+            sums[first + 1, beside] += f
+            sums[first + 2, beside] += g
+            sums[first + 3, beside] += h
 
 
 @compiled
@@ -244,40 +260,33 @@ def add_stretch(
     sums: Floats,
 ) -> None:
     """Add the rows from `start` to `stop` to `sums[column, group]`: value, then gradient."""
-    k, n_columns, n_groups = inputs.shape[1], sums.shape[0], sums.shape[1]
-    turned = np.empty((k, _TILE))
-    eta, chance, slope = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
-    room, spare = np.empty(_TILE), np.zeros(k + 1)
-    weighted = np.empty((n_groups + 1, _TILE))
+    m, n_columns, n_groups = inputs.shape[1] + 1, sums.shape[0], sums.shape[1]
+    phi, scores = np.ones((m, _TILE)), np.empty((4, _TILE))
+    n_weighted = (n_columns * n_groups + 3) // 4 * 4
+    weighted, products = np.zeros((n_weighted, _TILE)), np.zeros((n_weighted, m))
     for first in range(start, stop, _TILE):
-        length = min(_TILE, stop - first)
-        here = group[first : first + length]
-        _turn(inputs, first, length, turned)
-        if apart:
-            _scores_apart(turned, theta, here, eta[:length], room[:length])
-        else:
-            _scores(turned, theta[0], eta[:length])
-        propensities_and_derivatives(
-            link, eta[:length], chance[:length], slope[:length], room[:length]
-        )
+        n = min(_TILE, stop - first)
+        eta, chance, slope, room = scores[0, :n], scores[1, :n], scores[2, :n], scores[3, :n]
+        _look_at(inputs, group, apart, theta, link, first, phi, eta, chance, slope, room)
         for c in range(n_columns):
-            column = columns[min(c, columns.shape[0] - 1), first : first + length]
+            column = columns[min(c, columns.shape[0] - 1), first : first + n]
             if c == columns.shape[0]:
                 # (A pi)^2, whose derivative is 2 A^2 pi g'
-                column = room[:length]
-                for i in range(length):
+                column = room
+                for i in range(n):
                     column[i] = columns[0, first + i] ** 2 * chance[i]
                     slope[i] *= 2.0
             for z in range(n_groups):
                 sums[c, z, 0] += _weigh(
-                    column, chance[:length], slope[:length], here, z, weighted[z, :length]
-                )
-            for z in range(0, n_groups, 2):
-                pair = weighted[z + 1, :length]
-                more = sums[c, z + 1, 1:] if z + 1 < n_groups else spare
-                if z + 1 == n_groups:
-                    pair[:] = 0.0
-                _add_pair(weighted[z, :length], pair, turned, sums[c, z, 1:], more)
+                    column, chance, slope, group[first : first + n], z,
+                    weighted[c * n_groups + z, :n],
+                )  # fmt: skip
+        for k in range(0, n_weighted, 4):
+            _add_products(weighted, k, n, phi, products)
+    for c in range(n_columns):
+        for z in range(n_groups):
+            for j in range(m):
+                sums[c, z, 1 + j] += products[c * n_groups + z, j]
 
 
 @compiled
@@ -298,24 +307,15 @@ def add_curvature(
 
     They are a number a row, made from the weights of its columns, times the squares of its inputs.
     """
-    k, n_columns = inputs.shape[1], columns.shape[0]
-    phi, room = np.ones((k + 1, _TILE)), np.empty(_TILE)
-    eta, chance, slope, of_row = (
-        np.empty(_TILE), np.empty(_TILE), np.empty(_TILE), np.empty(_TILE),
-    )  # fmt: skip
+    n_columns = columns.shape[0]
+    phi, scores = np.ones((inputs.shape[1] + 1, _TILE)), np.empty((5, _TILE))
     for first in range(start, stop, _TILE):
-        length = min(_TILE, stop - first)
-        here = group[first : first + length]
-        _turn(inputs, first, length, phi[1:])
-        if apart:
-            _scores_apart(phi[1:], theta, here, eta[:length], room[:length])
-        else:
-            _scores(phi[1:], theta[0], eta[:length])
-        propensities_and_derivatives(
-            link, eta[:length], chance[:length], slope[:length], room[:length]
-        )
-        for i in range(length):
-            total, z = 0.0, here[i]
+        n = min(_TILE, stop - first)
+        eta, chance, slope, room = scores[0, :n], scores[1, :n], scores[2, :n], scores[3, :n]
+        of_row = scores[4, :n]
+        _look_at(inputs, group, apart, theta, link, first, phi, eta, chance, slope, room)
+        for i in range(n):
+            total, z = 0.0, group[first + i]
             for c in range(n_columns):
                 total += weights[c, z] * columns[c, first + i]
             bent = -slope[i] * np.tanh(eta[i] / 2.0)
@@ -325,6 +325,6 @@ def add_curvature(
                 change = slope[i] * slope[i] + chance[i] * bent
                 of_row[i] += weights[n_columns, z] * 2.0 * columns[0, first + i] ** 2 * change
         for z in range(sums.shape[0]):
-            for i in range(length):
-                room[i] = of_row[i] if not apart or here[i] == z else 0.0
-            add_squares(room[:length], phi, 0, sums[z])
+            for i in range(n):
+                room[i] = of_row[i] if not apart or group[first + i] == z else 0.0
+            add_squares(room, phi, 0, sums[z])

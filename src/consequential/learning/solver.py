@@ -34,7 +34,7 @@ _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
 SHRINKING = (1e-4, 3e-6)
 # a step that gains less, in units of the utility's scale, is the last one
 _SMALLEST_GAIN = 1e-7
-_SMALLEST_GAIN_NEARBY = 3e-6
+_SMALLEST_GAIN_NEARBY = 1e-5
 _LEAST_CURVED = 1e-4  # of the most curved direction: no step is longer than that allows
 _MANY_PARAMETERS = 500  # the curvature then takes longer than many passes
 
