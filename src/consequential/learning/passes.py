@@ -128,12 +128,13 @@ class Rows:
 
 def moments(inputs: Floats) -> tuple[Floats, Floats]:
     """Return the inputs' means and deviations; 1 for an input that does not vary."""
+    # near the mean squares lose no digits
     n, shift = len(inputs), inputs[:_STRETCH].mean(axis=0)
 
     def stretch(start: int) -> Floats:
-        # near the mean squares lose no digits
-        part = inputs[start : start + _STRETCH] - shift
-        return np.stack([part.sum(axis=0), np.einsum("ij,ij->j", part, part)])
+        total = np.zeros((2, inputs.shape[1]))
+        _add_moments(inputs, shift, start, min(start + _STRETCH, n), total[0], total[1])
+        return total
 
     mean, square = _added_up(stretch, n) / n
     centre, scale = shift + mean, np.sqrt(np.maximum(square - mean * mean, 0.0))
@@ -168,6 +169,18 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 def _n_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@compiled
+def _add_moments(
+    inputs: Floats, shift: Floats, start: int, stop: int, sums: Floats, squares: Floats
+) -> None:
+    k = np.uint64(shift.size)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        for j in range(k):
+            beyond = inputs[i, j] - shift[j]
+            sums[j] += beyond
+            squares[j] += beyond * beyond
 
 
 @compiled

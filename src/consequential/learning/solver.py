@@ -218,7 +218,7 @@ def constrain(
     climb = Climb.on(problem, attempt, max_passes)
     for by in _RELAXED:
         climb.price.constraint = constraint.relaxed(by)
-        climb.satisfy(_SMALLEST_GAIN, n_rounds=2)
+        climb.satisfy(_SMALLEST_GAIN_NEARBY, n_rounds=2)
     climb.price.constraint = constraint
     climb.satisfy(_SMALLEST_GAIN)
     return climb.reached(attempt.theta)

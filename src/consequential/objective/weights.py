@@ -36,6 +36,8 @@ class Weighting(ABC):
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Whom the rows stand for in sums over all applicants, and in sums by group."""
         overall = _tally(log, self.weights(log))
+        if self.row_by_row:
+            return overall, overall
         within = self.weights(log, within_group=True)
         return overall, _tally(log, within)
 
