@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["cluster", "in_order", "on_cluster", "spread"]
+__all__ = ["cluster", "in_order", "on_cluster", "side_by_side", "spread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,6 +78,44 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield the results in the order of the items."""
     return _results(function, items, n_jobs, "generator")
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int | None = None
+) -> list[Result]:
+    """Return the results of work on files of this machine, whatever the cluster.
+
+    This process begins with the first item and the others with the last: they have much to load.
+    """
+    from joblib.externals.loky import get_reusable_executor
+
+    n_others = min(n_jobs or os.cpu_count() or 1, len(items)) - 1
+    left, found = deque(enumerate(items)), dict[int, Result]()
+
+    def elsewhere(executor: Any) -> None:
+        # one at a time: what waits in the executor's queue could not be done here
+        while own := _taken(left.pop):
+            found[own[0]] = executor.submit(_alone, function, own[1]).result()
+
+    with ThreadPoolExecutor(max(n_others, 1)) as pool:
+        others = get_reusable_executor(max_workers=n_others) if n_others > 0 else None
+        feeding = [pool.submit(elsewhere, others) for _ in range(n_others)]
+        try:
+            while own := _taken(left.popleft):
+                found[own[0]] = function(own[1])
+            for each in feeding:
+                each.result()
+        finally:
+            left.clear()
+    return [found[place] for place in range(len(items))]
+
+
+def _taken(take: Callable[[], Item]) -> Item | None:
+    """Return what is taken, or None where nothing is left."""
+    try:
+        return take()
+    except IndexError:
+        return None
 
 
 def _results(

@@ -158,7 +158,7 @@ def test_the_same_results_make_the_same_bytes_in_another_process_without_pyplot(
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         results_in(folder, {"lending": lending_table()})
-    page.write(results_in(here, {"lending": lending_table()}), here)
+    page.write(results_in(here, {"lending": lending_table()}), here, n_jobs=2)
     program = """
 import sys
 from consequential.paper import page

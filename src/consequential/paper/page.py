@@ -6,6 +6,7 @@ import html
 import io
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from consequential.paper.figures import FIGURES, PaperFigure
 from consequential.paper.studies import COLUMNS, FULL
 from consequential.policies import write_whole
 from consequential.report import page_of, paragraphs, svg_of
+from consequential.workers import side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,8 +58,8 @@ code { background: #f2f4f6; padding: .05rem .3rem; }
 """
 
 
-def write(results: Results, out: str | os.PathLike[str]) -> Path:
-    """Draw, test and write everything; return where the page is.
+def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1) -> Path:
+    """Draw, test and write everything, in so many processes; return where the page is.
 
     The same results make the same bytes: `report.html`, `claims.json` and `figures/`.
     """
@@ -65,7 +67,8 @@ def write(results: Results, out: str | os.PathLike[str]) -> Path:
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     # with one thread of linear algebra the order of sums, and so the last digit, is fixed
     with threadpool_limits(limits=1, user_api="blas"):
-        sections = [_section(results, figure, folder) for figure in _shown(results)]
+        names = [figure.name for figure in _shown(results)]
+        sections = side_by_side(partial(_section, results, folder), names, n_jobs)
         checked = check_claims(results)
     claims = [claim.as_dict() for claim in checked]
     write_whole(folder / "claims.json", json.dumps(claims, indent=1, ensure_ascii=False) + "\n")
@@ -115,26 +118,27 @@ def _contents(results: Results) -> str:
     return f"<nav><ul>{items}</ul></nav>"
 
 
-def _section(results: Results, figure: PaperFigure, folder: Path) -> str:
-    drawings, absent = [], set()
+def _section(results: Results, folder: Path, name: str) -> str:
+    """Draw a figure, and return what the page says about it."""
+    figure, drawings, absent = FIGURES[name], [], set()
     for column in figure.columns:
         missing = figure.missing(results, column)
         absent |= set(missing)
         if not missing:
             drawn = figure.draw(results, column)
-            name = f"{figure.name}-{column}" if figure.paired else figure.name
-            svg = _save(drawn, name, folder / "figures")
+            file = f"{name}-{column}" if figure.paired else name
+            svg = _save(drawn, file, folder / "figures")
             words = f"<figcaption>{html.escape(ESTIMATORS[column].capitalize())}</figcaption>"
             drawings.append(f"<figure>{svg}{words if figure.paired else ''}</figure>")
     parts = [
-        f"<h2 id='{figure.name}'>{html.escape(figure.title)}</h2>",
+        f"<h2 id='{name}'>{html.escape(figure.title)}</h2>",
         f"<p class='small'>In the paper: {html.escape(figure.label)}.</p>" if figure.label else "",
         paragraphs(figure.caption),
     ]
     if absent:
-        names = " ".join(sorted(absent))
+        studies = " ".join(sorted(absent))
         parts.append(
-            f"<p class='missing'>Not drawn in full: run <code>consequential reproduce {names}"
+            f"<p class='missing'>Not drawn in full: run <code>consequential reproduce {studies}"
             "</code>.</p>"
         )
     elif figure.differs is not None and (words := figure.differs(results)):

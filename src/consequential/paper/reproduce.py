@@ -41,7 +41,7 @@ def reproduce(
         complete(store, tasks, n_jobs=n_jobs, progress=progress)
         if progress:
             sys.stderr.write("drawing figures and judging claims\n")
-        return page.write(Results(folder), folder)
+        return page.write(Results(folder), folder, n_jobs)
 
 
 def _one_thread() -> threadpool_limits:
