@@ -46,11 +46,12 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def n_written(folder: Path) -> int:
-    """Parts and results, whole ones."""
+    """Parts and results, whole ones; folders may go while they are looked at."""
     return sum(
-        not path.name.startswith(".")
+        name.endswith(".parquet") and not name.startswith(".")
         for kind in ("parts", "results")
-        for path in (folder / kind).rglob("*.parquet")
+        for _, _, names in os.walk(folder / kind)
+        for name in names
     )
 
 

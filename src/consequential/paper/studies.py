@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from consequential import worlds
+from consequential.learning import Aggregated
 from consequential.simulation import LearnToDecide, Strategy, paper_strategies
 from consequential.worlds import World
 
@@ -21,7 +22,7 @@ _NORMALISATION: dict[str, Literal["paper", "applicants"]] = {
     "corrected": "applicants",
 }
 _BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 6
-_PASSES = 2
+_PASSES, _STEPS_KEPT = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,14 @@ class Study:
         """Return the paper's six strategies; under a penalty the four that decide.
 
         The corrected column passes over a step's people at most twice. On COMPAS the paper prints
-        forty passes: its steps are short. Ours gain little after the second.
+        forty passes: its steps are short. Ours gain little after the second. Of all people so far
+        as many are kept as come in eight steps, where that is less than is usual.
         """
         p = self.world().parameters
         enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
+        kept = Aggregated(min(Aggregated().max_rows, _STEPS_KEPT * p.n_proposals))
         found: list[Strategy] = []
-        for strategy in paper_strategies(_NORMALISATION[self.column]):
+        for strategy in paper_strategies(_NORMALISATION[self.column], kept):
             if isinstance(strategy, LearnToDecide):
                 ours = self.column == "corrected"
                 found.append(replace(strategy, n_iterations=enough) if ours else strategy)
