@@ -11,7 +11,7 @@ import numpy as np
 from consequential import worlds
 from consequential.learning import Aggregated
 from consequential.simulation import LearnToDecide, Strategy, paper_strategies
-from consequential.worlds import World
+from consequential.worlds import TableWorld, World
 
 COLUMNS = ("paper", "corrected")
 
@@ -76,17 +76,21 @@ class Study:
         """Return the paper's six strategies; under a penalty the four that decide.
 
         The corrected column passes over a step's people at most twice. On COMPAS the paper prints
-        forty passes: its steps are short. Ours gain little after the second. Of all people so far
-        as many are kept as come in eight steps, where that is less than is usual.
+        forty passes: its steps are short. Ours gain little after the second. The printed column
+        keeps as many of a table's people as come in eight steps: they are the same few thousand.
         """
-        p = self.world().parameters
+        world = self.world()
+        p, ours = world.parameters, self.column == "corrected"
         enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
         kept = Aggregated(min(Aggregated().max_rows, _STEPS_KEPT * p.n_proposals))
         found: list[Strategy] = []
-        for strategy in paper_strategies(_NORMALISATION[self.column], kept):
+        for strategy in paper_strategies(_NORMALISATION[self.column]):
             if isinstance(strategy, LearnToDecide):
-                ours = self.column == "corrected"
-                found.append(replace(strategy, n_iterations=enough) if ours else strategy)
+                if ours:
+                    strategy = replace(strategy, n_iterations=enough)
+                elif isinstance(world, TableWorld) and strategy.sequence == "aggregated":
+                    strategy = replace(strategy, sequence=kept)
+                found.append(strategy)
             elif self.kind == "time":
                 found.append(strategy)
         return found

@@ -172,13 +172,11 @@ class LearnToPredict(Strategy):
 
 def paper_strategies(
     normalisation: Literal["applicants", "paper"] = "applicants",
-    aggregated: Sequence | str = "aggregated",
 ) -> list[Strategy]:
     """Return the paper's six learned strategies.
 
     With `"applicants"` the estimators are right and the step is ours; with `"paper"` both are
-    as printed, decisions drawn anew inside the gradient included. See docs/deviations.md. What is
-    kept of all data so far can be given as an `Aggregated(max_rows)`.
+    as printed, decisions drawn anew inside the gradient included. See docs/deviations.md.
 
     Examples
     --------
@@ -186,7 +184,7 @@ def paper_strategies(
     >>> [strategy.name for strategy in cq.paper_strategies()][::3]
     ['deterministic, iterative', 'logistic, aggregated']
     """
-    sequences: tuple[Sequence | str, ...] = ("iterative", aggregated)
+    sequences = ("iterative", "aggregated")
     predicting = [LearnToPredict(sequence) for sequence in sequences]
     decisions: Literal["expected", "sampled"] = "expected"
     if normalisation == "paper":
