@@ -144,7 +144,7 @@ def test_the_examples_in_the_help_can_be_run(asked, capsys):
 def drawn(monkeypatch):
     seen = []
 
-    def write(results: Results, out):
+    def write(results: Results, out, n_jobs):
         seen.append(results)
         (out / "report.html").write_text("page")
         return out / "report.html"
