@@ -90,16 +90,18 @@ def side_by_side(
     from joblib.externals.loky import get_reusable_executor
 
     n_others = min(n_jobs or os.cpu_count() or 1, len(items)) - 1
+    if n_others < 1:
+        return [function(item) for item in items]
     left, found = deque(enumerate(items)), dict[int, Result]()
+    executor = get_reusable_executor(max_workers=n_others)
 
-    def elsewhere(executor: Any) -> None:
+    def elsewhere() -> None:
         # one at a time: what waits in the executor's queue could not be done here
         while own := _taken(left.pop):
             found[own[0]] = executor.submit(_alone, function, own[1]).result()
 
-    with ThreadPoolExecutor(max(n_others, 1)) as pool:
-        others = get_reusable_executor(max_workers=n_others) if n_others > 0 else None
-        feeding = [pool.submit(elsewhere, others) for _ in range(n_others)]
+    with ThreadPoolExecutor(n_others) as pool:
+        feeding = [pool.submit(elsewhere) for _ in range(n_others)]
         try:
             while own := _taken(left.popleft):
                 found[own[0]] = function(own[1])

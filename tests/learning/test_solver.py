@@ -28,18 +28,23 @@ def fitted(log, template, objective, constraint=None, **options):
     )
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("link", ["logistic", "smooth_semi_logistic"])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
+def somewhere(notion, link, apart, n_groups):
+    """A problem with all that it can have, a price that is to be paid, and where to look."""
     log = exploring_log(n=300, n_groups=n_groups)
     size = 3 * (n_groups if apart else 1)
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
     problem, _ = _problem(log, template, objective, bend_of(template), 0.01, 0.5)
-    price = Price(Constraint(max_gap=0.01), 3.0, 0.4)
     beta = np.random.default_rng(3).normal(size=size)
+    return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("link", ["logistic", "smooth_semi_logistic"])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
+    problem, price, beta = somewhere(notion, link, apart, n_groups)
     numeric = approx_fprime(beta, lambda at: problem.loss(at, price)[0], 1e-7)
     assert_allclose(problem.loss(beta, price)[1], numeric, atol=2e-6)
 
@@ -49,19 +54,28 @@ def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_the_loss_has_the_curvature_it_says(notion, link, apart, n_groups):
-    log = exploring_log(n=300, n_groups=n_groups)
-    size = 3 * (n_groups if apart else 1)
-    template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
-    objective = cq.Objective(0.4, notion, 0.7)
-    problem, _ = _problem(log, template, objective, bend_of(template), 0.01, 0.5)
-    price = Price(Constraint(max_gap=0.01), 3.0, 0.4)
-    beta = np.random.default_rng(3).normal(size=size)
-    step = 1e-6 * np.eye(size)  # nobody's score passes 0 on so short a way
+    problem, price, beta = somewhere(notion, link, apart, n_groups)
+    step = 1e-6 * np.eye(len(beta))  # nobody's score passes 0 on so short a way
     numeric = [
         (problem.loss(beta + by, price)[1] - problem.loss(beta - by, price)[1]) / 2e-6
         for by in step
     ]
     assert_allclose(problem.curvature(beta, price), numeric, atol=1e-5)
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_everybody_alike_is_what_a_pass_says(notion, apart):
+    problem, _, _ = somewhere(notion, "smooth_semi_logistic", apart, 3)
+    scores = [30.0, -0.7, -30.0]
+    for score, (sums, value) in zip(
+        scores, problem.alike(problem.passes.totals(), scores), strict=True
+    ):
+        theta = np.zeros((problem.n_blocks, 3))
+        theta[:, 0] = score
+        expected, objective = problem.at(theta.ravel())
+        assert_allclose(sums.benefits, expected.benefits, rtol=1e-9, atol=1e-12)
+        assert_allclose([sums.utility, value], [expected.utility, objective], rtol=1e-9)
 
 
 @pytest.mark.parametrize("notion", NOTIONS)

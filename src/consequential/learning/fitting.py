@@ -37,7 +37,6 @@ SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundre
 LEAST_SHRUNK = 1e-9  # with none at all the best policy may be infinitely steep
 _SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
-_FAR_BEHIND = 0.05  # by the objective's unit, on a sample: it is so on all rows as well
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
 
 
@@ -130,7 +129,7 @@ def fit_policy(
         }
         start = max(attempts, key=lambda name: attempts[name].worth)
         best = polish(stages, attempts[start], max_passes=max_passes)
-    start, theta, sums, violation = _never_worse(problem, screened, constraint, start, best)
+    start, theta, sums, violation = _never_worse(problem, constraint, start, best)
     unbound = sums.utility
     if constraint.binds:
         unbound = problem.at(best.free_theta)[0].utility
@@ -191,17 +190,15 @@ def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
 
 
 def _never_worse(
-    problem: Problem, screened: Problem, constraint: Constraint, start: str, best: Attempt
+    problem: Problem, constraint: Constraint, start: str, best: Attempt
 ) -> tuple[str, Floats, Sums, float]:
     """Fall back on accepting or rejecting everybody where that is better and allowed."""
     found, worth = (start, best.theta, best.sums, best.violation), best.worth
-    within_reach = screened.at(best.theta)[1] - _FAR_BEHIND * problem.unit
-    for name, score in (("accept all", _SURE), ("reject all", -_SURE)):
+    scores = {"accept all": _SURE, "reject all": -_SURE}
+    alike = problem.alike(problem.passes.totals(), list(scores.values()))
+    for (name, score), (sums, value) in zip(scores.items(), alike, strict=True):
         theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
         theta[:, 0] = score
-        if best.is_kept and screened.at(theta.ravel())[1] < within_reach:
-            continue
-        sums, value = problem.at(theta.ravel())
         violation = constraint.violation(sums.benefits)
         if violation <= KEPT and (True, value) > worth:
             found, worth = (name, theta.ravel(), sums, violation), (True, value)

@@ -76,18 +76,7 @@ class Rows:
         def stretch(start: int) -> Floats:
             n_columns = len(self.columns) + self.squares
             total = np.zeros((n_columns, self.n_groups, k + 2))
-            add_stretch(
-                self.inputs,
-                self.columns,
-                self.group,
-                self.apart,
-                self.squares,
-                blocks,
-                link,
-                start,
-                min(start + _STRETCH, n),
-                total,
-            )
+            add_stretch(*self._read(), blocks, link, start, min(start + _STRETCH, n), total)
             return total
 
         with compiling_reported("the solver"):
@@ -102,19 +91,8 @@ class Rows:
 
         def stretch(start: int) -> Floats:
             total = np.zeros((len(blocks), k + 1, k + 1))
-            add_curvature(
-                self.inputs,
-                self.columns,
-                self.group,
-                self.apart,
-                self.squares,
-                blocks,
-                link,
-                weights,
-                start,
-                min(start + _STRETCH, n),
-                total,
-            )
+            stop = min(start + _STRETCH, n)
+            add_curvature(*self._read(), blocks, link, weights, start, stop, total)
             return total
 
         with compiling_reported("the solver"):
@@ -124,6 +102,15 @@ class Rows:
             here = slice(z * (k + 1), (z + 1) * (k + 1))
             total[here, here] = np.tril(triangle) + np.tril(triangle, -1).T
         return total
+
+    def totals(self) -> Floats:
+        """Return the columns' sums by group: `sums` where everybody is accepted."""
+        squares = [self.columns[0] ** 2] if self.squares else []
+        columns = [*self.columns, *squares]
+        return np.stack([np.bincount(self.group, column, self.n_groups) for column in columns])
+
+    def _read(self) -> tuple[Floats, Floats, Codes, bool, bool]:
+        return self.inputs, self.columns, self.group, self.apart, self.squares
 
 
 def moments(inputs: Floats) -> tuple[Floats, Floats]:
@@ -175,6 +162,7 @@ def _n_threads() -> int:
 def _add_moments(
     inputs: Floats, shift: Floats, start: int, stop: int, sums: Floats, squares: Floats
 ) -> None:
+    """Add how far rows are beyond a shift, and the squares of it."""
     k = np.uint64(shift.size)
     for i in range(np.uint64(start), np.uint64(stop)):
         for j in range(k):

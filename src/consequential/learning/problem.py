@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
 from consequential.objective import Coefficients, Objective, Sums, deviations
-from consequential.policies.compiled import Bend
+from consequential.policies.compiled import Bend, propensities
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,10 @@ class Passes(Protocol):
 
     def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
         """Return the second derivative of the sums, weighted by column and group, in theta."""
+        ...
+
+    def totals(self) -> Floats:
+        """Return the columns' sums by group: the sums where everybody is accepted."""
         ...
 
 
@@ -59,6 +64,10 @@ class Remembered:
     def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
         """Return the second derivative of the sums, weighted by column and group, in theta."""
         return self.passes.curvature(theta, link, weights)
+
+    def totals(self) -> Floats:
+        """Return the columns' sums by group: the sums where everybody is accepted."""
+        return self.passes.totals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +160,21 @@ class Problem:
 
     def at(self, theta: Floats) -> tuple[Sums, float]:
         """Return the functionals at a theta, and the objective."""
-        values = self.passes.sums(theta, self.link)[:, :, 0]
+        return self._judged(self.passes.sums(theta, self.link)[:, :, 0])
+
+    def alike(self, totals: Floats, scores: Sequence[float]) -> list[tuple[Sums, float]]:
+        """Return the same for policies that give everybody one score, from the passes' totals."""
+        chances = np.empty(len(scores))
+        propensities(self.link, np.array(scores), chances)
+        found = []
+        for chance in chances:
+            values = chance * totals
+            if self.variance_penalty:
+                values[-1] *= chance  # the squares' column
+            found.append(self._judged(values))
+        return found
+
+    def _judged(self, values: Floats) -> tuple[Sums, float]:
         sums = self.columns.sums(values)
         return sums, self._value(sums, values)
 

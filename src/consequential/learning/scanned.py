@@ -48,6 +48,10 @@ class ScannedRows:
         """Return the second derivative of the sums, weighted by column and group, in theta."""
         return self._added_up(_PieceCurvature(theta, link, weights))
 
+    def totals(self) -> Floats:
+        """Return the columns' sums by group: the sums where everybody is accepted."""
+        return self._added_up(Rows.totals)
+
     def _added_up(self, of_rows: Callable[[Rows], Floats]) -> Floats:
         piece = _Piece(self.objective, self.template, self.whole, self.squares, of_rows)
         total: Floats = reduce(add, self.scan.map(piece, "learning from the log"))

@@ -128,6 +128,7 @@ def _iterate_two(
             own = slope[i] * (batches[u + i] - push * batches[v + i])
             along_a += own
             along_b += own * batches[b0 + i]
+        # mostly nothing is to be shortened or refused: one look tells, and the next can begin
         if full_rate * (abs(along_a) + abs(along_b)) < terms.max_step:
             a, b = a + full_rate * along_a, b + full_rate * along_b
         elif np.isfinite(full_rate * along_a) and np.isfinite(full_rate * along_b):
@@ -180,16 +181,15 @@ def _iterate_six(
             s += own * batches[d0 + i]
             t += own * batches[e0 + i]
             w += own * batches[f0 + i]
-        finite = bool(
-            np.isfinite(full_rate * p) and np.isfinite(full_rate * q)
-            and np.isfinite(full_rate * r) and np.isfinite(full_rate * s)
-            and np.isfinite(full_rate * t) and np.isfinite(full_rate * w)
-        )  # fmt: skip
         bound = ((abs(p) + abs(q)) + (abs(r) + abs(s))) + (abs(t) + abs(w))
         if full_rate * bound < terms.max_step:
             a, b, c = a + full_rate * p, b + full_rate * q, c + full_rate * r
             d, e, f = d + full_rate * s, e + full_rate * t, f + full_rate * w
-        elif finite:
+        elif (
+            np.isfinite(full_rate * p) and np.isfinite(full_rate * q)
+            and np.isfinite(full_rate * r) and np.isfinite(full_rate * s)
+            and np.isfinite(full_rate * t) and np.isfinite(full_rate * w)
+        ):  # fmt: skip
             longest = max(abs(p), abs(q), abs(r), abs(s), abs(t), abs(w))
             rate = _shortened(full_rate, longest, terms.max_step)
             a, b, c = a + rate * p, b + rate * q, c + rate * r
