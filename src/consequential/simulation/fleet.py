@@ -211,7 +211,8 @@ class Fleet:
         count_groups(memory.group[s, : memory.n_kept[s]], memory.sizes[s])
         memory.starts[s] = rng.random()
         memory.keys[s] = rng.integers(2**63)
-        fill_uniforms(memory.keys[s], 0, memory.draws[s])
+        if memory.draws.size:
+            fill_uniforms(memory.keys[s], 0, memory.draws[s])
 
     def _distinct_inputs(self) -> list[Inputs]:
         return list({id(inputs): inputs for inputs in self._inputs}.values())

@@ -276,16 +276,3 @@ def functionals(
         people.phi, utility, values, denominators, notion.is_ratio, people.group, constant,
         defined, 0.0, total, shares,
     )  # fmt: skip
-
-
-@compiled
-def fill_label_free(notion: Notion, sizes: Floats, group: Codes, values: Floats) -> None:
-    """Fill in the benefits' coefficients of a notion that needs no label, (benefits, n)."""
-    for b in range(values.shape[0]):
-        share = 1.0 if notion.by_size[b] else notion.share_of[b, 0]
-        scale = np.empty(sizes.size)
-        for z in range(sizes.size):
-            in_total = share * sizes[z]
-            scale[z] = notion.values[b, 0] / in_total if in_total > 0.0 else 0.0
-        for i in range(group.size):
-            values[b, i] = scale[group[i]]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from consequential.learning import Aggregated, Sequence, UpdatePolicy
 from consequential.learning.matrices import mean_squares
 from consequential.policies import Policy
+from consequential.policies.compiled import compiled
 from consequential.simulation.crew import Crew, notion_of
-from consequential.simulation.functionals import fill_label_free, read_circle
+from consequential.simulation.functionals import Codes, Notion, People, read_circle
 from consequential.simulation.step import Passed
 
 Floats = NDArray[np.float64]
@@ -85,13 +86,35 @@ class Passing:
         """Read a seed's people in a circle, from its random start on."""
         if self.accepted_only:
             return
-        memory, passed, n = self.memory, self.passed, self.memory.n_kept[s]
-        start = int(memory.starts[s] * n)
+        memory, n = self.memory, self.memory.n_kept[s]
         phi = self.inputs.kept[memory.sequence] if memory.grows else self.inputs.phi
-        for k in range(phi.shape[1]):
-            read_circle(phi[s, k, :n], start, passed.phi[s, k])
-        read_circle(memory.group[s, :n], start, passed.group[s])
-        read_circle(memory.label[s, :n], start, passed.label[s])
-        passed.scale[s] = mean_squares(passed.phi[s])
-        if self.notion.label_free:
-            fill_label_free(self.notion, memory.sizes[s], passed.group[s], passed.values[s])
+        people = People(phi[s, :, :n], memory.group[s, :n], memory.label[s, :n])
+        start = int(memory.starts[s] * n)
+        _fill_passed(people, start, self.notion, memory.sizes[s], self.passed, s)
+
+
+@compiled
+def _fill_passed(
+    people: People, start: int, notion: Notion, sizes: Floats, passed: Passed, s: int
+) -> None:
+    """Fill in what a seed's updates pass over, from the given person on."""
+    for k in range(people.phi.shape[0]):
+        read_circle(people.phi[k], start, passed.phi[s, k])
+    read_circle(people.group, start, passed.group[s])
+    read_circle(people.label, start, passed.label[s])
+    passed.scale[s] = mean_squares(passed.phi[s])
+    if notion.label_free:
+        _fill_label_free(notion, sizes, passed.group[s], passed.values[s])
+
+
+@compiled
+def _fill_label_free(notion: Notion, sizes: Floats, group: Codes, values: Floats) -> None:
+    """Fill in the benefits' coefficients of a notion that needs no label, (benefits, n)."""
+    for b in range(values.shape[0]):
+        share = 1.0 if notion.by_size[b] else notion.share_of[b, 0]
+        scale = np.empty(sizes.size)
+        for z in range(sizes.size):
+            in_total = share * sizes[z]
+            scale[z] = notion.values[b, 0] / in_total if in_total > 0.0 else 0.0
+        for i in range(group.size):
+            values[b, i] = scale[group[i]]

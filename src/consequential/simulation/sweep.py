@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import ceil
 from queue import SimpleQueue
 from threading import Event
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_RUNS_A_THREAD = 16  # enough for threads to share evenly and seldom wait
+_RUNS_A_THREAD = 48  # enough for threads to share evenly and seldom wait
+_SILENCE = 0.1  # seconds: whoever hears the news needs the interpreter, and others wait for it
 _ROOM = 2**30  # bytes that the weights of aggregated runs may take
 _COPIES, _DEVICE_ROOMS = 8, 32  # a device's program holds several arrays of that size
 
@@ -74,23 +76,35 @@ def sweep(plan: Plan, seeds: list[int], starts: Starts, n_jobs: int | None) -> I
     n_apart = 0
     if plan.engine == "compiled" and not plan.world.drifts and 1 < n_threads <= at_once:
         n_apart = len(seeds) - len(seeds) % n_threads
-        # as many rounds as it takes, all even: threads end together
-        n_rounds = ceil(n_apart / (at_once // n_threads * n_threads))
-        yield from _apart(
-            plan, _blocks(seeds, starts, 0, n_apart, n_rounds * n_threads), n_threads, course
-        )
-    n_blocks = ceil((len(seeds) - n_apart) / at_once)
-    for block in _blocks(seeds, starts, n_apart, len(seeds), n_blocks):
+        sizes = _even_rounds(n_apart, at_once // n_threads, n_threads)
+        yield from _apart(plan, _blocks(seeds, starts, 0, sizes), n_threads, course)
+    n_left = len(seeds) - n_apart
+    n_blocks = ceil(n_left / at_once)
+    sizes = [n_left // n_blocks + (k < n_left % n_blocks) for k in range(n_blocks)]
+    for block in _blocks(seeds, starts, n_apart, sizes):
         yield from _sail(plan, block, n_threads, course)
 
 
-def _blocks(seeds: list[int], starts: Starts, first: int, last: int, n_blocks: int) -> list[Block]:
-    """Return seeds from the first to before the last in so many blocks, with their starts."""
+def _even_rounds(n_seeds: int, most: int, n_threads: int) -> list[int]:
+    """Return how many seeds each block has: as many in a round for every thread.
+
+    Towards the end blocks are small, so that no thread waits long for another to end.
+    """
+    sizes: list[int] = []
+    while n_seeds:
+        size = min(most, max(1, n_seeds // (2 * n_threads)))
+        sizes += [size] * n_threads
+        n_seeds -= size * n_threads
+    return sizes
+
+
+def _blocks(seeds: list[int], starts: Starts, first: int, sizes: list[int]) -> list[Block]:
+    """Return seeds from the first on in blocks of these sizes, with their starts."""
     blocks = []
-    for chosen in np.array_split(np.arange(first, last), max(n_blocks, 1)):
-        if chosen.size:
-            here = slice(chosen[0], chosen[-1] + 1)
-            blocks.append((seeds[here], {name: rules[here] for name, rules in starts.items()}))
+    for size in sizes:
+        here = slice(first, first + size)
+        blocks.append((seeds[here], {name: rules[here] for name, rules in starts.items()}))
+        first += size
     return blocks
 
 
@@ -114,10 +128,14 @@ def _apart(plan: Plan, blocks: list[Block], n_threads: int, course: Course) -> I
 
     def sail(block: Block) -> None:
         try:
-            for told in _sail(plan, block, 1, course):
+            n_steps, said = 0.0, monotonic()
+            for taken, runs in _sail(plan, block, 1, course):
                 if stopped.is_set():
                     return
-                news.put(told)
+                n_steps += taken
+                if runs or monotonic() - said > _SILENCE:
+                    news.put((n_steps, runs))
+                    n_steps, said = 0.0, monotonic()
         finally:
             news.put(None)
 
