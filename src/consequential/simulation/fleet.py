@@ -30,7 +30,7 @@ from consequential.simulation.functionals import (
     sizes_of,
 )
 from consequential.simulation.memories import Inputs, Memory, Passing
-from consequential.simulation.proposals import fill_decisions, fill_people, learning_rng
+from consequential.simulation.proposals import fill_proposals, learning_rng
 from consequential.simulation.reservoir import keep_all, keep_people
 from consequential.simulation.step import (
     TOGETHER,
@@ -176,8 +176,9 @@ class Fleet:
     def _gather(self, world: World, time_step: int, s: int) -> None:
         """Draw a seed's people of this step and put them where each sequence keeps them."""
         seed, raw = self.seeds[s], self._raw.phi[s]
-        fill_people(world, seed, time_step, raw[1:], self._group[s], self._label[s])
-        fill_decisions(seed, time_step, self._uniforms[s])
+        fill_proposals(
+            world, seed, time_step, raw[1:], self._group[s], self._label[s], self._uniforms[s]
+        )
         for inputs in self._inputs:
             if inputs.policies is not None:
                 policy = inputs.policies[s]

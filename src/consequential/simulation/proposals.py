@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
+from consequential.policies.compiled import compiled
 from consequential.policies.uniforms import UniformStream, fill_uniforms, stream_key
 from consequential.worlds import People, World
-from consequential.worlds.crowd import draw_people
+from consequential.worlds.crowd import Crowd, draw_people
 from consequential.worlds.world import world_at
 
 Floats = NDArray[np.float64]
@@ -21,34 +22,35 @@ PEOPLE, DECISIONS, LEARNING, START = range(4)
 _REMEMBERED = 2**24
 
 
-def key_of(seed: int, purpose: int, time_step: int) -> np.uint64:
-    """Return the key of a seed's stream; seeds may be of any size."""
-    return np.uint64(stream_key(np.uint64(seed % 2**64), purpose, time_step))
-
-
-def fill_people(
+def fill_proposals(
     world: World,
     seed: int,
     time_step: int,
     features: Floats,
     group: NDArray[np.int16],
     label: Floats,
+    uniforms: Floats,
 ) -> None:
-    """Fill in the people a seed has at a time step, one row of `features` a feature.
+    """Fill in the people a seed has at a time step, and the random numbers that decide on them.
 
-    `world` is the world as it is at that step.
+    `world` is the world as it is at that step; `features` have one row a feature.
     """
-    crowd = world.drawn_from
+    crowd, number = world.drawn_from, np.uint64(seed % 2**64)
     if crowd is not None:
-        draw_people(crowd, key_of(seed, PEOPLE, time_step), features, group, label)
+        _draw_proposals(crowd, number, time_step, features, group, label, uniforms)
         return
     people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
     features[:], group[:], label[:] = people.features.T, people.group, people.label
+    fill_uniforms(stream_key(number, DECISIONS, time_step), 0, uniforms)
 
 
-def fill_decisions(seed: int, time_step: int, uniforms: Floats) -> None:
-    """Fill in the random numbers that decide on them."""
-    fill_uniforms(key_of(seed, DECISIONS, time_step), 0, uniforms)
+@compiled
+def _draw_proposals(
+    crowd: Crowd, seed: np.uint64, time_step: int, features: Floats, group: NDArray[np.int16],
+    label: Floats, uniforms: Floats,
+) -> None:  # fmt: skip
+    draw_people(crowd, stream_key(seed, PEOPLE, time_step), features, group, label)
+    fill_uniforms(stream_key(seed, DECISIONS, time_step), 0, uniforms)
 
 
 def learning_rng(seed: int, time_step: int) -> np.random.Generator:
@@ -81,7 +83,8 @@ class SharedProposals:
                 self._people[time_step, n] = people
         decisions: np.random.Generator = np.random.default_rng([self.seed, DECISIONS, time_step])
         if type(rule).decide is DecisionRule.decide:  # one uniform number a person
-            decisions = UniformStream(int(key_of(self.seed, DECISIONS, time_step)))  # type: ignore[assignment]
+            key = stream_key(np.uint64(self.seed % 2**64), DECISIONS, time_step)
+            decisions = UniformStream(int(key))  # type: ignore[assignment]
         return self.world.decided(people, rule, decisions, time_step)
 
     def _drawn(self, n: int, time_step: int) -> People:
@@ -91,5 +94,5 @@ class SharedProposals:
             return world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
         features = np.empty((crowd.n_features, n))
         group, label = np.empty(n, dtype=np.int16), np.empty(n)
-        fill_people(world, self.seed, time_step, features, group, label)
+        fill_proposals(world, self.seed, time_step, features, group, label, np.empty(0))
         return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)
