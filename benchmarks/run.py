@@ -143,7 +143,7 @@ def threads(report: Report, repeats: int) -> None:
     tasks = {}
     for n in (1, 2):
         tasks[f"sweep {n}"], _ = update_seconds(
-            world, seeds=30, penalties=PENALTIES, time_steps=20, threads=n
+            world, seeds=30, penalties=PENALTIES, time_steps=50, threads=n
         )
         tasks[f"arithmetic {n}"] = arithmetic_in_threads(n)
     took = alternately(tasks, 2 * repeats - 1)
@@ -159,7 +159,7 @@ def growth(report: Report, repeats: int) -> None:
 
     def fitted(sizes, make) -> float:
         tasks = {str(size): make(size) for size in sizes}
-        took = alternately(tasks, 2 * repeats - 1)
+        took = alternately(tasks, 4 * repeats + 1 if make is rows else 2 * repeats - 1)
         return exponent(list(sizes), [took[str(size)] for size in sizes])
 
     def rows(n: int):
@@ -177,13 +177,13 @@ def growth(report: Report, repeats: int) -> None:
 
     def penalties(n: int):
         spread = tuple(np.logspace(-0.5, 4, n))
-        return update_seconds(world, seeds=2, penalties=spread, time_steps=20)[0]
+        return update_seconds(world, seeds=2, penalties=spread, time_steps=10)[0]
 
     near_one = {"at_least": 0.95, "at_most": 1.05}
     for what, sizes, make in (
-        ("growth with rows, 2^18 to 2^21", [2**k for k in range(18, 22)], rows),
-        ("growth with runs, 4 to 16 seeds x 19 penalties", [4, 8, 16], runs),
-        ("growth with penalties, 96 to 384", [96, 192, 384], penalties),
+        ("growth with rows, 2^20 to 2^23", [2**k for k in range(20, 24)], rows),
+        ("growth with runs, 4 to 32 seeds x 19 penalties", [4, 8, 16, 32], runs),
+        ("growth with penalties, 192 to 768", [192, 384, 768], penalties),
     ):
         report.promise(what, fitted(sizes, make), **near_one)
     slope = fitted([8, 16, 32], features)

@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
 
 _STRETCH = 1024
-TOGETHER = 8  # runs of a seed that decide together: their weights should stay in the cache
+TOGETHER = 4  # runs of a seed that decide together: their weights should stay in the cache
 
 
 class Learning(NamedTuple):
