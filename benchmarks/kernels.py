@@ -83,11 +83,15 @@ def some_ascent(n: int, batch_size: int, penalty: float) -> Ascent:
 
 
 def ascent_of(*, n_rows: int, n_features: int) -> Callable[[], object]:
-    """Return an ascent that passes once over so many rows."""
+    """Return an ascent that passes once over so many rows, from where another has led.
+
+    First steps are long and take more time each; how many they are does not grow with rows.
+    """
     rows, ascent = some_rows(n_rows, n_features), some_ascent(n_rows, 256, 10.0)
     scale, theta = mean_squares(rows.phi), np.zeros(n_features + 1)
-    none = np.empty(0)
-    return lambda: ascend(rows, LOGISTIC, ascent, theta, scale, np.uint64(1), none, none)
+    none, key = np.empty(0), np.uint64(1)
+    near, _ = ascend(rows, LOGISTIC, ascent, theta, scale, key, none, none)
+    return lambda: ascend(rows, LOGISTIC, ascent, near, scale, key, none, none)
 
 
 def arithmetic_in_threads(n: int) -> Callable[[], object]:

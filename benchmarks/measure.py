@@ -16,8 +16,12 @@ import numpy as np
 SOURCE = Path(__file__).parent.parent / "src"
 
 
-def alternately(tasks: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each task, taken in turns so that noise hits all alike."""
+def alternately(
+    tasks: dict[str, Callable[[], object]],
+    repeats: int,
+    of: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """Return the median (or other) seconds of each task, in turns so that noise hits all alike."""
     for task in tasks.values():
         task()  # compiles, and fills caches
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
@@ -26,7 +30,7 @@ def alternately(tasks: dict[str, Callable[[], object]], repeats: int) -> dict[st
             start = time.perf_counter()
             task()
             seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: of(values) for name, values in seconds.items()}
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
