@@ -22,6 +22,15 @@ PEOPLE, DECISIONS, LEARNING, START = range(4)
 _REMEMBERED = 2**24
 
 
+def key_of(seed: int, purpose: int, time_step: int) -> np.uint64:
+    """Return the key of a seed's stream; seeds may be of any size."""
+    return np.uint64(stream_key(_folded(seed), purpose, time_step))
+
+
+def _folded(seed: int) -> np.uint64:
+    return np.uint64(seed % 2**64)
+
+
 def fill_proposals(
     world: World,
     seed: int,
@@ -35,13 +44,13 @@ def fill_proposals(
 
     `world` is the world as it is at that step; `features` have one row a feature.
     """
-    crowd, number = world.drawn_from, np.uint64(seed % 2**64)
+    crowd = world.drawn_from
     if crowd is not None:
-        _draw_proposals(crowd, number, time_step, features, group, label, uniforms)
+        _draw_proposals(crowd, _folded(seed), time_step, features, group, label, uniforms)
         return
     people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
     features[:], group[:], label[:] = people.features.T, people.group, people.label
-    fill_uniforms(stream_key(number, DECISIONS, time_step), 0, uniforms)
+    fill_uniforms(key_of(seed, DECISIONS, time_step), 0, uniforms)
 
 
 @compiled
@@ -83,8 +92,7 @@ class SharedProposals:
                 self._people[time_step, n] = people
         decisions: np.random.Generator = np.random.default_rng([self.seed, DECISIONS, time_step])
         if type(rule).decide is DecisionRule.decide:  # one uniform number a person
-            key = stream_key(np.uint64(self.seed % 2**64), DECISIONS, time_step)
-            decisions = UniformStream(int(key))  # type: ignore[assignment]
+            decisions = UniformStream(int(key_of(self.seed, DECISIONS, time_step)))  # type: ignore[assignment]
         return self.world.decided(people, rule, decisions, time_step)
 
     def _drawn(self, n: int, time_step: int) -> People:
