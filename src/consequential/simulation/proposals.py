@@ -58,6 +58,7 @@ def _draw_proposals(
     crowd: Crowd, seed: np.uint64, time_step: int, features: Floats, group: NDArray[np.int16],
     label: Floats, uniforms: Floats,
 ) -> None:  # fmt: skip
+    """Fill in both in one call: threads wait for the interpreter before and after each."""
     draw_people(crowd, stream_key(seed, PEOPLE, time_step), features, group, label)
     fill_uniforms(stream_key(seed, DECISIONS, time_step), 0, uniforms)
 
