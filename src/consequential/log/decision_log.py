@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.log.checks import DecisionLogError, checked_columns, checked_names
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.frames import frame_columns, make_frame, read_table
+from consequential.log.missing import Missing, observed_probability
 from consequential.policies import DecisionRule, Logged
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class DecisionLog:
     estimated_propensity
         Whether the propensities were estimated after the fact instead of logged; every figure
         made from them says so.
+    missing
+        What is made of accepted people whose label never came. `"refuse"`: an error.
+        `"against"`: their labels may be anything, so estimates are bounds and learning takes them
+        for failures. `"at_random"`: given features and group, labels are missing by chance; the
+        people whose labels are known stand for the others.
+    observed
+        With `"at_random"`, the probability that each accepted person's label is known.
 
     Examples
     --------
@@ -83,6 +91,8 @@ class DecisionLog:
     horizon: int | None = None
     as_of: int | None = None
     estimated_propensity: bool = False
+    missing: Missing = "refuse"
+    observed: Floats | None = None
 
     def __post_init__(self) -> None:
         for name in ROW_COLUMNS:
@@ -118,6 +128,8 @@ class DecisionLog:
         feature_names: Sequence[str] | None = None,
         policies: Mapping[int, DecisionRule] | None = None,
         horizon: int | None = None,
+        missing: Missing = "refuse",
+        observed: ArrayLike | None = None,
         copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
@@ -139,6 +151,8 @@ class DecisionLog:
             horizon=horizon,
             as_of=int(columns.time_step.max()),
             estimated_propensity=isinstance(propensity, EstimatedPropensity),
+            missing=missing,
+            observed=observed_probability(missing, observed, columns, horizon),
         )
 
     @classmethod
@@ -156,6 +170,8 @@ class DecisionLog:
         cost: str | None = None,
         groups: Sequence[Hashable] | None = None,
         horizon: int | None = None,
+        missing: Missing = "refuse",
+        observed: str | None = None,
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
@@ -180,6 +196,7 @@ class DecisionLog:
             time_step=time_step,
             amount=amount,
             cost=cost,
+            observed=observed,
         )
         step = columns.pop("time_step")
         return cls.from_arrays(
@@ -188,6 +205,7 @@ class DecisionLog:
             feature_names=names,
             groups=groups,
             horizon=horizon,
+            missing=missing,
             **columns,
             copy=False,  # the matrix was made here
         )
@@ -273,7 +291,7 @@ class DecisionLog:
                     f"no decision is as old as the horizon of {self.horizon} time steps yet"
                 )
             log = replace(self.take(old), horizon=None)
-        if log.n_pending:
+        if log.n_pending and log.missing == "refuse":
             rows = (
                 "1 accepted row has"
                 if log.n_pending == 1
@@ -283,7 +301,8 @@ class DecisionLog:
             raise DecisionLogError(
                 f"{rows} no label{age}. If outcomes take time, set "
                 "horizon= to the number of time steps they may take; estimates then use only "
-                "decisions at least that old"
+                "decisions at least that old. If these labels will never come, say what to make "
+                'of them: missing="against" or missing="at_random"'
             )
         return log
 
@@ -301,6 +320,16 @@ class DecisionLog:
     def n_pending(self) -> int:
         """How many accepted people have no label yet."""
         return int((self.decision & np.isnan(self.label)).sum())
+
+    @cached_property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Whose label is known."""
+        return _frozen(self.decision & ~np.isnan(self.label))
+
+    @property
+    def label_propensity(self) -> Floats:
+        """The probability that a person is accepted and, where labels are thinned, observed."""
+        return self.propensity if self.observed is None else self.propensity * self.observed
 
     @property
     def has_costs(self) -> bool:
@@ -331,11 +360,12 @@ class DecisionLog:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything in the rows: equal for equal logs."""
-        digest = hashlib.sha256(repr((self.groups, self.feature_names, self.horizon)).encode())
+        about = (self.groups, self.feature_names, self.horizon, self.missing)
+        digest = hashlib.sha256(repr(about).encode())
         for name in ROW_COLUMNS:
             column = getattr(self, name)
-            digest.update(name.encode())
             if column is not None:
+                digest.update(name.encode())
                 digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 
@@ -389,4 +419,5 @@ ROW_COLUMNS = (
     "time_step",
     "amount",
     "cost",
+    "observed",
 )

@@ -92,7 +92,7 @@ class EstimatedPropensity:
     ) -> Floats:
         """Return each person's estimated probability of acceptance, or refuse the log."""
         self._check_decisions(decision)
-        estimates = self._cross_fitted(features, decision, group, len(groups))
+        estimates = self.cross_fitted(features, decision, group, len(groups))
         self._check_explored("", estimates, decision)
         for code, name in enumerate(groups):
             inside = group == code
@@ -121,9 +121,10 @@ class EstimatedPropensity:
                 f"{needed} rejected people at least; there are {accepted} and {rejected}"
             )
 
-    def _cross_fitted(
+    def cross_fitted(
         self, features: Floats, decision: NDArray[np.bool_], group: NDArray[np.intp], n_groups: int
     ) -> Floats:
+        """Return each row's calibrated probability by a classifier that did not see the row."""
         from sklearn.base import clone
         from sklearn.calibration import CalibratedClassifierCV
         from sklearn.ensemble import HistGradientBoostingClassifier

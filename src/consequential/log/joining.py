@@ -19,7 +19,7 @@ def joined(logs: Sequence[DecisionLog]) -> DecisionLog:
         raise DecisionLogError("nothing to concatenate: give at least one log")
     first = logs[0]
     for log in logs[1:]:
-        for name in ("groups", "feature_names", "horizon"):
+        for name in ("groups", "feature_names", "horizon", "missing"):
             if getattr(log, name) != getattr(first, name):
                 raise DecisionLogError(
                     f"logs with different {name} cannot be concatenated: "
@@ -34,10 +34,10 @@ def joined(logs: Sequence[DecisionLog]) -> DecisionLog:
     columns: dict[str, Any] = {}
     for name in ROW_COLUMNS:
         parts = [getattr(log, name) for log in logs]
-        missing = [part is None for part in parts]
-        if any(missing) and not all(missing):
+        absent = [part is None for part in parts]
+        if any(absent) and not all(absent):
             raise DecisionLogError(f"some of the logs have {name} and some do not")
-        columns[name] = None if all(missing) else np.concatenate(parts)
+        columns[name] = None if all(absent) else np.concatenate(parts)
     as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
     estimated = any(log.estimated_propensity for log in logs)
     return replace(first, **columns, policies=policies, as_of=as_of, estimated_propensity=estimated)

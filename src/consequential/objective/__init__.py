@@ -1,5 +1,6 @@
 """Objectives: what a policy is worth, as a smooth function of a few linear functionals."""
 
+from consequential.objective.balance import BalanceHeuristic
 from consequential.objective.fairness import (
     BenefitParity,
     DemographicParity,
@@ -23,7 +24,6 @@ from consequential.objective.objective import (
     deviations,
 )
 from consequential.objective.weights import (
-    BalanceHeuristic,
     Clipped,
     DoublyRobust,
     InversePropensity,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -52,6 +52,11 @@ class Tally:
     `normalised` holds weights that were scaled to average one, where they were. Where the rows
     are part of a larger log, `whole` is how many people, positives and negatives each group of
     that log has, and `sizes` is the larger log's too.
+
+    Labels that nobody knows: `unsupported` is how many people of a row no weight stands for,
+    because people like them were never accepted or because weights were clipped; they are counted
+    neither as positives nor as negatives. `missing` is how many of the negatives are accepted
+    people whose label is missing, taken for failures. None where there are none.
     """
 
     people: Floats
@@ -61,6 +66,30 @@ class Tally:
     sizes: Floats
     normalised: Floats | None = None
     whole: Floats | None = None  # (3, groups)
+    unsupported: Floats | None = None
+    missing: Floats | None = None
+
+    @property
+    def unknown(self) -> Floats | None:
+        """How many people of each row have a label that nobody knows."""
+        parts = [part for part in (self.unsupported, self.missing) if part is not None]
+        return sum(parts[1:], parts[0]) if parts else None
+
+    def filled(self, positive: NDArray[np.bool_] | bool) -> Tally:
+        """Return the tally with unknown labels made 1 for these rows and 0 for the others."""
+        unknown = self.unknown
+        if unknown is None:
+            return self
+        negatives = self.negatives if self.missing is None else self.negatives - self.missing
+        # what a model says of people who were never accepted is not knowledge
+        told = 1.0 if self.unsupported is None else (self.unsupported < 1.0).astype(np.float64)
+        return replace(
+            self,
+            positives=told * self.positives + np.where(positive, unknown, 0.0),
+            negatives=told * negatives + np.where(positive, 0.0, unknown),
+            unsupported=None,
+            missing=None,
+        )
 
     def by_group(self, values: Floats) -> Floats:
         """Sum of one value a row, group by group."""

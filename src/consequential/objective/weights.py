@@ -31,25 +31,62 @@ class Weighting(ABC):
 
     @abstractmethod
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
-        """One weight a row; `within_group` for sums that are normalised group by group."""
+        """One weight per row; `within_group` for sums that are normalised group by group."""
+
+    def unsupported(self, log: DecisionLog) -> Floats | None:
+        """How much of each person no weight stands for, in expectation; None where nothing is.
+
+        All of a person who could not be accepted, for any weighting; for clipped weights also the
+        part that clipping takes away.
+        """
+        return never_accepted(log)
+
+    def unclipped(self, log: DecisionLog) -> Floats:
+        """The weights as they are before any clipping: what effective sample sizes are made of."""
+        return self.weights(log)
+
+    def notes(self, log: DecisionLog) -> tuple[str, ...]:
+        """Return what to know about estimates with these weights on this log."""
+        return ()
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Whom the rows stand for in sums over all applicants, and in sums by group."""
-        overall = _tally(log, self.weights(log))
+        overall = self._tally(log, self.weights(log))
         if self.row_by_row:
             return overall, overall
         within = self.weights(log, within_group=True)
-        return overall, _tally(log, within)
+        return overall, self._tally(log, within)
+
+    def _tally(self, log: DecisionLog, weights: Floats) -> Tally:
+        positives = weights * log.outcome
+        return Tally(
+            np.ones(len(log)),
+            positives,
+            weights - positives,
+            log.group,
+            log.group_counts.astype(np.float64),
+            unsupported=self.unsupported(log),
+            missing=_missing(log, weights),
+        )
 
 
-def _tally(log: DecisionLog, weights: Floats) -> Tally:
-    positives = weights * log.outcome
-    sizes = log.group_counts.astype(np.float64)
-    return Tally(np.ones(len(log)), positives, weights - positives, log.group, sizes)
+def never_accepted(log: DecisionLog) -> Floats | None:
+    """Return 1 for people whom the log's rule could not accept; None where there are none."""
+    never = log.propensity <= 0.0
+    return never.astype(np.float64) if never.any() else None
 
 
-def _inverse(decision: NDArray[np.bool_], propensity: Floats) -> Floats:
-    return np.divide(1.0, propensity, out=np.zeros(len(propensity)), where=decision)
+def _missing(log: DecisionLog, weights: Floats) -> Floats | None:
+    """Return the weights of accepted people whose missing labels are held against a rule."""
+    if log.missing != "against" or log.n_pending == 0:
+        return None
+    return np.where(log.labelled, 0.0, weights)
+
+
+def inverse_propensity(log: DecisionLog) -> Floats:
+    """Return one over the probability that a label is seen, where it is."""
+    seen = log.decision if log.missing == "against" else log.labelled
+    return np.divide(1.0, log.label_propensity, out=np.zeros(len(log)), where=seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +105,7 @@ class InversePropensity(Weighting):
 
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return `d / p`."""
-        return _inverse(log.decision, log.propensity)
+        return inverse_propensity(log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +138,39 @@ class Clipped(Weighting):
 
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return `min(d / p, maximum)`."""
-        return np.minimum(_inverse(log.decision, log.propensity), self.maximum)
+        return np.minimum(inverse_propensity(log), self.maximum)
+
+    def unclipped(self, log: DecisionLog) -> Floats:
+        """Return `d / p`: clipping does not make anybody's label say more."""
+        return inverse_propensity(log)
+
+    def unsupported(self, log: DecisionLog) -> Floats | None:
+        """`1 - p maximum` of a person whose propensity is below one over the maximum."""
+        lost = np.maximum(1.0 - self.maximum * log.label_propensity, 0.0)
+        return lost if lost.any() else None
+
+    def notes(self, log: DecisionLog) -> tuple[str, ...]:
+        """Say how much clipping leaves out."""
+        lost = self.unsupported(log)
+        if lost is None:
+            return ()
+        if self.pessimistic:
+            return (
+                f"weights clipped at {self.maximum:g} take people whom they do not stand for "
+                f"({lost.mean():.1%}) for failures: the utility is biased downwards, and its "
+                "interval covers a lower bound",
+            )
+        return (
+            f"weights clipped at {self.maximum:g} are biased: they leave out {lost.mean():.1%} of "
+            "people, and intervals cover every label these could have",
+        )
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Count people; under `pessimistic` whoever is not known to have label 1 has label 0."""
-        tally = _tally(log, self.weights(log))
+        tally = self._tally(log, self.weights(log))
         if self.pessimistic:
-            tally = replace(tally, negatives=tally.people - tally.positives)
+            negatives = tally.people - tally.positives
+            tally = replace(tally, negatives=negatives, unsupported=None, missing=None)
         return tally, tally
 
 
@@ -127,69 +190,25 @@ class SelfNormalised(Weighting):
     """
 
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
-        """Return `d / p` divided by its mean."""
-        plain = _inverse(log.decision, log.propensity)
+        """Return `d / p` divided by its mean over the people who could be accepted."""
+        plain = inverse_propensity(log)
+        possible = (log.propensity > 0.0).astype(np.float64)
         if not within_group:
             total = plain.sum()
-            return plain * (len(log) / total) if total > 0 else plain
+            return plain * (possible.sum() / total) if total > 0 else plain
         totals = np.bincount(log.group, plain, len(log.groups))
-        scale = np.divide(log.group_counts, totals, out=np.zeros(len(totals)), where=totals > 0)
+        counts = np.bincount(log.group, possible, len(log.groups))
+        scale = np.divide(counts, totals, out=np.zeros(len(totals)), where=totals > 0)
         return plain * scale[log.group]
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Count people, and keep the weights whose average was made one."""
         overall, within = self.weights(log), self.weights(log, within_group=True)
+        never = log.propensity <= 0.0  # they take no part in the average
         return (
-            replace(_tally(log, overall), normalised=overall),
-            replace(_tally(log, within), normalised=within),
+            replace(self._tally(log, overall), normalised=np.where(never, 1.0, overall)),
+            replace(self._tally(log, within), normalised=np.where(never, 1.0, within)),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceHeuristic(Weighting):
-    """`w = d / sum_t (N_t / N) pi_t(x)` over the policies that filled the log.
-
-    Lower variance than each row's own propensity where the policies were fixed beforehand;
-    biased where later ones were learned from earlier rows. Needs the log's `policies`.
-
-    Examples
-    --------
-    >>> import consequential as cq
-    >>> log = cq.DecisionLog.from_arrays(
-    ...     [[0.0], [0.0]], [1, 1], [0.25, 0.75], [1, 0], time_step=[0, 1],
-    ...     policies={0: cq.EveryNth(4), 1: cq.RejectAll().with_floor(0.75)})
-    >>> cq.BalanceHeuristic().weights(log)
-    array([2., 2.])
-    """
-
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
-        """Return one over the average propensity of all the policies, for accepted rows."""
-        steps, counts = np.unique(log.time_step, return_counts=True)
-        missing = [int(step) for step in steps if int(step) not in log.policies]
-        if missing:
-            raise DecisionLogError(
-                f"the balance heuristic needs the policy of every time step; the log has none "
-                f"for {missing[:3]}{' and more' if len(missing) > 3 else ''}"
-            )
-        accepted = np.flatnonzero(log.decision)
-        features = log.features[accepted]
-        sensitive = log.sensitive[accepted]
-        averaged = np.zeros(len(accepted))
-        for step, count in zip(steps, counts, strict=True):
-            share = np.full(len(log.groups), count / len(log))
-            if within_group:
-                here = np.bincount(log.group[log.time_step == step], minlength=len(log.groups))
-                share = here / np.maximum(log.group_counts, 1)
-            rule = log.policies[int(step)]
-            averaged += share[log.group[accepted]] * rule.propensity(features, sensitive)
-        if len(averaged) and averaged.min() <= 0:
-            raise DecisionLogError(
-                f"row {accepted[averaged.argmin()]} was accepted, but no policy of the log would "
-                "have accepted it: these are not the policies that decided"
-            )
-        weights = np.zeros(len(log))
-        weights[accepted] = 1.0 / averaged
-        return weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +227,11 @@ class Unweighted(Weighting):
 
     def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
         """Return the decisions."""
-        return log.decision.astype(np.float64)
+        return log.labelled.astype(np.float64)
+
+    def unsupported(self, log: DecisionLog) -> Floats | None:
+        """Nobody: taking the accepted for everybody is the mistake."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,16 +277,30 @@ class DoublyRobust(Weighting):
         """Return the weights of the residuals."""
         return self.weighting.weights(log, within_group=within_group)
 
+    def unclipped(self, log: DecisionLog) -> Floats:
+        """Return the weights of the residuals before any clipping."""
+        return self.weighting.unclipped(log)
+
+    def notes(self, log: DecisionLog) -> tuple[str, ...]:
+        """Say where the model alone speaks, because the weights of its residuals are clipped."""
+        if isinstance(self.weighting, Clipped) and self.weighting.unsupported(log) is not None:
+            return (
+                f"residuals are clipped at {self.weighting.maximum:g}: where that binds, "
+                "estimates are as biased as the model of the label",
+            )
+        return self.weighting.notes(log)
+
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Let the model count, and correct it by weighted residuals."""
         predicted = self.predicted(log)
         corrected = []
         for within_group in (False, True):
             weights = self.weights(log, within_group=within_group)
+            counted = self._tally(log, weights)
             positives = predicted + weights * (log.outcome - predicted)
-            sizes = log.group_counts.astype(np.float64)
-            people = np.ones(len(log))
-            corrected.append(Tally(people, positives, people - positives, log.group, sizes))
+            corrected.append(
+                replace(counted, positives=positives, negatives=counted.people - positives)
+            )
         return corrected[0], corrected[1]
 
     def predicted(self, log: DecisionLog) -> Floats:
@@ -280,7 +317,7 @@ class DoublyRobust(Weighting):
         fold = np.random.default_rng(0).permutation(len(log)) % self.folds
         predicted = np.empty(len(log))
         for k in range(self.folds):
-            seen, unseen = log.decision & (fold != k), fold == k
+            seen, unseen = log.labelled & (fold != k), fold == k
             labels = log.label[seen].astype(np.int64)
             if len(labels) == 0:
                 raise DecisionLogError(
