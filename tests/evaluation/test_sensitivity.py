@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
@@ -155,23 +156,154 @@ def test_a_difference_of_two_rules_has_bounds_of_its_own():
     assert (found.smallest, found.largest) == pytest.approx((min(values), max(values)))
 
 
-def test_a_hidden_reason_is_within_its_bounds():
-    """Officers accept good payers at twice the odds of bad ones; the log has the average rate."""
-    rng = np.random.default_rng(0)
-    n, share, p = 40_000, 0.5, 0.4
-    label = rng.random(n) < share
-    # odds twice as high for label 1, and p on average: a quadratic in the lower odds
-    low = max(np.roots([2 * (1 - p), 0.5 * (1 + 2) - p * 3, -p]))
-    chance = np.where(label, 2 * low / (1 + 2 * low), low / (1 + low))
-    assert chance.mean() == pytest.approx(p, abs=0.005)
-    decision = rng.random(n) < chance
-    log = cq.DecisionLog.from_arrays(
-        np.zeros((n, 1)), decision, np.full(n, p), np.where(decision, label, np.nan)
+# --- what the log did is known
+
+
+@pytest.mark.parametrize("g", [(0.0, 0.0), (0.1, 0.1), (0.2, -0.3)])
+def test_only_the_other_rule_is_uncertain_against_what_the_log_did(g):
+    log = small_log()
+    bounds = cq.sensitivity(
+        POLICY, log, cost=0.4, versus=cq.Logged(), gammas=[2.0], rejection_utility=g
+    ).utility[0]
+    worth = np.where(log.outcome == 1, g[1], g[0])
+    logged = np.mean(log.decision * (log.outcome - 0.4 - worth))
+    change = log.propensity_of(POLICY)
+    if g[0] == g[1]:  # rejecting needs no labels, so it has no weights
+        values = [
+            np.mean(change * (w * (log.outcome - 0.4) - g[0])) - logged for w in corners(log, 2.0)
+        ]
+    else:
+        values = [
+            np.mean(change * w * (log.outcome - 0.4 - worth)) - logged for w in corners(log, 2.0)
+        ]
+    assert (bounds.smallest, bounds.largest) == pytest.approx((min(values), max(values)))
+
+
+@pytest.mark.parametrize("g", [0.0, 0.1])
+def test_the_log_itself_is_worth_what_it_gained(g):
+    n = 60
+    rng = np.random.default_rng(2)
+    columns = {"amount": rng.uniform(1, 3, n), "cost": rng.uniform(0.2, 0.6, n)}
+    log = exploring_log(n, seed=2, **columns)
+    gained = log.amount * np.where(log.decision, log.outcome - log.cost, g)
+    found = cq.sensitivity(cq.Logged(), log, gammas=[1.0, 5.0], rejection_utility=(g, g))
+    for bounds in found.utility:
+        assert bounds.smallest == bounds.largest == pytest.approx(gained.mean())
+        assert bounds.high - bounds.low == pytest.approx(
+            2 * 1.959964 * gained.std(ddof=1) / np.sqrt(n)
+        )
+
+
+def test_rejections_that_are_worth_different_amounts_leave_the_log_itself_uncertain():
+    """What rejecting was worth depends on labels of rejected people, and they need weights."""
+    log, g = small_log(), np.array([0.2, -0.3])
+    found = cq.sensitivity(cq.Logged(), log, cost=0.4, gammas=[2.0], rejection_utility=tuple(g))
+    worth = g[log.outcome.astype(int)]
+    values = [
+        np.mean(log.decision * (log.outcome - 0.4 - worth) + w * worth) for w in corners(log, 2.0)
+    ]
+    bounds = found.utility[0]
+    assert (bounds.smallest, bounds.largest) == pytest.approx((min(values), max(values)))
+
+
+def test_of_the_logs_own_true_positive_rate_only_the_denominator_is_uncertain():
+    log = small_log()
+    found = cq.sensitivity(
+        cq.Logged(), log, cost=0.4, fairness="equal_opportunity", gammas=[3.0]
+    ).benefits
+    for z in (0, 1):
+        inside = log.group == z
+        positive = log.outcome * inside
+        rates = [positive.sum() / (w * positive).sum() for w in corners(log, 3.0)]
+        bounds = found[z][0]
+        assert (bounds.smallest, bounds.largest) == pytest.approx((min(rates), max(rates)))
+
+
+def test_a_policy_with_the_logged_propensities_would_not_know_the_hidden_reason():
+    world = cq.worlds.first_setting()
+    policy = world.initial_policy()
+    log = world.collect(policy, 300, np.random.default_rng(0))
+    found = cq.sensitivity(policy, log, cost=0.4, versus=cq.Logged(), gammas=[1.0, 2.0]).utility
+    assert found[0].smallest == pytest.approx(0.0, abs=1e-12)
+    assert found[1].smallest < 0.0 < found[1].largest
+
+
+def test_at_a_factor_of_one_bounds_of_a_difference_are_the_comparison():
+    log = exploring_log(500, 2)
+    bounds = cq.sensitivity(POLICY, log, cost=0.4, versus=cq.Logged(), gammas=[1.0]).utility[0]
+    found = cq.compare(POLICY, cq.Logged(), log, cost=0.4).utility
+    assert (bounds.low, bounds.smallest, bounds.high) == pytest.approx(
+        (found.low, found.value, found.high)
     )
-    truth = share - 0.4
-    assert truth not in cq.evaluate(cq.AcceptAll(), log, cost=0.4).utility
-    found = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, gammas=[2.0]).utility[0]
-    assert found.smallest < truth < found.largest
+
+
+# --- against a hidden reason of known strength
+
+
+@dataclass(frozen=True)
+class HiddenReason:
+    """People with an unrecorded u that multiplies the odds of acceptance by gamma or 1 / gamma.
+
+    The recorded propensity is the average over u, `p(x)`, so u = 1 has the share that makes it so
+    and every true weight lies exactly at one end of its bounds. `pull` is how far u moves the
+    label; with None the label is u itself, and the truth is the lower bound's expectation.
+    """
+
+    gamma: float
+    pull: float | None
+    cost: float = 0.4
+
+    def chances(self, x):
+        """Propensity recorded, propensities at u = 0 and 1, share of u = 1, and labels' rates."""
+        p = 0.1 + 0.5 * x
+        odds = p / (1 - p)
+        low, high = (odds * factor / (1 + odds * factor) for factor in (1 / self.gamma, self.gamma))
+        share = (p - low) / (high - low)
+        if self.pull is None:
+            return p, low, high, share, np.zeros_like(x), np.ones_like(x)
+        rate = 0.3 + 0.4 * x
+        return p, low, high, share, rate - self.pull * share, rate + self.pull * (1 - share)
+
+    def advantage(self, rule):
+        """The truth, by the midpoint rule: what the rule gains less what the log's rule gained."""
+        x = (np.arange(20_000) + 0.5) / 20_000
+        _, low, high, share, zero, one = self.chances(x)
+        gain = share * one + (1 - share) * zero - self.cost
+        logged = share * high * (one - self.cost) + (1 - share) * low * (zero - self.cost)
+        return float(np.mean(rule.propensity(x) * gain - logged))
+
+    def collect(self, n, rng):
+        x = rng.random(n)
+        p, low, high, share, zero, one = self.chances(x)
+        u = rng.random(n) < share
+        decision = rng.random(n) < np.where(u, high, low)
+        label = rng.random(n) < np.where(u, one, zero)
+        return cq.DecisionLog.from_arrays(x, decision, p, np.where(decision, label, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("repeats", "n"), [(40, 500), pytest.param(400, 2000, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("pull", [0.3, None])
+@pytest.mark.parametrize("gamma", [1.5, 2.0])
+def test_the_truth_lies_within_bounds_of_the_right_strength(gamma, pull, repeats, n):
+    world, rule = HiddenReason(gamma, pull), cq.ThresholdPolicy(cq.logistic_model([-0.4, 1.0]), 0.5)
+    truth = world.advantage(rule)
+    rng = np.random.default_rng(3)
+    found = [
+        cq.sensitivity(
+            rule, world.collect(n, rng), cost=world.cost, versus=cq.Logged(), gammas=[1.0, gamma]
+        ).utility
+        for _ in range(repeats)
+    ]
+    covered = np.mean([each[1].low <= truth <= each[1].high for each in found])
+    assert covered >= 0.95
+    if pull is None:
+        # bounds are sharp: the worst case is this world, and propensities as recorded mislead
+        smallest = np.array([each[1].smallest for each in found])
+        error = smallest.std() / np.sqrt(repeats)
+        assert smallest.mean() == pytest.approx(truth, abs=3 * error)
+        assert np.mean([each[0].low <= truth <= each[0].high for each in found]) < 0.5
 
 
 def test_a_group_that_cannot_be_measured_stays_so():

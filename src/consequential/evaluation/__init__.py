@@ -9,9 +9,10 @@ from consequential.evaluation.metrics import Metrics, Population
 from consequential.evaluation.monitoring import utility_sequence
 from consequential.evaluation.offpolicy import Evaluation, evaluate
 from consequential.evaluation.overlap import Overlap, overlap
-from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
+from consequential.evaluation.sensitivity import Sensitivity, sensitivity
 from consequential.evaluation.sequences import mean_sequence
 from consequential.evaluation.simultaneous import sup_t_quantile
+from consequential.evaluation.weight_bounds import Bounds
 
 __all__ = [
     "Bounds",
