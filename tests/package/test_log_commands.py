@@ -205,6 +205,61 @@ def test_more_features_in_another_order_do_not_change_a_policys_value(shelf, her
     assert found[0] == found[1]
 
 
+def saved_rules():
+    """Rules of every kind that can be stored, all of income and month, in two orders."""
+    from sklearn.linear_model import LogisticRegression
+
+    table = people().to_pandas()
+    policy = cq.Policy([-6.0, 2.0, -0.1], feature_names=["income", "month"])
+    turned = cq.Policy([-6.0, -0.1, 2.0], feature_names=["month", "income"])
+    rich = (table["income"] > 3.0).astype(int)
+    cut = cq.ThresholdPolicy(LogisticRegression().fit(table[["month", "income"]], rich), 0.5)
+    return {
+        "policy": policy,
+        "floor": turned.with_floor(0.1),
+        "mixture": cq.Mixture([policy, turned, cut], [0.4, 0.4, 0.2]),
+        "nth": cq.EveryNth(5, turned),
+        "threshold": cut,
+    }
+
+
+@pytest.mark.parametrize("kind", ["policy", "floor", "mixture", "nth", "threshold"])
+def test_stored_rules_of_every_kind_find_their_columns_by_name(shelf, here, kind):
+    rule = saved_rules()[kind]
+    cq.save_policy(rule, "rule.json")
+    file, truth = shelf / "later.parquet", []
+    for features in (["income", "month"], ["purpose", "month", "income"]):
+        log = cq.DecisionLog.from_file(
+            file, features=features, decision="approved", label="repaid", propensity="p"
+        )
+        truth.append(cq.evaluate(rule, log, cost=0.6).utility.value)
+    assert truth[0] == pytest.approx(truth[1])
+    asked = [*LOGGED[2:], *COST]
+    for name, more in (("a", []), ("b", ["--features", "purpose,month,income"])):
+        assert (
+            main(["evaluate", str(file), "--policy", "rule.json", *asked, *more, "--out", name])
+            == 0
+        )
+        found = results(here / name)["results"]["evaluation"]["utility"]["value"]
+        assert found == pytest.approx(truth[0])
+    assert main(["compare", str(file), "--new", "rule.json", *asked, *more]) == 0
+    found = results(here / "consequential-compare")["results"]["comparison"]
+    assert found["new"]["utility"]["value"] == pytest.approx(truth[0])
+
+
+def test_a_policy_of_arrays_takes_the_features_asked_for_in_their_order(shelf, here, capsys):
+    cq.save_policy(cq.Policy([-6.0, 2.0, -0.1], feature_names=["x0", "x1"]), "array.json")
+    asked = ["evaluate", str(shelf / "later.parquet"), "--policy", "array.json", *LOGGED, *COST]
+    assert main([*asked, "--features", "income,month"]) == 0
+    cq.save_policy(saved_rules()["policy"], "named.json")
+    found = results(here / "consequential-evaluate")["results"]["evaluation"]["utility"]
+    asked[3] = "named.json"
+    assert main([*asked, "--out", "named"]) == 0
+    assert results(here / "named")["results"]["evaluation"]["utility"] == found
+    assert main([*asked[:3], "array.json", *asked[4:], "--features", "income", "--out", "x"]) == 2
+    assert "looks at 2 features (x0, x1), but there is 1 column" in capsys.readouterr().err
+
+
 def test_a_word_the_policy_has_never_seen_is_reported(shelf, here, capsys):
     table = people(seed=3)
     words = ["boat", *table["purpose"].to_pylist()[1:]]
@@ -389,6 +444,10 @@ BAD = {
         [*EVALUATE, "strange.json"],
         "no column 'height' in the frame",
     ),
+    "a mixture with other features": (
+        [*EVALUATE, "mixed.json"],
+        "no column 'height' in the frame",
+    ),
     "no features for a rule without": (
         ["evaluate", "loans.csv", *LOGGED, *COST, "--policy", "logged"],
         "give --features",
@@ -421,6 +480,8 @@ def bad(shelf, here):
     known = [int(i % 3 > 0) if x > 3.2 else None for i, x in enumerate(income)]
     pa.csv.write_csv(sharp.set_column(6, "repaid", pa.array(known)), "sharp.csv")
     cq.save_policy(cq.Policy([0.0, 1.0], feature_names=["height"]), "strange.json")
+    mixed = cq.Policy([0.0, 1.0], feature_names=["height"]).with_floor(0.1)
+    cq.save_policy(cq.EveryNth(3, mixed), "mixed.json")
     by_group = cq.Policy([0.0, 1.0, 0.0, 2.0], groups=["f", "m"], feature_names=["income"])
     cq.save_policy(by_group, "by-group.json")
     return here

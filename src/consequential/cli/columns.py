@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from consequential.cli.arguments import at_least_one, named
 
 if TYPE_CHECKING:
     from consequential.log import DecisionLog, EstimatedPropensity
+    from consequential.policies import DecisionRule
 
 ALL_OTHERS = "all-others"
 _ROLES = (
@@ -140,6 +142,11 @@ class Source:
             columns["cost"] = columns.pop("cost_column")
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
         return DecisionLog.from_frame(table, features=list(features), horizon=self.horizon, **given)
+
+    def columns_of(self, rule: DecisionRule) -> tuple[str, ...]:
+        """Names of the features a rule looks at; not those made up for an array (x0, x1, ...)."""
+        names, known = rule.feature_names, self.table.column_names
+        return tuple(name for name in names if name in known or not re.fullmatch(r"x\d+", name))
 
     def new_words(self, names: Iterable[str]) -> list[str]:
         """Say which words of the file no indicator among the names stands for."""

@@ -59,11 +59,11 @@ def _run(options: argparse.Namespace) -> int:
     folder.check(source, digests)
     log = log_for(source, new, old)
     question = question_of(options, log)
-    one, its_notes = new.on(log, source)
-    other, other_notes = old.on(log, source)
+    one, other = new.rule, old.rule
+    about = [*new.notes_on(log, source), *old.notes_on(log, source)]
     method = method_of(options)
     found = quietly(lambda: compare(one, other, log, **method, **question))
-    notes = list(dict.fromkeys([*its_notes, *other_notes, *found.notes]))
+    notes = list(dict.fromkeys([*about, *found.notes]))
     cover = overlap(log)
     rows = log.settled()
     # two policies may have files of one name

@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     folder.check(source, {"policy": ruled.digest})
     log = log_for(source, ruled)
     question = question_of(options, log)
-    rule, notes = ruled.on(log, source)
+    rule, notes = ruled.rule, ruled.notes_on(log, source)
     shared = {name: question[name] for name in ("weighting", "confidence", "seed")}
     method = method_of(options)
     found = quietly(lambda: evaluate(rule, log, **method, **question))

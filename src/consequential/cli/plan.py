@@ -80,7 +80,8 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options)
     folder.check(source, digests)
     log = source.log() if candidate is None else log_for(source, candidate)
-    rule, notes = (None, []) if candidate is None else candidate.on(log, source)
+    rule = None if candidate is None else candidate.rule
+    notes = [] if candidate is None else candidate.notes_on(log, source)
     found = plan(
         log,
         cost=cost_of(options, log),

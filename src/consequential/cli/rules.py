@@ -19,7 +19,6 @@ from consequential.policies import (
     AcceptAll,
     DecisionRule,
     Logged,
-    Policy,
     RejectAll,
     load_policy,
 )
@@ -65,56 +64,33 @@ class Ruled:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         return cls(reference, load_policy(file), digest, fitted_to(file))
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The features it looks at, by name; none where it looks at none or knows no names."""
-        return tuple(getattr(self.rule, "feature_names", ()))
-
-    def on(self, log: DecisionLog, source: Source) -> tuple[DecisionRule, list[str]]:
-        """Return the rule for the people of a log, and what to know of that."""
-        names, rule = self.feature_names, self.rule
-        notes = source.new_words(names)
-        if not isinstance(rule, Policy):
-            return rule, notes
+    def notes_on(self, log: DecisionLog, source: Source) -> list[str]:
+        """Return what to know of the rule when it is asked about the people of a log."""
+        rule = self.rule
+        notes = source.new_words(rule.feature_names)
         if rule.uses_sensitive:
             if "sensitive" not in source.roles:
-                groups = " or ".join(map(str, rule.groups))
                 raise ValueError(
-                    f"{self.name} decides by the sensitive attribute ({groups}): say with "
+                    f"{self.name} decides by the sensitive attribute{_groups(rule)}: say with "
                     "--sensitive which column has it"
                 )
             notes.append(f"{self.name} decides by the sensitive attribute")
         if self.learned_from == source.sha256 or self._learned_from(source, log):
             notes.append(_FLATTERED.format(name=self.name))
-        if not names or names == log.feature_names:
-            return rule, notes
-        columns = tuple(log.feature_names.index(name) for name in names)
-        return OwnColumns(rule, columns), notes
+        return notes
 
     def _learned_from(self, source: Source, log: DecisionLog) -> bool:
         """Whether the policy says that it was learned from this log, with features of its own."""
         said = getattr(self.rule, "learned_from", "")
         if not said or log.estimated_propensity:
             return False
-        own = source.log_of(self.feature_names or log.feature_names)
+        own = source.log_of(source.columns_of(self.rule) or log.feature_names)
         return said in (own.fingerprint, own.settled().fingerprint)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnColumns(DecisionRule):
-    """A policy that looks at some of a log's features, in an order of its own."""
-
-    policy: Policy
-    columns: tuple[int, ...]
-
-    @property
-    def uses_sensitive(self) -> bool:
-        """As the policy says."""
-        return self.policy.uses_sensitive
-
-    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Ask the policy about its own columns."""
-        return self.policy.propensity(np.asarray(features)[:, list(self.columns)], sensitive)
+def _groups(rule: DecisionRule) -> str:
+    groups = " or ".join(map(str, getattr(rule, "groups", ())))
+    return f" ({groups})" if groups else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +106,7 @@ class Unseen(DecisionRule):
 
 def log_for(source: Source, *rules: Ruled) -> DecisionLog:
     """Return the log with all features that are asked for and that the rules look at."""
-    wanted = dict.fromkeys(name for rule in rules for name in rule.feature_names)
+    wanted = dict.fromkeys(name for each in rules for name in source.columns_of(each.rule))
     if not wanted and not source.features:
         raise ValueError("give --features: the rules name none of their own")
     return source.log(*wanted)

@@ -9,7 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies import PolicyError, as_features, group_codes, plain_groups
+from consequential.policies import (
+    PolicyError,
+    as_features,
+    group_codes,
+    numbered_names,
+    plain_groups,
+)
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +90,7 @@ def checked_columns(
 def checked_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...]:
     """Return the features' names: as given, or x0, x1, ..."""
     if names is None:
-        return tuple(f"x{k}" for k in range(n_features))
+        return numbered_names(n_features)
     given = tuple(str(name) for name in names)
     if len(given) != n_features:
         raise DecisionLogError(f"{len(given)} feature names were given for {n_features} features")

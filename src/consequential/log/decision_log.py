@@ -17,7 +17,7 @@ from consequential.log.checks import DecisionLogError, checked_columns, checked_
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.frames import frame_columns, make_frame, read_table
 from consequential.log.missing import Missing, observed_probability
-from consequential.policies import DecisionRule, Logged
+from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
 if TYPE_CHECKING:
     from consequential.log.scan import LogScan
@@ -341,11 +341,24 @@ class DecisionLog:
         """The label, and 0 where there is none (those rows have weight 0 wherever it is used)."""
         return _frozen(np.nan_to_num(self.label, nan=0.0))
 
+    @property
+    def named_features(self) -> NamedFeatures:
+        """The features with their names: what a rule is asked with, to find its columns by name."""
+        return NamedFeatures(self.features, self.feature_names)
+
     def propensity_of(self, rule: DecisionRule) -> Floats:
-        """Return the probability with which a rule would accept each person of the log."""
+        """Return the probability with which a rule would accept each person of the log.
+
+        A rule that knows the names of its features finds them by name, in whatever order the log
+        has them and whatever else it has.
+        """
         if isinstance(rule, Logged):
             return self.propensity
-        return rule.propensity(self.features, self.sensitive if rule.uses_sensitive else None)
+        sensitive = self.sensitive if rule.uses_sensitive else None
+        try:
+            return np.asarray(rule.propensity(self.named_features, sensitive))
+        except FeaturesError as error:
+            raise DecisionLogError(f"the rule does not fit the log: {error}") from None
 
     @property
     def sensitive(self) -> NDArray[Any]:

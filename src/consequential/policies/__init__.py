@@ -1,5 +1,12 @@
 """Policies: who is accepted, with what probability."""
 
+from consequential.policies.features import (
+    FeaturesError,
+    NamedFeatures,
+    PolicyError,
+    as_features,
+    numbered_names,
+)
 from consequential.policies.frames import (
     MOST_CATEGORIES,
     expanded_names,
@@ -27,11 +34,9 @@ from consequential.policies.rules import (
     EveryNth,
     Logged,
     Mixture,
-    PolicyError,
     Predictor,
     RejectAll,
     ThresholdPolicy,
-    as_features,
     logistic_model,
 )
 from consequential.policies.storage import load_policy, save_policy, write_whole
@@ -46,9 +51,11 @@ __all__ = [
     "DecisionRule",
     "EveryNth",
     "FeatureMap",
+    "FeaturesError",
     "Link",
     "Logged",
     "Mixture",
+    "NamedFeatures",
     "Policy",
     "PolicyError",
     "Predictor",
@@ -62,6 +69,7 @@ __all__ = [
     "link_named",
     "load_policy",
     "logistic_model",
+    "numbered_names",
     "plain_groups",
     "policy_from_model",
     "save_policy",

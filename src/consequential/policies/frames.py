@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.rules import PolicyError
+from consequential.policies.features import PolicyError, made_up, own_columns
 
 # a column with more different words is a name or an address, not a category
 MOST_CATEGORIES = 50
 _ROWS = 4096  # of a matrix that stay in the cache while columns are put side by side
 
 
-def named_features(features: Any, names: Sequence[str]) -> Any:
-    """Return the named features of a data frame as a matrix; what is no frame passes through."""
+def named_features(features: Any, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the columns of a data frame or a matrix that a rule looks at, found by name."""
+    frame = _as_frame(features) if names else None
+    if frame is not None and made_up(names):
+        return own_columns(feature_matrix(frame, frame.columns), names)
+    return own_columns(features, names) if frame is None else feature_matrix(frame, names)
+
+
+def named_frame(features: Any, names: Sequence[str]) -> Any:
+    """Return the same as a data frame, which predictors that know names ask for."""
     import narwhals as nw
 
+    frame = _as_frame(features)
+    if frame is None:
+        backend: Literal["pandas", "pyarrow"] = "pandas" if find_spec("pandas") else "pyarrow"
+        matrix = own_columns(features, names)
+        return nw.from_numpy(matrix, list(names), backend=backend).to_native()
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise PolicyError(f"no column {missing[0]!r} in the frame; it has {frame.columns}")
+    return frame.select(*names).to_native()
+
+
+def _as_frame(features: Any) -> Any:
+    """A narwhals frame, or None where something is no data frame."""
+    import narwhals as nw
+
+    if isinstance(features, np.ndarray):  # the usual case, and the fastest
+        return None
     frame = nw.from_native(features, eager_only=True, pass_through=True)
-    return feature_matrix(frame, names) if isinstance(frame, nw.DataFrame) else features
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def feature_matrix(frame: Any, names: Sequence[str]) -> NDArray[np.float64]:

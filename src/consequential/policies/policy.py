@@ -9,15 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.policies.features import PolicyError
 from consequential.policies.frames import named_features
 from consequential.policies.links import Link, link_named
-from consequential.policies.rules import (
-    DecisionRule,
-    Floats,
-    PolicyError,
-    as_features,
-    checked_floor,
-)
+from consequential.policies.rules import DecisionRule, Floats, checked_floor
 
 
 class FeatureMap(Protocol):
@@ -50,8 +45,9 @@ class Policy(DecisionRule):
     learned_from
         Fingerprint of the log the parameters were learned from; empty where they were not.
     feature_names
-        Names of the features, in order. A data frame's columns are then found by name, in
-        whatever order they come; `"purpose=car"` is 1 where the column `purpose` says `car`.
+        Names of the features, in order. The columns of a log or a data frame are then found by
+        name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
+        `car`. In a plain array they are found by position.
 
     Examples
     --------
@@ -69,7 +65,7 @@ class Policy(DecisionRule):
     floor: float
     groups: tuple[Hashable, ...]
     learned_from: str
-    feature_names: tuple[str, ...]
+    feature_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -132,9 +128,7 @@ class Policy(DecisionRule):
 
     def mapped(self, features: ArrayLike) -> Floats:
         """`T(x)`, one row a person: the inputs without their constant and without groups."""
-        if self.feature_names:
-            features = named_features(features, self.feature_names)
-        mapped = as_features(features)
+        mapped = named_features(features, self.feature_names)
         if self.feature_map is not None:
             found = self.feature_map.transform(mapped)
             found = found.toarray() if hasattr(found, "toarray") else found

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.policies.features import FeaturesError, PolicyError, as_features, columns_said
+from consequential.policies.frames import named_frame
+
 Floats = NDArray[np.float64]
-
-
-class PolicyError(ValueError):
-    """A policy was built, used or stored in a way that cannot work."""
 
 
 class Predictor(Protocol):
@@ -45,6 +44,11 @@ class DecisionRule(ABC):
         """Whether the sensitive attribute is an input of the decision."""
         return False
 
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features it looks at; empty where it looks at none or knows no names."""
+        return ()
+
     @abstractmethod
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Probability of a positive decision, a number for each row."""
@@ -63,14 +67,6 @@ class DecisionRule(ABC):
     def with_floor(self, floor: float) -> DecisionRule:
         """Accept everybody with probability at least `floor`: `floor + (1 - floor) pi`."""
         return Mixture((self, AcceptAll()), (1.0 - checked_floor(floor), floor))
-
-
-def as_features(features: ArrayLike) -> Floats:
-    """Features as a float matrix, one row a person; a vector is one feature."""
-    matrix = np.asarray(features, dtype=np.float64)
-    if matrix.ndim not in (1, 2):
-        raise PolicyError(f"features is one row a person, not of shape {matrix.shape}")
-    return matrix[:, None] if matrix.ndim == 1 else matrix
 
 
 def checked_floor(floor: float) -> float:
@@ -144,7 +140,8 @@ class ThresholdPolicy(DecisionRule):
     Parameters
     ----------
     predictor
-        Anything fitted with `predict_proba` over the two classes 0 and 1.
+        Anything fitted with `predict_proba` over the two classes 0 and 1. One that was fitted to
+        a data frame finds its columns by name (scikit-learn's `feature_names_in_`).
     threshold
         The smallest predicted probability that is accepted; the paper uses the cost.
 
@@ -176,13 +173,29 @@ class ThresholdPolicy(DecisionRule):
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """One where the prediction reaches the threshold, zero elsewhere."""
-        predicted = np.asarray(self.predictor.predict_proba(as_features(features)))
+        predicted = np.asarray(self.predictor.predict_proba(self._inputs(features)))
         if predicted.ndim != 2 or predicted.shape[1] != 2:
             raise PolicyError(
                 f"the predictor must give two columns of probabilities, not shape "
                 f"{predicted.shape}: was it fitted on labels of both kinds?"
             )
         return (predicted[:, 1] >= self.threshold).astype(np.float64)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns the predictor was fitted to; empty where it knows none."""
+        return tuple(str(name) for name in getattr(self.predictor, "feature_names_in_", ()))
+
+    def _inputs(self, features: ArrayLike) -> Any:
+        if self.feature_names:
+            return named_frame(features, self.feature_names)
+        matrix = as_features(features)
+        fitted = getattr(self.predictor, "n_features_in_", matrix.shape[1])
+        if matrix.shape[1] != fitted:
+            raise FeaturesError(
+                f"the predictor was fitted to {fitted} features, but {columns_said(matrix)}"
+            )
+        return matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +227,11 @@ class EveryNth(DecisionRule):
     def uses_sensitive(self) -> bool:
         """Whether the rule for the rest uses the sensitive attribute."""
         return self.otherwise.uses_sensitive
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features that the rule for the rest looks at."""
+        return self.otherwise.feature_names
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Probability of acceptance over the schedule's random start."""
@@ -261,6 +279,11 @@ class Mixture(DecisionRule):
     def uses_sensitive(self) -> bool:
         """Whether any of the rules uses the sensitive attribute."""
         return any(rule.uses_sensitive for rule in self.rules)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features that any of the rules looks at."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.feature_names))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Average of the rules' propensities."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from consequential.policies.features import PolicyError
 from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
 from consequential.policies.rules import (
@@ -25,7 +26,6 @@ from consequential.policies.rules import (
     DecisionRule,
     EveryNth,
     Mixture,
-    PolicyError,
     RejectAll,
     ThresholdPolicy,
 )

@@ -17,9 +17,11 @@ from consequential.objective import Fairness, fairness_named
 from consequential.policies import (
     DecisionRule,
     Link,
+    NamedFeatures,
     Policy,
     as_features,
     group_codes,
+    numbered_names,
     policy_from_model,
 )
 
@@ -155,17 +157,19 @@ class World(ABC):
         sensitive = None
         if rule.uses_sensitive:
             sensitive = np.array(self.groups, dtype=object)[people.group]
-        decision = rule.decide(people.features, sensitive, rng=rng)
+        names = self.feature_names or numbered_names(people.features.shape[1])
+        features = NamedFeatures(people.features, names)
+        decision = np.asarray(rule.decide(features, sensitive, rng=rng))
         n = len(decision)
         return DecisionLog(
             features=people.features,
             decision=decision,
-            propensity=rule.propensity(people.features, sensitive),
+            propensity=np.asarray(rule.propensity(features, sensitive)),
             label=np.where(decision, people.label, np.nan),
             group=people.group,
             time_step=np.full(n, time_step),
             groups=self.groups,
-            feature_names=self.feature_names or _numbered(people.features.shape[1]),
+            feature_names=names,
             policies={time_step: rule},
         )
 
@@ -243,10 +247,6 @@ def checked_cost(cost: float) -> float:
     if not 0.0 < cost < 1.0:
         raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
     return float(cost)
-
-
-def _numbered(n_features: int) -> tuple[str, ...]:
-    return tuple(f"x{k}" for k in range(n_features))
 
 
 def labelled_population(

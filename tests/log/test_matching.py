@@ -1,0 +1,137 @@
+"""A log's columns are matched to a rule's by name in everything that is asked of a log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
+
+import consequential as cq
+
+NAMED = {"decision": "d", "propensity": "p", "label": "y", "sensitive": "z"}
+
+
+def table(n=600, seed=0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    income, debt, age = rng.normal(size=(3, n))
+    p = 0.1 + 0.8 / (1.0 + np.exp(-income))
+    d = rng.random(n) < p
+    y = np.where(d, rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * (income - debt))), np.nan)
+    z = rng.choice(["a", "b"], n)
+    return pd.DataFrame(
+        {"income": income, "debt": debt, "age": age, "d": d.astype(int), "p": p, "y": y, "z": z}
+    )
+
+
+TABLE = table()
+MODEL = LogisticRegression().fit(
+    TABLE.loc[TABLE["d"] == 1, ["income", "debt"]], TABLE.loc[TABLE["d"] == 1, "y"].astype(int)
+)
+POLICY = cq.Policy([0.0, 2.0, -2.0], feature_names=["income", "debt"])
+RULES = {
+    "policy": POLICY,
+    "floor": POLICY.with_floor(0.05),
+    "mixture": cq.Mixture([POLICY, cq.AcceptAll()], [0.7, 0.3]),
+    "every fifth": cq.EveryNth(5, POLICY),
+    "threshold": cq.ThresholdPolicy(MODEL, 0.5),
+}
+every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+
+
+def log_of(*features, **more) -> cq.DecisionLog:
+    return cq.DecisionLog.from_frame(TABLE, features=list(features), **NAMED, **more)
+
+
+RIGHT, TURNED = log_of("income", "debt"), log_of("debt", "income")
+WIDER = log_of("age", "debt", "income")
+OTHERS = {"turned round": TURNED, "one more column": WIDER}
+every_log = pytest.mark.parametrize("log", OTHERS.values(), ids=OTHERS)
+
+
+@every_rule
+@every_log
+def test_evaluations_do_not_depend_on_the_order_of_columns(rule, log):
+    assert_allclose(log.propensity_of(rule), RIGHT.propensity_of(rule), rtol=1e-12)
+    found, truth = (cq.evaluate(rule, each, cost=0.5).utility for each in (log, RIGHT))
+    assert_allclose([found.value, found.low], [truth.value, truth.low], rtol=1e-9)
+    found, truth = (cq.compare(rule, cq.Logged(), each, cost=0.5) for each in (log, RIGHT))
+    assert found.verdict == truth.verdict
+    assert_allclose(found.utility.value, truth.utility.value, rtol=1e-9)
+
+
+@every_log
+def test_rates_and_sensitivity_do_not_depend_on_the_order_of_columns(log):
+    rule = RULES["mixture"]
+    found, truth = (cq.group_metrics(rule, each).overall for each in (log, RIGHT))
+    assert found.keys() == truth.keys()
+    for name, rate in found.items():
+        assert_allclose(rate.value, truth[name].value, rtol=1e-9)
+    found, truth = (
+        cq.sensitivity(rule, each, cost=0.5, gammas=[1, 2]).utility for each in (log, RIGHT)
+    )
+    assert_allclose([each.low for each in found], [each.low for each in truth], rtol=1e-9)
+
+
+@every_rule
+def test_a_scan_matches_columns_by_name_as_a_log_does(rule, tmp_path):
+    for k, part in enumerate(np.array_split(np.arange(len(TABLE)), 3)):
+        pq.write_table(pa.Table.from_pandas(TABLE.iloc[part]), tmp_path / f"{k}.parquet")
+    scan = cq.DecisionLog.scan(tmp_path, features=["age", "debt", "income"], **NAMED)
+    found = cq.evaluate(rule, scan, cost=0.5).utility.value
+    assert_allclose(found, cq.evaluate(rule, RIGHT, cost=0.5).utility.value, rtol=1e-9)
+    unfit = cq.DecisionLog.scan(tmp_path, features=["age", "debt"], **NAMED)
+    with pytest.raises(cq.DecisionLogError, match=r"no feature 'income'"):
+        cq.evaluate(rule, unfit, cost=0.5)
+
+
+@every_rule
+def test_a_feature_the_log_does_not_have_is_an_error_that_names_it(rule):
+    words = "the rule does not fit the log: no feature 'income', .*there are age, debt"
+    with pytest.raises(cq.DecisionLogError, match=words):
+        cq.evaluate(rule, log_of("age", "debt"), cost=0.5)
+
+
+def test_unrelated_names_are_refused_even_if_there_are_as_many():
+    renamed = TABLE.rename(columns={"income": "height", "debt": "weight"})
+    log = cq.DecisionLog.from_frame(renamed, features=["height", "weight"], **NAMED)
+    with pytest.raises(cq.DecisionLogError, match=r"no feature 'income'.*height, weight"):
+        cq.compare(POLICY, cq.Logged(), log, cost=0.5)
+
+
+def test_a_learned_policy_keeps_its_value_when_a_log_has_its_columns_in_another_order():
+    learner = cq.FairPolicyLearner(cost=0.5).fit_log(RIGHT)
+    later = table(seed=1)
+    values = [
+        cq.evaluate(
+            learner, cq.DecisionLog.from_frame(later, features=names, **NAMED), cost=0.5
+        ).utility.value
+        for names in (["income", "debt"], ["debt", "income"], ["debt", "age", "income"])
+    ]
+    assert_allclose(values, values[0], rtol=1e-9)
+
+
+def test_policies_learned_from_words_are_judged_where_a_word_no_longer_occurs():
+    rng = np.random.default_rng(2)
+    purposes = TABLE.assign(purpose=rng.choice(["boat", "car", "home"], len(TABLE)))
+    log = cq.DecisionLog.from_frame(purposes, features=["purpose", "income"], **NAMED)
+    policy = cq.FairPolicyLearner(cost=0.5).fit_log(log).policy_
+    without = purposes[purposes["purpose"] != "boat"]
+    later = cq.DecisionLog.from_frame(without, features=["income", "purpose"], **NAMED)
+    assert later.feature_names == ("income", "purpose=car", "purpose=home")
+    assert_allclose(later.propensity_of(policy), policy.propensity(without), rtol=1e-12)
+
+
+def test_a_log_of_arrays_has_no_names_that_could_contradict_a_policys():
+    plain = cq.DecisionLog.from_arrays(
+        RIGHT.features, RIGHT.decision, RIGHT.propensity, RIGHT.label, RIGHT.sensitive
+    )
+    for rule in RULES.values():
+        assert_allclose(plain.propensity_of(rule), RIGHT.propensity_of(rule), rtol=1e-12)
+    with pytest.raises(cq.DecisionLogError, match=r"looks at 2 features .* 3 columns"):
+        cq.DecisionLog.from_arrays(
+            WIDER.features, WIDER.decision, WIDER.propensity, WIDER.label
+        ).propensity_of(POLICY)

@@ -1,0 +1,175 @@
+"""Columns are matched by name, by whatever rule and however deep it stands inside another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import consequential as cq
+from consequential.policies import NamedFeatures
+
+RNG = np.random.default_rng(4)
+TABLE = pd.DataFrame(RNG.normal(size=(60, 3)), columns=["income", "debt", "age"])
+PREDICTED = LogisticRegression().fit(TABLE[["debt", "income"]], (TABLE["income"] > 0).astype(int))
+PIPELINE = make_pipeline(
+    ColumnTransformer(
+        [("scaled", StandardScaler(), ["income"]), ("same", "passthrough", ["debt"])]
+    ),
+    LogisticRegression(),
+).fit(TABLE[["debt", "income"]], (TABLE["income"] > 0).astype(int))
+
+POLICY = cq.Policy([0.1, 2.0, -1.0], feature_names=["income", "debt"])
+TURNED = cq.Policy([0.1, -1.0, 2.0], feature_names=["debt", "income"])
+RULES = {
+    "policy": POLICY,
+    "floor": POLICY.with_floor(0.1),
+    "every third": cq.EveryNth(3, POLICY),
+    "threshold": cq.ThresholdPolicy(PREDICTED, 0.5),
+    "pipeline": cq.ThresholdPolicy(PIPELINE, 0.5),
+    "threshold with a floor": cq.ThresholdPolicy(PREDICTED, 0.5).with_floor(0.2),
+    "mixture of two orders": cq.Mixture([POLICY, TURNED], [0.5, 0.5]),
+    "rules within rules": cq.Mixture(
+        [cq.EveryNth(4, TURNED), cq.ThresholdPolicy(PREDICTED, 0.4), cq.RejectAll()],
+        [0.5, 0.3, 0.2],
+    ),
+}
+every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+ORDERS = [["income", "debt"], ["debt", "income"], ["debt", "age", "income"]]
+
+
+def people(names) -> NamedFeatures:
+    return NamedFeatures(TABLE[names].to_numpy(), names)
+
+
+@every_rule
+@pytest.mark.parametrize("names", ORDERS[1:], ids=["turned round", "one more"])
+def test_a_rule_finds_its_columns_by_name_in_whatever_order_they_come(rule, names):
+    assert_allclose(rule.propensity(people(names)), rule.propensity(people(ORDERS[0])), rtol=1e-12)
+
+
+@every_rule
+@pytest.mark.parametrize(
+    "frame", [TABLE[ORDERS[2]], pl.DataFrame(TABLE[ORDERS[2]].to_dict("list"))]
+)
+def test_a_frame_and_a_matrix_with_names_are_answered_alike(rule, frame):
+    assert_allclose(rule.propensity(frame), rule.propensity(people(ORDERS[0])), rtol=1e-12)
+
+
+@every_rule
+def test_decisions_follow_names_too(rule):
+    one, other = (rule.decide(people(names), rng=np.random.default_rng(0)) for names in ORDERS[:2])
+    assert_array_equal(one, other)
+
+
+@every_rule
+def test_a_rule_says_which_features_it_looks_at(rule):
+    assert set(rule.feature_names) == {"income", "debt"}
+
+
+@every_rule
+def test_a_feature_that_is_not_there_is_named(rule):
+    with pytest.raises(cq.PolicyError, match=r"no feature 'debt'.*there are income, age"):
+        rule.propensity(people(["income", "age"]))
+
+
+def test_two_orders_of_the_same_policy_are_the_same_policy():
+    truth = expit(0.1 + 2.0 * TABLE["income"] - TABLE["debt"])
+    for names in ORDERS:
+        assert_allclose(POLICY.propensity(people(names)), truth, rtol=1e-12)
+        assert_allclose(TURNED.propensity(people(names)), truth, rtol=1e-12)
+
+
+# --- where one side has no names
+
+
+MADE_UP = cq.Policy([0.1, 2.0, -1.0], feature_names=["x0", "x1"])
+NAMELESS = cq.Policy([0.1, 2.0, -1.0])
+
+
+@pytest.mark.parametrize("policy", [MADE_UP, NAMELESS], ids=["x0, x1", "none"])
+def test_a_policy_learned_from_arrays_takes_columns_by_position(policy):
+    by_position = expit(0.1 + 2.0 * TABLE["debt"] - TABLE["income"])
+    turned = ["debt", "income"]
+    assert_allclose(policy.propensity(people(turned)), by_position, rtol=1e-12)
+    assert_allclose(policy.propensity(TABLE[turned]), by_position, rtol=1e-12)
+
+
+def test_a_policy_with_names_takes_the_columns_of_an_array_by_position():
+    matrix = TABLE[ORDERS[0]].to_numpy()
+    for nameless in (matrix, NamedFeatures(matrix, ["x0", "x1"])):
+        assert_allclose(POLICY.propensity(nameless), POLICY.propensity(TABLE), rtol=1e-12)
+
+
+def test_names_that_look_made_up_but_come_in_another_order_are_names():
+    matrix = TABLE[ORDERS[1]].to_numpy()
+    turned = NamedFeatures(matrix, ["x1", "x0"])
+    assert_allclose(MADE_UP.propensity(turned), POLICY.propensity(TABLE), rtol=1e-12)
+
+
+WRONG_COUNTS = {
+    "a policy with names": (POLICY, r"looks at 2 features \(income, debt\), .* 3 columns"),
+    "a policy with made-up names": (MADE_UP, r"looks at 2 features \(x0, x1\), .* 3 columns"),
+    "a policy without names": (NAMELESS, "theta has 3 parameters but the features give 4 inputs"),
+    "a predictor without names": (
+        cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0, 1.0]), 0.5),
+        "fitted to 2 features, but there are 3 columns",
+    ),
+    "a predictor with names": (RULES["threshold"], "looks at 2 features .* 3 columns"),
+}
+
+
+@pytest.mark.parametrize(("rule", "words"), WRONG_COUNTS.values(), ids=WRONG_COUNTS)
+@pytest.mark.parametrize("wrap", [lambda rule: rule, lambda rule: cq.EveryNth(2, rule)])
+def test_by_position_as_many_columns_are_needed_as_the_rule_looks_at(rule, words, wrap):
+    with pytest.raises(cq.PolicyError, match=words):
+        wrap(rule).propensity(NamedFeatures(TABLE.to_numpy(), ["x0", "x1", "x2"]))
+
+
+# --- words
+
+
+WORDS = cq.Policy([0.0, 1.0, -1.0, 2.0], feature_names=["income", "by=car", "by=boat"])
+
+
+def test_an_indicator_of_a_word_nobody_has_is_zero():
+    here = NamedFeatures([[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]], ["income", "by=car", "by=foot"])
+    assert_allclose(WORDS.propensity(here), expit([0.0, 2.0]), rtol=1e-12)
+
+
+def test_an_indicator_that_is_merely_left_out_is_missing():
+    # the second person has another word than car: boat, maybe
+    here = NamedFeatures([[1.0, 1.0], [2.0, 0.0]], ["income", "by=car"])
+    with pytest.raises(cq.PolicyError, match=r"no feature 'by=boat'"):
+        WORDS.propensity(here)
+
+
+# --- the matrix itself
+
+
+def test_names_do_not_survive_what_may_change_the_columns():
+    named = people(ORDERS[0])
+    assert named.names == ("income", "debt")
+    for derived in (named[:, ::-1], named * 2.0, named[:5], named.T, np.sort(named)):
+        assert derived.names == ()
+    assert type(np.asarray(named)) is np.ndarray
+
+
+def test_a_rule_of_ones_own_gets_an_array_it_can_compute_with():
+    class Rich(cq.DecisionRule):
+        def propensity(self, features, sensitive=None):
+            return (features[:, 0] > 0).astype(float)
+
+    log = cq.DecisionLog.from_arrays(
+        [[1.0, 2.0], [-1.0, 2.0]], [1, 0], [0.5, 0.5], [1, None], feature_names=["a", "b"]
+    )
+    found = log.propensity_of(Rich())
+    assert type(found) is np.ndarray
+    assert_array_equal(found, [1.0, 0.0])
