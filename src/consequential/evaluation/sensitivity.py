@@ -174,7 +174,7 @@ def _turning(turned: Callable[[float], bool]) -> float:
     if not turned(_ENDLESS):
         return float("inf")
     low, high = 0.0, float(np.log(_ENDLESS))
-    for _ in range(30):
+    for _ in range(24):
         middle = (low + high) / 2.0
         low, high = (low, middle) if turned(float(np.exp(middle))) else (middle, high)
     return float(np.exp(high))

@@ -1,7 +1,8 @@
 """The values a log can give when each row's weight may lie anywhere between two ends.
 
-A mean is largest where each weight is at the end its own sign asks for; a ratio
-`sum w a / sum w b` at the fixed point `r` where weights are high exactly if `a > r b`.
+A mean is largest where each row is at its best, a ratio `sum a / sum b` at the fixed point `r`
+where each row has the largest `a - r b` (Dinkelbach's iteration). A row's best is at one end of its
+weight and, where nobody knows its label, at one of the two labels.
 
 What the log itself did needs no weights: it accepted a person or it did not, whatever the reason,
 so its value is the mean of `d (y - c) + (1 - d) g(y)`. Only where rejecting is worth more for one
@@ -10,6 +11,7 @@ label than for the other do the labels of rejected people need weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,10 +24,12 @@ from consequential.evaluation.influence import Ratios, benefit_ratios
 from consequential.evaluation.intervals import Interval, Intervals
 from consequential.evaluation.judged import Judged
 from consequential.log import DecisionLog
-from consequential.objective import Benefit, InversePropensity, Objective, Tally
+from consequential.objective import Benefit, InversePropensity, Objective, Tally, Weighting
 from consequential.policies import Logged
 
 Floats = NDArray[np.float64]
+
+_MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,9 +70,21 @@ class Side:
         return self.propensity * (known if self.logged else weighted)
 
 
+@dataclass(frozen=True, slots=True)
+class _Given(Weighting):
+    """Weights that are what they are."""
+
+    rows: Floats
+    row_by_row = True
+
+    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+        """Return them."""
+        return self.rows
+
+
 @dataclass(frozen=True)
 class Box:
-    """A rule on a log whose weights may lie anywhere between two bounds each."""
+    """A rule on a log whose weights may lie anywhere between two ends each."""
 
     objective: Objective
     log: DecisionLog
@@ -76,111 +92,118 @@ class Box:
     other: Side | None
     intervals: Intervals
 
-    def ends(self, gamma: float) -> tuple[Floats, Floats]:
-        """The smallest and largest weight of each row; 0 for the rejected."""
-        accepted, excess = self.log.decision, self._plain - 1.0
-        return (
-            np.where(accepted, 1.0 + excess / gamma, 0.0),
-            np.where(accepted, 1.0 + excess * gamma, 0.0),
-        )
-
     def utility(self, gamma: float) -> Bounds:
-        """Each row's weight at the end that its own gain asks for."""
-        low, high = self.ends(gamma)
-        fixed, slope = self._affine
-        n = len(fixed)
-        found = []
-        for up in (False, True):
-            gained = fixed + np.where((slope > 0) == up, high, low) * slope
-            found.append(Ratios(gained, np.ones(n), np.zeros(n, dtype=np.intp), 1))
+        """Return the bounds of the utility, or of the difference to the other rule's."""
+        n = len(self.log)
+        corners = [
+            Ratios(fixed + weights * slope, np.ones(n), np.zeros(n, dtype=np.intp), 1)
+            for fixed, slope in self._affine
+            for weights in self._ends(gamma)
+        ]
         made = self.intervals.of if self.other is None else self._difference
-        return _bounds(*(made(each) for each in found))[0]
+        return _bounds(*(made(_extreme(corners, highest)) for highest in (False, True)))[0]
 
     def benefits(self, gamma: float) -> list[list[Bounds]]:
-        """Bounds of each benefit and group."""
-        assert self.objective.fairness is not None
-        n = len(self.objective.fairness.benefits(self._tally(np.ones(len(self.log)))))
-        return [
-            _bounds(*(self.intervals.of(self._extreme(k, gamma, up)) for up in (False, True)))
-            for k in range(n)
+        """Return the bounds of each benefit and group."""
+        by_corner = [
+            [benefit_ratios(benefit, self.rule.propensity, self.log.group) for benefit in each]
+            for weights in self._ends(gamma)
+            for each in self._benefits(weights)
         ]
+        return [
+            _bounds(*(self.intervals.of(_extreme(each, highest)) for highest in (False, True)))
+            for each in zip(*by_corner, strict=True)
+        ]
+
+    @cached_property
+    def _own(self) -> Floats:
+        """How many people each row's label stands for among accepted people."""
+        return InversePropensity().weights(self.log) * self.log.propensity
+
+    def _ends(self, gamma: float) -> tuple[Floats, Floats]:
+        """The smallest and largest weight of each row; 0 where there is no label."""
+        p = self.log.propensity
+        odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=self.log.decision)
+        return self._own * (1.0 + odds / gamma), self._own * (1.0 + odds * gamma)
+
+    @cached_property
+    def _affine(self) -> list[tuple[Floats, Floats]]:
+        """What each row gains without weight, and more per unit of it; for each unknown label."""
+        none, one = (self._gained(np.full(len(self.log), weight)) for weight in (0.0, 1.0))
+        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
+
+    def _gained(self, weights: Floats) -> list[Floats]:
+        found = []
+        for tally, own in zip(self._tallies(weights), self._tallies(self._own), strict=True):
+            accepting, rejecting = self.objective.worth(self.log, tally)
+            accepted, rejected = self.objective.worth(self.log, own)
+            changes = accepting - rejecting, accepted - rejected
+            gained = self.rule.accepts(*changes)
+            less = -rejecting if self.other is None else self.other.accepts(*changes)
+            found.append(gained - less)
+        return found
+
+    def _benefits(self, weights: Floats) -> list[list[Benefit]]:
+        """Return all benefits at these weights, for each way to fill in unknown labels."""
+        notion = self.objective.fairness
+        assert notion is not None
+        found = []
+        for tally, own in zip(self._tallies(weights), self._tallies(self._own), strict=True):
+            benefits = [_unscaled(each, self.log.group) for each in notion.benefits(tally)]
+            if self.rule.logged:
+                known = [_unscaled(each, self.log.group) for each in notion.benefits(own)]
+                benefits = [
+                    replace(each, values=its.values, denominator=its.denominator)
+                    for each, its in zip(benefits, known, strict=True)
+                ]
+            found.append(benefits)
+        return found
+
+    def _tallies(self, weights: Floats) -> list[Tally]:
+        """Whom rows stand for, with unknown labels 0 and 1 where there are any."""
+        tally = _Given(weights).tallies(self.log)[0]
+        if tally.unknown is None:
+            return [tally]
+        return [tally.filled(False), tally.filled(True)]
 
     def _difference(self, ratios: Ratios) -> list[Interval]:
         return [self.intervals.difference(ratios)]
 
-    @cached_property
-    def _affine(self) -> tuple[Floats, Floats]:
-        """What each row gains with weight 0, and by how much more with each unit of weight."""
-        nothing, one = (np.full(len(self.log), weight) for weight in (0.0, 1.0))
-        fixed = self._gained(nothing)
-        return fixed, self._gained(one) - fixed
 
-    def _gained(self, weights: Floats) -> Floats:
-        accepting, rejecting = self.objective.worth(self.log, self._tally(weights))
-        accepted, rejected = self.objective.worth(self.log, self._tally(np.ones(len(self.log))))
-        changes = accepting - rejecting, accepted - rejected
-        gained = self.rule.accepts(*changes)
-        return gained + rejecting if self.other is None else gained - self.other.accepts(*changes)
+def _unscaled(benefit: Benefit, group: NDArray[np.intp]) -> Benefit:
+    """Undo what sums were divided by, which weights change too: then rows do not share it."""
+    if benefit.scale is None:
+        return benefit
+    undo = np.divide(1.0, benefit.scale, out=np.zeros_like(benefit.scale), where=benefit.scale > 0)
 
-    def _tally(self, weights: Floats) -> Tally:
-        positives = weights * self.log.outcome
-        return Tally(
-            np.ones(len(self.log)),
-            positives,
-            weights - positives,
-            self.log.group,
-            self.log.group_counts.astype(np.float64),
+    def unscaled(column: Floats | None) -> Floats | None:
+        return None if column is None else column * undo[group]
+
+    return replace(
+        benefit,
+        values=benefit.values * undo[group],
+        constants=unscaled(benefit.constants),
+        denominator=unscaled(benefit.denominator),
+        counted=unscaled(benefit.counted),
+    )
+
+
+def _extreme(corners: Sequence[Ratios], highest: bool) -> Ratios:
+    """Return the ratios with each row at the corner that makes its group's ratio most extreme."""
+    found = corners[0]
+    numerators = np.stack([each.numerator for each in corners])
+    denominators = np.stack([each.denominator for each in corners])
+    picked = None
+    for _ in range(_MOST_ROUNDS):
+        left = numerators - np.nan_to_num(found.values)[found.group] * denominators
+        best = left.argmax(axis=0) if highest else left.argmin(axis=0)
+        if picked is not None and np.array_equal(best, picked):
+            break
+        picked, columns = best, np.arange(len(found))
+        found = replace(
+            found, numerator=numerators[best, columns], denominator=denominators[best, columns]
         )
-
-    def _ratios(self, k: int, weights: Floats) -> Ratios:
-        benefit = self._benefit(k, weights)
-        if self.rule.logged:
-            known = self._benefit(k, np.ones(len(self.log)))
-            benefit = replace(benefit, values=known.values, denominator=known.denominator)
-        return benefit_ratios(benefit, self.rule.propensity, self.log.group)
-
-    def _benefit(self, k: int, weights: Floats) -> Benefit:
-        """Return a benefit without its scale, which weights change too: linear in each weight."""
-        assert self.objective.fairness is not None
-        benefit = self.objective.fairness.benefits(self._tally(weights))[k]
-        if benefit.scale is None:
-            return benefit
-        undo = np.divide(
-            1.0, benefit.scale, out=np.zeros_like(benefit.scale), where=benefit.scale > 0
-        )[self.log.group]
-
-        def unscaled(column: Floats | None) -> Floats | None:
-            return None if column is None else column * undo
-
-        return replace(
-            benefit,
-            values=benefit.values * undo,
-            constants=unscaled(benefit.constants),
-            denominator=unscaled(benefit.denominator),
-            counted=unscaled(benefit.counted),
-        )
-
-    def _extreme(self, k: int, gamma: float, up: bool) -> Ratios:
-        """Dinkelbach's iteration: each round's weights are best for the last round's ratios."""
-        low, high = self.ends(gamma)
-        here, there = self._ratios(k, low), self._ratios(k, high)
-        wide = high > low
-        found = self._ratios(k, self._plain)
-        for _ in range(100):
-            ratio = np.nan_to_num(found.values)[self.log.group]
-            gain = (there.numerator - here.numerator) - ratio * (
-                there.denominator - here.denominator
-            )
-            better = self._ratios(k, np.where(wide & ((gain > 0) == up), high, low))
-            change = np.nan_to_num(better.values - found.values)
-            found = better
-            if np.abs(change).max() < 1e-13:
-                break
-        return found
-
-    @cached_property
-    def _plain(self) -> Floats:
-        return InversePropensity().weights(self.log)
+    return found
 
 
 def _bounds(smallest: list[Interval], largest: list[Interval]) -> list[Bounds]:
