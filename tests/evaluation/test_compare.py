@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -165,3 +166,69 @@ def test_with_folds_the_learner_is_cross_fitted_and_the_rule_is_not():
     assert found.new.utility == cq.evaluate(Learner(), log, cost=0.4, folds=4).utility
     assert any("cross-fitted" in note for note in found.new.notes)
     assert not any("cross-fitted" in note for note in found.old.notes)
+
+
+# --- no verdict that says more than the log knows
+
+
+def test_inverted_propensities_give_no_verdict():
+    """They gave .6130 of a possible .4, and "better"."""
+    world = cq.worlds.second_setting()
+    log = world.collect(world.initial_policy().with_floor(0.05), 20_000, np.random.default_rng(0))
+    wrong = cq.DecisionLog.from_arrays(
+        log.features, log.decision, 1.0 - log.propensity, log.label, log.sensitive
+    )
+    found = cq.compare(cq.AcceptAll(), cq.Logged(), wrong, cost=world.cost)
+    assert found.verdict.startswith("cannot tell: the propensities contradict the decisions")
+    assert not found.better
+    assert not found.worse
+    assert any("contradict" in note for note in found.notes)
+    assert cq.compare(cq.AcceptAll(), cq.Logged(), log, cost=world.cost).worse
+
+
+def test_a_utility_that_no_rule_can_reach_gives_no_verdict():
+    """Sixty people stand for ten each although all were accepted: 1.175 where .5 is the most."""
+    n = 400
+    p = np.ones(n)
+    p[:60] = 0.1
+    log = cq.DecisionLog.from_arrays(np.zeros((n, 1)), np.ones(n), p, np.ones(n))
+    estimated = replace(log, estimated_propensity=True)  # whose weights are known to be off
+    found = cq.compare(cq.AcceptAll(), cq.RejectAll(), estimated, cost=0.5)
+    assert found.new.utility.value == pytest.approx(1.175)
+    assert "which no rule can reach" in found.verdict
+    assert not found.better
+
+
+def test_honest_logs_are_not_doubted():
+    world = cq.worlds.first_setting()
+    for seed in range(100):
+        log = world.collect(
+            world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(seed)
+        )
+        found = cq.compare(cq.AcceptAll(), cq.Logged(), log, cost=world.cost)
+        assert "contradict" not in found.verdict
+
+
+def test_fewer_than_a_hundred_people_in_effect_give_no_verdict():
+    rng = np.random.default_rng(0)
+    n = 120
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((n, 1)),
+        (decision := rng.random(n) < 0.5),
+        np.full(n, 0.5),
+        np.where(decision, 1.0, np.nan),
+    )
+    found = cq.compare(cq.AcceptAll(), cq.RejectAll(), log, cost=0.2)
+    assert found.utility.low > 0.0
+    assert found.utility.effective_sample_size < 100
+    assert not found.better
+    assert "people in effect tell the rules apart" in found.verdict
+
+
+def test_what_rounding_leaves_of_a_difference_is_none():
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.05), 3000, np.random.default_rng(1))
+    policy = cq.Policy([1.5, 5.0])
+    nearly = cq.Mixture([policy, policy], [1 / 3, 2 / 3])
+    found = cq.compare(nearly, policy, log, cost=world.cost)
+    assert found.verdict == "no difference in utility; no difference in the gap"

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from conftest import exploring_log
 from consequential.evaluation import mean_sequence
-from consequential.evaluation.influence import Yardstick
 from consequential.evaluation.reach import Extremes
+from consequential.evaluation.yardstick import Yardstick
 
 
 def psi(bet):
@@ -142,17 +142,17 @@ def test_no_row_goes_beyond_its_reach(g, clip, pessimistic):
     extreme = {"all": ones, "nobody": zeros, "logged": log_.propensity}
     for less in (None, *extreme.values()):
         for rule in extreme.values():
-            ratios = there.utility(rule, less)
-            low, high, mean_low, mean_high = ratios.reach.at(0.0)
-            assert low <= ratios.numerator.min()
-            assert ratios.numerator.max() <= high
-            assert low <= mean_low <= mean_high <= high
-            assert mean_low <= ratios.values[0] <= mean_high
+            for ratios in there.utility(rule, less).sides:
+                low, high, mean_low, mean_high = ratios.reach.at(0.0)
+                assert low <= ratios.numerator.min()
+                assert ratios.numerator.max() <= high
+                assert low <= mean_low <= mean_high <= high
+                assert mean_low <= ratios.values[0] <= mean_high
     # each kind of reach is used: some row comes near both ends
-    lone = there.utility(ones).reach.at(0.0)
-    against = there.utility(ones, log_.propensity).reach.at(0.0)
-    assert against[0] >= there.utility(ones, zeros).reach.at(0.0)[0]
-    assert there.utility(ones).numerator.max() > 0.4 * lone[1]
+    lone = there.utility(ones).low.reach.at(0.0)
+    against = there.utility(ones, log_.propensity).low.reach.at(0.0)
+    assert against[0] >= there.utility(ones, zeros).low.reach.at(0.0)[0]
+    assert there.utility(ones).high.numerator.max() > 0.4 * lone[1]
 
 
 def test_against_the_log_bounds_close_in_sooner():

@@ -207,17 +207,6 @@ def test_few_people_and_heavy_ones_are_pointed_out():
     assert any("one person carries" in note for note in notes)
 
 
-def test_people_whom_the_log_could_never_accept_are_pointed_out():
-    log = cq.DecisionLog.from_arrays(
-        np.zeros((4, 2)), [1, 1, 0, 0], [0.5, 0.5, 0.0, 0.5], [1, 0, None, None]
-    )
-    notes = cq.evaluate(cq.AcceptAll(), log, cost=0.4).notes
-    assert any("1 row that the log's rule would never have accepted" in note for note in notes)
-    assert not any(
-        "never have accepted" in n for n in cq.evaluate(cq.RejectAll(), log, cost=0.4).notes
-    )
-
-
 @pytest.mark.parametrize("method", ["bernstein", "any_time"])
 def test_a_floor_that_is_only_observed_is_pointed_out(method):
     log = exploring_log(200)

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from conftest import exploring_log
 from consequential.evaluation.bootstrap import replicates
-from consequential.evaluation.influence import Ratios, Yardstick
+from consequential.evaluation.influence import Ratios
+from consequential.evaluation.yardstick import Yardstick
 from consequential.objective import Benefit
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
@@ -52,9 +53,23 @@ WEIGHTINGS = {
 }
 
 
-def yardstick(log, notion="demographic parity", weighting="plain", **options) -> Yardstick:
-    objective = cq.Objective(0.4, NOTIONS[notion], weighting=WEIGHTINGS[weighting], **options)
-    return Yardstick.of(objective, log)
+class Plainly:
+    """A yardstick that shows estimates themselves, not what unknown labels could make of them."""
+
+    def __init__(self, log, notion="demographic parity", weighting="plain", **options):
+        chosen = WEIGHTINGS[weighting]
+        self.objective = cq.Objective(0.4, NOTIONS[notion], weighting=chosen, **options)
+        self.yardstick = Yardstick.of(self.objective, log)
+
+    def utility(self, propensity):
+        found = self.yardstick.utility(propensity)
+        return found.plain or found.low
+
+    def benefits(self, propensity):
+        return tuple(each.plain or each.low for each in self.yardstick.benefits(propensity))
+
+
+yardstick = Plainly
 
 
 def repeated(log: cq.DecisionLog, row: int, times: int) -> cq.DecisionLog:

@@ -10,8 +10,8 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 import consequential as cq
-from consequential.evaluation.influence import Yardstick
-from consequential.evaluation.offpolicy import Measure
+from consequential.evaluation.measure import Measure
+from consequential.evaluation.yardstick import Yardstick
 from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
 
 WORLD = cq.worlds.first_setting()

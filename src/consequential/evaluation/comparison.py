@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from consequential.evaluation.bounds import (
+    Range,
+    contrast_interval,
+    difference_interval,
+    gap_interval,
+)
+from consequential.evaluation.doubts import contradictions, impossible
 from consequential.evaluation.estimate import Estimate
-from consequential.evaluation.influence import RatioSums, Yardstick
-from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals, gap_interval
+from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals
 from consequential.evaluation.judged import (
+    FEW,
     Judged,
     as_rule,
     checked_log,
@@ -18,12 +25,10 @@ from consequential.evaluation.judged import (
     needs_folds,
     question,
 )
+from consequential.evaluation.measure import Facts, Measure, Measured
 from consequential.evaluation.offpolicy import (
     Evaluation,
-    Facts,
     Maker,
-    Measure,
-    Measured,
     Method,
     check_scannable,
     checked_method,
@@ -31,8 +36,13 @@ from consequential.evaluation.offpolicy import (
     measured_with,
 )
 from consequential.evaluation.quantiles import checked_confidence
+from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Fairness, Weighting, effective_sample_size
+
+_BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
+# what is left of a difference by rounding is none
+_RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +57,9 @@ class Comparison:
         How much larger `b0 - b1` is, for two groups and one benefit; else how much larger the
         largest difference between groups is.
     verdict
-        What the intervals allow one to say, in words.
+        What the log allows one to say, in words. *Cannot tell* is an answer: where the interval
+        contains 0, where fewer than a hundred people in effect tell the rules apart, and where the
+        propensities contradict the decisions.
     new, old
         Both rules evaluated by themselves.
 
@@ -73,13 +85,13 @@ class Comparison:
 
     @property
     def better(self) -> bool:
-        """Whether the new rule's utility is certainly higher."""
-        return self.utility.low > 0.0
+        """Whether the log shows that the new rule's utility is higher."""
+        return self.verdict.startswith(_BETTER)
 
     @property
     def worse(self) -> bool:
-        """Whether it is certainly lower."""
-        return self.utility.high < 0.0
+        """Whether the log shows that it is lower."""
+        return self.verdict.startswith(_WORSE)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -159,25 +171,33 @@ def compare(
 
         check_scannable(kind, folds)
         pair = measured(log, objective, (as_rule(new), as_rule(old)), compared=True)
+        doubts: tuple[str, ...] = ()
     else:
         first = judge(new, log, folds=folds, seed=seed)
         second = judge(old, log, folds=folds, seed=seed)
         yardstick, notes = measured_with(objective, first.log, kind, floor)
         pair = _paired(yardstick, first, second, notes)
+        doubts = contradictions(first.log)
     (one, other), difference = pair.measures, pair.difference
     assert difference is not None
     intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
     made = Maker(intervals)
     n, changed = pair.facts[0].n, pair.changed
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
-    gain = made(intervals.difference(difference.utility), n, changed)
+    unsupported = max(facts.unsupported for facts in pair.facts)
+    gain = made(difference_interval(intervals, difference.utility), n, changed, unsupported)
+    found = tuple(
+        evaluation(objective, facts, measure, intervals)
+        for facts, measure in zip(pair.facts, (one, other), strict=True)
+    )
+    doubts += impossible(objective, log, *(each.utility for each in found))
     return Comparison(
         utility=gain,
         acceptance=made(intervals.of(difference.acceptance)[0], n, float(n)),
-        benefit_gap=made(gap, n, changed if one.benefits[0].labelled else float(n)),
-        verdict=_verdict(gain, narrower),
-        new=evaluation(objective, pair.facts[0], one, intervals),
-        old=evaluation(objective, pair.facts[1], other, intervals),
+        benefit_gap=made(gap, n, changed if one.benefits[0].low.labelled else float(n)),
+        verdict=_verdict(gain, narrower, doubts),
+        new=found[0],
+        old=found[1],
     )
 
 
@@ -196,17 +216,20 @@ def _paired(yardstick: Yardstick, new: Judged, old: Judged, notes: tuple[str, ..
 
 
 def _gap_change(
-    intervals: Intervals, new: tuple[RatioSums, ...], old: tuple[RatioSums, ...]
+    intervals: Intervals, new: tuple[Range, ...], old: tuple[Range, ...]
 ) -> tuple[Interval, str]:
     """Return the difference of gaps, and whether the new one is certainly narrower or wider."""
-    if new[0].n_groups == 1:
+    if new[0].low.n_groups == 1:
         return Interval(0.0, 0.0, 0.0, 0.0), ""
-    if len(new) == 1 and new[0].n_groups == 2:
-        if not np.isfinite([new[0].values, old[0].values]).all():
+    if len(new) == 1 and new[0].low.n_groups == 2:
+        sides = (*new[0].sides, *old[0].sides)
+        if not np.isfinite([side.values for side in sides]).all():
             return UNKNOWN, "the gap cannot be measured"
         sign = np.array([1.0, -1.0])
-        less = intervals.contrast([(new[0], sign), (old[0], -sign)])
-        plus = intervals.contrast([(new[0], sign), (old[0], sign)])
+        less = contrast_interval(intervals, [(new[0], sign), (old[0], -sign)])
+        plus = contrast_interval(intervals, [(new[0], sign), (old[0], sign)])
+        if _none(less):
+            return less, "no difference in the gap"
         # |a| < |b| exactly where (a - b) (a + b) < 0
         return less, _said(_sign(less) * _sign(plus))
     one, other = gap_interval(intervals, new), gap_interval(intervals, old)
@@ -219,11 +242,16 @@ def _gap_change(
         one.high - other.low,
         float(np.hypot(one.standard_error, other.standard_error)),
     )
-    return change, _said(_sign(change))
+    return change, "no difference in the gap" if _none(change) else _said(_sign(change))
+
+
+def _none(found: Interval | Estimate) -> bool:
+    """Whether a difference is no more than what rounding leaves."""
+    return max(abs(found.low), abs(found.high)) <= _RESOLUTION
 
 
 def _sign(found: Interval) -> int:
-    return int(found.low > 0.0) - int(found.high < 0.0)
+    return int(found.low > _RESOLUTION) - int(found.high < -_RESOLUTION)
 
 
 def _said(sign: int) -> str:
@@ -232,13 +260,18 @@ def _said(sign: int) -> str:
     return f"the gap is {'narrower' if sign < 0 else 'wider'}"
 
 
-def _verdict(utility: Estimate, gap: str) -> str:
-    if utility.low > 0.0:
-        words = "better: utility is higher"
-    elif utility.high < 0.0:
-        words = "worse: utility is lower"
-    elif utility.low == utility.high == 0.0:
+def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:
+    if doubts:
+        return f"cannot tell: {'; '.join(doubts)}"
+    if _none(utility):
         words = "no difference in utility"
-    else:
+    elif utility.low <= 0.0 <= utility.high or not utility.known:
         words = "cannot tell which has the higher utility"
+    elif utility.effective_sample_size < FEW:
+        words = (
+            f"cannot tell which has the higher utility: {utility.effective_sample_size:.0f} people "
+            "in effect tell the rules apart"
+        )
+    else:
+        words = _BETTER if utility.low > 0.0 else _WORSE
     return f"{words}; {gap}" if gap else words

@@ -24,6 +24,10 @@ class Estimate:
         How many equally weighted people say as much as the weighted ones.
     confidence, method
         How often intervals of this kind cover, and how they were made.
+    unsupported
+        The share of the rule's acceptances that falls on people whom the log could never accept,
+        or whom clipped weights leave out. Where it is above 0 and labels matter, the interval
+        covers every label they could have, and `value` is no more than its middle.
 
     Examples
     --------
@@ -43,6 +47,7 @@ class Estimate:
     effective_sample_size: float
     confidence: float
     method: str
+    unsupported: float = 0.0
 
     def __contains__(self, number: float) -> bool:
         """Whether the interval covers a number."""
@@ -64,6 +69,7 @@ class Estimate:
             "effective_sample_size": finite_or_none(self.effective_sample_size),
             "confidence": self.confidence,
             "method": self.method,
+            "unsupported": self.unsupported,
         }
 
     def __repr__(self) -> str:

@@ -9,20 +9,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.estimate import Estimate
-from consequential.evaluation.influence import Ratios, benefit_ratios
-from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
-from consequential.evaluation.judged import (
-    blind_spots,
-    checked_log,
-    count_blind,
-    judge,
-    needs_folds,
+from consequential.evaluation.bounds import (
+    Range,
+    intervals_of,
+    largest_interval,
+    measured_groups,
 )
+from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
+from consequential.evaluation.judged import checked_log, judge, needs_folds
+from consequential.evaluation.measure import Facts
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.evaluation.simultaneous import Pairs, sup_t_quantile
+from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog
-from consequential.objective import InversePropensity, Shape, Tally, Weighting
+from consequential.objective import Objective, Shape, ShapedFairness, Weighting
 
 Floats = NDArray[np.float64]
 
@@ -169,73 +170,128 @@ def group_metrics(
     checked_log(log)
     needs_folds((rule,), folds)
     level = checked_confidence(confidence)
-    if weighting is not None and not isinstance(weighting, Weighting):
-        raise ValueError(f"weighting is a Weighting such as Clipped(10.0), not {weighting!r}")
-    weighting = weighting or InversePropensity()
+    objective = Objective(0.5, weighting=weighting)  # no rate depends on a cost
     judged = judge(rule, log, folds=folds, seed=seed)
     rows, pi = judged.log, judged.propensity
-    overall, within = weighting.tallies(rows)
-    everybody = replace(
-        overall, group=np.zeros(len(rows), dtype=np.intp), sizes=np.array([float(len(rows))])
-    )
-    weighted = weighting.weights(rows) * pi
-    made = _Made(level, seed, weighted, rows)
+    within = Yardstick.of(objective, rows)
+    everybody = _pooled(within)
+    facts = Facts.of(within, pi, judged.notes)
     by_group, total, difference, ratio = {}, {}, {}, {}
     for name, shape in METRICS.items():
-        ratios = _ratios(within, shape, pi)
-        total[name] = made.all(_ratios(everybody, shape, pi), shape)[0]
-        estimates = made.all(ratios, shape)
-        by_group[name] = dict(zip(rows.groups, estimates, strict=True))
-        difference[name], ratio[name] = made.spread(ratios, shape)
+        ranges = [
+            replace(each, objective=replace(objective, fairness=_Rate(shape))).benefits(pi)[0]
+            for each in (everybody, within)
+        ]
+        made = _Made(level, seed, facts, shape.labelled)
+        total[name] = made.overall(ranges[0])
+        by_group[name] = made.by_group(ranges[1])
+        difference[name], ratio[name] = made.spread(ranges[1])
     return GroupMetrics(
         total,
         by_group,
         difference,
         ratio,
         dict(zip(rows.groups, rows.group_counts.tolist(), strict=True)),
-        (*judged.notes, *blind_spots(count_blind(rows, pi))),
+        facts.notes,
     )
 
 
-def _ratios(tally: Tally, shape: Shape, propensity: Floats) -> Ratios:
-    return benefit_ratios(tally.benefit(shape), propensity, tally.group)
+@dataclass(frozen=True, slots=True)
+class _Rate(ShapedFairness):
+    """One rate, as a notion of fairness that compares it."""
+
+    shape: Shape
+    name = "rate"
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the rate alone."""
+        return (self.shape,)
+
+
+def _pooled(yardstick: Yardstick) -> Yardstick:
+    """Return the same rows as one group, with the same weights."""
+    nobody_apart = np.zeros(len(yardstick.log), dtype=np.intp)
+    return replace(
+        yardstick,
+        log=replace(yardstick.log, group=nobody_apart, groups=("everyone",)),
+        within=replace(
+            yardstick.overall, group=nobody_apart, sizes=np.array([float(len(yardstick.log))])
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Makes estimates of ratios on one log."""
+    """Makes estimates of one rate on one log."""
 
     confidence: float
     seed: int
-    weighted: Floats
-    rows: DecisionLog
+    facts: Facts
+    labelled: bool
 
-    def all(self, ratios: Ratios, shape: Shape) -> list[Estimate]:
+    def overall(self, found: Range) -> Estimate:
+        """Return the estimate for all applicants."""
+        return self._estimate(intervals_of(self._intervals(found), found)[0])
+
+    def by_group(self, found: Range) -> dict[Hashable, Estimate]:
         """Return an estimate for each group."""
-        found = Normal((ratios,), self.confidence, self.seed).of(ratios)
-        sums, squares = ratios.by_group(self.weighted), ratios.by_group(self.weighted**2)
-        effective = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0)
-        sizes = ratios.by_group(np.ones(len(ratios)))
-        return [
-            self._estimate(each, int(n), float(m if shape.labelled else n))
-            for each, n, m in zip(found, sizes, effective, strict=True)
-        ]
+        facts = self.facts
+        columns = (
+            facts.groups,
+            intervals_of(self._intervals(found), found),
+            facts.sizes,
+            facts.effective_sizes.tolist(),
+            facts.unsupported_by_group.tolist(),
+        )
+        return {
+            group: self._made(each, n, effective, share)
+            for group, each, n, effective, share in zip(*columns, strict=True)
+        }
 
-    def spread(self, ratios: Ratios, shape: Shape) -> tuple[Estimate, Estimate]:
+    def spread(self, found: Range) -> tuple[Estimate, Estimate]:
         """Return largest minus smallest, and smallest over largest, over the groups."""
-        n = len(ratios)
-        effective = float(n)
-        if shape.labelled:
-            total = float(self.weighted.sum())
-            effective = total**2 / float(self.weighted @ self.weighted) if total > 0 else 0.0
-        apart = Normal((ratios,), self.confidence, self.seed).largest((ratios,))
-        return (
-            self._estimate(apart, n, effective),
-            self._estimate(self._quotient(ratios), n, effective),
+        apart = largest_interval(self._intervals(found), (found,))
+        return self._estimate(apart), self._estimate(self._quotient(found))
+
+    def _intervals(self, found: Range) -> Normal:
+        return Normal(found.sides, self.confidence, self.seed)  # type: ignore[arg-type]
+
+    def _estimate(self, found: Interval) -> Estimate:
+        facts = self.facts
+        return self._made(found, facts.n, facts.effective_size, facts.unsupported)
+
+    def _made(self, found: Interval, n: int, effective: float, unsupported: float) -> Estimate:
+        return Estimate(
+            found.value,
+            found.low,
+            found.high,
+            found.standard_error,
+            n,
+            effective if self.labelled else float(n),
+            self.confidence,
+            "normal",
+            unsupported if self.labelled else 0.0,
         )
 
-    def _quotient(self, ratios: Ratios) -> Interval:
+    def _quotient_within(self, found: Range) -> Interval:
+        """Bound smallest over largest by intervals of all groups that hold at once."""
+        known = measured_groups(found)
+        if len(known) < 2:
+            return UNKNOWN
+        shared = self._intervals(found).at(1.0 - (1.0 - self.confidence) / len(known))
+        ends = [intervals_of(shared, found)[k] for k in known]
+        lows, highs = (np.array([getattr(each, end) for each in ends]) for end in ("low", "high"))
+        if highs.max() <= 0.0:
+            return UNKNOWN
+        low = max(float(lows.min()), 0.0) / float(highs.max())
+        high = min(1.0, float(highs.min()) / max(float(lows.max()), 1e-300))
+        return Interval((low + high) / 2.0, low, high, float("inf"))
+
+    def _quotient(self, found: Range) -> Interval:
         """Bound the logarithms of all pairs' quotients at once."""
+        if not found.exact:
+            return self._quotient_within(found)
+        ratios = found.low
         values, errors = ratios.values[ratios.known], ratios.standard_errors[ratios.known]
         if len(values) < 2 or values.max() <= 0.0:
             return UNKNOWN
@@ -252,15 +308,3 @@ class _Made:
         high = float(np.exp(-max((away - q * spread).max(), 0.0)))
         low = float(np.exp(-(away + q * spread).max()))
         return Interval(smallest, low, high, smallest * float(spread[away.argmax()]))
-
-    def _estimate(self, found: Interval, n: int, effective: float) -> Estimate:
-        return Estimate(
-            found.value,
-            found.low,
-            found.high,
-            found.standard_error,
-            n,
-            effective,
-            self.confidence,
-            "normal",
-        )

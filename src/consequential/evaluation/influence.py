@@ -12,29 +12,18 @@ groups' estimates of one benefit are uncorrelated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.reach import Extremes, Reach
-from consequential.log import DecisionLog
-from consequential.objective import (
-    NOBODY,
-    Benefit,
-    Objective,
-    Tally,
-    Whole,
-    effective_sample_size,
-)
+from consequential.evaluation.reach import Reach
+from consequential.objective import NOBODY, Benefit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
-
-# how far a sum is moved to see what follows it; the error is of the order of its square
-_NUDGE = 1e-4
 
 
 class RatioSums(ABC):
@@ -181,122 +170,6 @@ class Ratios(RatioSums):
         )
 
 
-@dataclass(frozen=True)
-class Yardstick:
-    """What the rows of a settled log stand for, ready to measure any rule on them."""
-
-    objective: Objective
-    log: DecisionLog
-    overall: Tally
-    within: Tally
-    extremes: Extremes | None = None
-
-    @classmethod
-    def of(
-        cls,
-        objective: Objective,
-        log: DecisionLog,
-        extremes: Extremes | None = None,
-        whole: Whole | None = None,
-    ) -> Yardstick:
-        """Weigh the rows of a settled log once; `extremes` where intervals need their reach.
-
-        With `whole` the log is a piece of a larger one, whose totals these are.
-        """
-        overall, within = objective.weighting.tallies(log)
-        if whole is not None:
-            within = replace(within, sizes=whole.sums[0], whole=whole.sums)
-        return cls(objective, log, overall, within, extremes)
-
-    def utility(self, propensity: Floats, less: Floats | None = None) -> Ratios:
-        """Return the utility of these propensities, as a mean over all rows.
-
-        `less` that of others, where they are given: rows are then compared one by one.
-        """
-        gained = self._gained(propensity, less, self.overall)
-        moved = reach = None
-        if self.overall.normalised is not None:
-            doubled = self._gained(propensity, less, _scaled(self.overall, 2.0))
-            moved = -(doubled.mean() - gained.mean()) * (self.overall.normalised - 1.0)
-        if self.extremes is not None:
-            reach = self._reach(self.extremes, propensity, less)
-        return self._mean(gained, moved, reach)
-
-    def acceptance(self, propensity: Floats, less: Floats | None = None) -> Ratios:
-        """Return the share of people accepted, `less` that of other propensities."""
-        reach = None
-        if self.extremes is not None:
-            reach = self.extremes.acceptance(paired=less is not None)
-        return self._mean(propensity if less is None else propensity - less, None, reach)
-
-    def benefits(self, propensity: Floats) -> tuple[Ratios, ...]:
-        """Return each benefit of the fairness notion, by group."""
-        notion = self.objective.fairness
-        if notion is None:
-            return ()
-        return tuple(
-            self._ratios(benefit, propensity, k)
-            for k, benefit in enumerate(notion.benefits(self.within))
-        )
-
-    def weighted(self, propensity: Floats) -> Floats:
-        """Return how much each row counts where labels matter: weight times propensity."""
-        return self.weights * propensity
-
-    @cached_property
-    def weights(self) -> Floats:
-        """The weight of each row's label."""
-        return self.objective.weighting.weights(self.log)
-
-    def effective_sizes(self, propensity: Floats) -> tuple[float, Floats]:
-        """Return the effective sample size of all accepted people, and of each group's."""
-        counted = self.weighted(propensity)
-        group, n_groups = self.log.group, len(self.log.groups)
-        sums = np.bincount(group, counted, n_groups)
-        squares = np.bincount(group, counted**2, n_groups)
-        by_group = np.divide(sums**2, squares, out=np.zeros(n_groups), where=squares > 0)
-        return effective_sample_size(counted), by_group
-
-    def _gained(self, propensity: Floats, less: Floats | None, tally: Tally) -> Floats:
-        accepting, rejecting = self.objective.worth(self.log, tally)
-        if less is not None:
-            return (propensity - less) * (accepting - rejecting)
-        return propensity * (accepting - rejecting) + rejecting
-
-    def _reach(self, extremes: Extremes, propensity: Floats, less: Floats | None) -> Reach:
-        if less is None:
-            return extremes.utility(self.objective, self.log)
-        rules = zip((1.0, -1.0), (propensity, less), strict=True)
-        logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
-        return extremes.difference(self.objective, self.log, np.array(logged))
-
-    def _mean(
-        self, values: Floats, moved: Floats | None = None, reach: Reach | None = None
-    ) -> Ratios:
-        n = len(values)
-        return Ratios(values, np.ones(n), np.zeros(n, dtype=np.intp), 1, moved, reach)
-
-    def _ratios(self, benefit: Benefit, propensity: Floats, k: int) -> Ratios:
-        ratios = benefit_ratios(benefit, propensity, self.log.group)
-        if self.extremes is not None:
-            reach = self.extremes.benefit(benefit.shape)
-            return replace(ratios, reach=reach, scale=benefit.scale)
-        if self.within.normalised is None:
-            return ratios
-        notion = self.objective.fairness
-        assert notion is not None
-        more, fewer = (
-            benefit_ratios(
-                notion.benefits(_scaled(self.within, 1.0 + nudge))[k], propensity, self.log.group
-            ).values
-            for nudge in (_NUDGE, -_NUDGE)
-        )
-        slope = np.nan_to_num((more - fewer) / (2.0 * _NUDGE))
-        share = np.maximum(self.log.group_counts, 1) / len(self.log)
-        moved = -(slope / share)[self.log.group] * (self.within.normalised - 1.0)
-        return replace(ratios, moved=moved)
-
-
 def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios:
     """Return a benefit at these propensities as ratios of sums, row by row."""
     if benefit.constants is None or benefit.counted is None:
@@ -314,7 +187,3 @@ def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios
         len(benefit.defined),
         labelled=benefit.shape is None or benefit.shape.labelled,
     )
-
-
-def _scaled(tally: Tally, factor: float) -> Tally:
-    return replace(tally, positives=factor * tally.positives, negatives=factor * tally.negatives)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 from math import log, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,12 @@ class Intervals(ABC):
 
     def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
         self.confidence, self.seed = confidence, seed
+
+    def at(self, confidence: float) -> Self:
+        """Return the same way with another confidence."""
+        other = copy(self)
+        other.confidence = confidence
+        return other
 
     @abstractmethod
     def of(self, ratios: Any) -> list[Interval]:
@@ -277,15 +284,6 @@ class AnyTime(Bounded):
 METHODS: dict[str, type[Intervals]] = {
     method.name: method for method in (Normal, Bootstrap, Bernstein, AnyTime)
 }
-
-
-def gap_interval(intervals: Intervals, benefits: tuple[Any, ...]) -> Interval:
-    """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
-    if len(benefits) == 1 and benefits[0].n_groups == 2:
-        if not np.isfinite(benefits[0].values).all():
-            return UNKNOWN
-        return intervals.contrast([(benefits[0], np.array([1.0, -1.0]))])
-    return intervals.largest(benefits)
 
 
 def _around(value: float, error: float, below: float, above: float) -> Interval:

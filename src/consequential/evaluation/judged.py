@@ -23,7 +23,7 @@ from consequential.policies import DecisionRule, Logged
 Floats = NDArray[np.float64]
 
 # below so many people normal intervals are a guess
-_FEW = 100.0
+FEW = 100.0
 # no row should carry this share of all weight
 _MUCH = 0.05
 
@@ -86,6 +86,11 @@ def judge(
             f"{_rows(left_out)} younger than the horizon of {log.horizon} time steps left out, "
             "accepted and rejected alike"
         )
+    if rows.n_pending:
+        whatever = "intervals cover whatever these are"
+        if rows.missing == "at_random":
+            whatever = "taken to be missing at random given features and group"
+        notes.append(f"{_people(rows.n_pending)} accepted without a label: {whatever}")
     if log.estimated_propensity:
         notes.append(
             "propensities were estimated, not logged: see sensitivity() for what hidden reasons "
@@ -138,33 +143,32 @@ def weight_notes(effective: float, heaviest: float, total: float) -> tuple[str, 
     """Return what weights make of the estimates: few people, or one who counts for many."""
     notes = []
     if total > 0.0:
-        if effective < _FEW:
+        if effective < FEW:
             notes.append(
                 f"labels speak for {effective:.0f} people in effect; intervals want "
-                f"{_FEW:.0f} or more"
+                f"{FEW:.0f} or more"
             )
         if heaviest > _MUCH * total and effective >= 2.0:
             notes.append(f"one person carries {heaviest / total:.0%} of all weight")
     return tuple(notes)
 
 
-def count_blind(rows: DecisionLog, propensity: Floats) -> int:
-    """Return how many people the log could never have accepted but the rule would."""
-    return int(((rows.propensity <= 0.0) & (propensity > 0.0)).sum())
-
-
-def blind_spots(blind: int) -> tuple[str, ...]:
-    """Return a note about people whom the log could never have accepted but the rule would."""
-    if blind == 0:
+def unsupported_note(share: float) -> tuple[str, ...]:
+    """Return a note about acceptances that fall on people whom the log could not accept."""
+    if share <= 0.0:
         return ()
     return (
-        f"{_rows(blind)} that the log's rule would never have accepted and this one might: "
-        "nothing is known of their labels, and estimates count them as worth nothing",
+        f"{share:.1%} of the people this rule accepts could not be accepted by the rule in force: "
+        "nothing is known of their labels, and intervals cover whatever these are",
     )
 
 
 def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
+
+
+def _people(count: int) -> str:
+    return "1 person was" if count == 1 else f"{count} people were"
 
 
 def _checked(propensity: Any, rule: DecisionRule, n: int) -> Floats:

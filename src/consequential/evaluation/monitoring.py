@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.influence import Yardstick
+from consequential.evaluation.influence import Ratios
 from consequential.evaluation.judged import checked_log, judge, question
 from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.sequences import TUNED_FOR, mean_sequence
+from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog
 from consequential.objective import Weighting
 
@@ -61,15 +62,21 @@ def utility_sequence(
     other = None if versus is None else judge(versus, log).propensity
     lowest, _ = known_floor(judged.log, floor)
     extremes = Extremes.of(objective.weighting, lowest)
-    ratios = Yardstick.of(objective, judged.log, extremes).utility(judged.propensity, other)
-    assert ratios.reach is not None
-    low, high, mean_low, mean_high = ratios.reach.at(0.0)
-    return mean_sequence(
-        ratios.numerator,
-        low=low,
-        high=high,
-        mean_low=mean_low,
-        mean_high=mean_high,
-        confidence=confidence,
-        tuned_for=tuned_for,
-    )
+    found = Yardstick.of(objective, judged.log, extremes).utility(judged.propensity, other)
+    sides = []
+    for ratios in (found.low, found.high):
+        assert isinstance(ratios, Ratios)
+        assert ratios.reach is not None
+        low, high, mean_low, mean_high = ratios.reach.at(0.0)
+        sides.append(
+            mean_sequence(
+                ratios.numerator,
+                low=low,
+                high=high,
+                mean_low=mean_low,
+                mean_high=mean_high,
+                confidence=confidence,
+                tuned_for=tuned_for,
+            )
+        )
+    return sides[0][0], sides[1][1]

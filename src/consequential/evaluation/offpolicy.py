@@ -9,21 +9,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.bounds import Range, gap_interval, intervals_of
 from consequential.evaluation.estimate import Estimate, finite_or_none
-from consequential.evaluation.influence import RatioSums, Yardstick
-from consequential.evaluation.intervals import METHODS, Interval, Intervals, gap_interval
+from consequential.evaluation.intervals import METHODS, Interval, Intervals
 from consequential.evaluation.judged import (
     as_rule,
-    blind_spots,
     checked_log,
-    count_blind,
     judge,
     needs_folds,
     question,
-    weight_notes,
 )
+from consequential.evaluation.measure import Facts, Measure
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.evaluation.reach import Extremes, known_floor
+from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Fairness, Objective, Weighting
 
@@ -49,6 +48,9 @@ class Evaluation:
         Applicants by group, and how many equally weighted people their labels speak for.
     n, effective_sample_size
         The same for all.
+    unsupported
+        The share of the rule's acceptances that falls on people whom the log could never accept.
+        What needs their labels is then known within bounds only, and intervals cover these.
     notes
         What to know before relying on the figures.
 
@@ -78,6 +80,7 @@ class Evaluation:
     notes: tuple[str, ...]
     confidence: float
     method: str
+    unsupported: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON: groups by their text, None for what is not known."""
@@ -97,6 +100,7 @@ class Evaluation:
             "notes": list(self.notes),
             "confidence": self.confidence,
             "method": self.method,
+            "unsupported": self.unsupported,
         }
 
     def __repr__(self) -> str:
@@ -192,29 +196,6 @@ def evaluate(
     return evaluation(objective, facts, measure, kind(measure.ratios, level, seed))
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A rule's utility, acceptance and benefits on a log."""
-
-    utility: RatioSums
-    acceptance: RatioSums
-    benefits: tuple[RatioSums, ...]
-
-    @classmethod
-    def of(cls, yardstick: Yardstick, propensity: Floats) -> Measure:
-        """Measure a rule."""
-        return cls(
-            yardstick.utility(propensity),
-            yardstick.acceptance(propensity),
-            yardstick.benefits(propensity),
-        )
-
-    @property
-    def ratios(self) -> tuple[Any, ...]:
-        """All of them."""
-        return (self.utility, self.acceptance, *self.benefits)
-
-
 def checked_method(method: Any) -> type[Intervals]:
     """Return the intervals of a name, or list the names there are."""
     if not isinstance(method, str) or method not in METHODS:
@@ -249,54 +230,6 @@ def measured_with(
     return Yardstick.of(objective, rows, extremes), (note,) if note else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of the rows a rule is measured on, beside the measures."""
-
-    groups: tuple[Hashable, ...]
-    sizes: tuple[int, ...]
-    effective_size: float
-    effective_sizes: Floats
-    notes: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        """How many rows there are."""
-        return sum(self.sizes)
-
-    @classmethod
-    def of(cls, yardstick: Yardstick, propensity: Floats, notes: tuple[str, ...]) -> Facts:
-        """Look at rows in memory."""
-        log = yardstick.log
-        effective, by_group = yardstick.effective_sizes(propensity)
-        weighted = yardstick.weighted(propensity)
-        heaviest = float(weighted.max(initial=0.0)), float(weighted.sum())
-        return cls(
-            log.groups,
-            tuple(log.group_counts.tolist()),
-            effective,
-            by_group,
-            (
-                *notes,
-                *weight_notes(effective, *heaviest),
-                *blind_spots(count_blind(log, propensity)),
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Rules measured on the same rows; with two of them maybe their difference, row by row.
-
-    `changed` is the effective number of people on whom the two differ.
-    """
-
-    measures: tuple[Measure, ...]
-    facts: tuple[Facts, ...]
-    difference: Measure | None = None
-    changed: float = 0.0
-
-
 def evaluation(
     objective: Objective, facts: Facts, measure: Measure, intervals: Intervals
 ) -> Evaluation:
@@ -304,22 +237,37 @@ def evaluation(
     assert objective.fairness is not None
     made = Maker(intervals)
     shown = measure.benefits[0]
-    labelled = shown.labelled
-    found = zip(facts.groups, facts.sizes, facts.effective_sizes, intervals.of(shown), strict=True)
+    labelled = shown.low.labelled
+    columns = (
+        facts.groups,
+        facts.sizes,
+        facts.effective_sizes,
+        facts.unsupported_by_group,
+        intervals_of(intervals, shown),
+    )
     benefits = {
-        group: made(interval, size, effective if labelled else float(size))
-        for group, size, effective, interval in found
+        group: made(
+            interval, size, effective if labelled else float(size), share if labelled else 0.0
+        )
+        for group, size, effective, share, interval in zip(*columns, strict=True)
     }
     gap, gap_notes = _gap(intervals, measure.benefits)
     unmeasured = [str(group) for group, each in benefits.items() if not each.known]
     if unmeasured:
         gap_notes += (f"{objective.fairness.name} cannot be measured for {', '.join(unmeasured)}",)
-    n = facts.n
+    n, unsupported = facts.n, facts.unsupported
     return Evaluation(
-        utility=made(intervals.of(measure.utility)[0], n, facts.effective_size),
+        utility=made(
+            intervals_of(intervals, measure.utility)[0], n, facts.effective_size, unsupported
+        ),
         acceptance=made(intervals.of(measure.acceptance)[0], n, float(n)),
         benefits=benefits,
-        benefit_gap=made(gap, n, facts.effective_size if labelled else float(n)),
+        benefit_gap=made(
+            gap,
+            n,
+            facts.effective_size if labelled else float(n),
+            unsupported if labelled else 0.0,
+        ),
         fairness=objective.fairness.name,
         group_sizes=dict(zip(facts.groups, facts.sizes, strict=True)),
         group_effective_sizes=dict(zip(facts.groups, facts.effective_sizes.tolist(), strict=True)),
@@ -328,6 +276,7 @@ def evaluation(
         notes=(*facts.notes, *gap_notes),
         confidence=intervals.confidence,
         method=intervals.name,
+        unsupported=unsupported,
     )
 
 
@@ -337,7 +286,9 @@ class Maker:
 
     intervals: Intervals
 
-    def __call__(self, found: Interval, n: int, effective: float) -> Estimate:
+    def __call__(
+        self, found: Interval, n: int, effective: float, unsupported: float = 0.0
+    ) -> Estimate:
         """Return the estimate."""
         return Estimate(
             found.value,
@@ -348,10 +299,11 @@ class Maker:
             float(effective),
             self.intervals.confidence,
             self.intervals.name,
+            unsupported,
         )
 
 
-def _gap(intervals: Intervals, benefits: tuple[RatioSums, ...]) -> tuple[Interval, tuple[str, ...]]:
-    if benefits[0].n_groups == 1:
+def _gap(intervals: Intervals, benefits: tuple[Range, ...]) -> tuple[Interval, tuple[str, ...]]:
+    if benefits[0].low.n_groups == 1:
         return Interval(0.0, 0.0, 0.0, 0.0), ("one group, so there is no gap",)
     return gap_interval(intervals, benefits), ()

@@ -64,6 +64,7 @@ class Extremes:
                 # a propensity next to nothing makes one positive, and no person, of a weight
                 return cls(((0.0, 1.0), (most, 1.0 - most)), (*units, (1.0, -1.0)), units)
             ends = ((0.0, 0.0), *units)  # clipped weights average to less than one
+            most += 1.0  # with the part of a person that clipping leaves out
             return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends, ends)
         raise ValueError(
             f"the largest weight of {weighting!r} is not known, and bounded intervals need it: "
@@ -138,7 +139,7 @@ class Extremes:
 
 def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
     """Return the smallest propensity anybody can have had, and a note where it is only observed."""
-    lowest = float(log.propensity[log.propensity > 0].min(initial=1.0))
+    lowest = float(log.label_propensity[log.propensity > 0].min(initial=1.0))
     if floor is not None:
         if not 0.0 < floor <= 1.0:
             raise ValueError(f"the floor is a propensity above 0, not {floor!r}")

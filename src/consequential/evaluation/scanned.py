@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.influence import Ratios, RatioSums, Yardstick
-from consequential.evaluation.judged import blind_spots, count_blind, weight_notes
-from consequential.evaluation.offpolicy import Facts, Measure, Measured
+from consequential.evaluation.bounds import Range
+from consequential.evaluation.influence import Ratios, RatioSums
+from consequential.evaluation.judged import unsupported_note, weight_notes
+from consequential.evaluation.measure import Facts, Measure, Measured
+from consequential.evaluation.yardstick import TOO_FEW, Yardstick
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import NOBODY, Objective, Tally, Whole
 from consequential.policies import DecisionRule
@@ -72,6 +74,7 @@ class ScannedRatios(RatioSums):
     place: int
     n_groups: int
     labelled: bool
+    told: bool = True  # whether the labels it needs are known
 
     def __len__(self) -> int:
         return self.gram.n
@@ -88,7 +91,7 @@ class ScannedRatios(RatioSums):
         """The ratios; NaN where there is nobody to divide by."""
         sums = self._pooled(self.gram.sums[2 * self.place])
         undefined = np.full(self.n_groups, np.nan)
-        usable = np.abs(self._totals) > NOBODY
+        usable = (np.abs(self._totals) > NOBODY) & self.told
         values: Floats = np.divide(sums, self._totals, out=undefined, where=usable)
         return values
 
@@ -125,19 +128,23 @@ class ScannedRatios(RatioSums):
 
 @dataclass(frozen=True)
 class _Weight:
-    """How heavy rows are that a rule would accept; pieces add up."""
+    """How heavy rows are that a rule would accept; those of pieces add up."""
 
     sums: Floats  # (groups,)
     squares: Floats
+    accepted: Floats
+    unsupported: Floats  # accepted people no weight stands for
+    never: float  # of these, people who could not be accepted
     heaviest: float
-    blind: int
 
     def __add__(self, other: _Weight) -> _Weight:
         return _Weight(
             self.sums + other.sums,
             self.squares + other.squares,
+            self.accepted + other.accepted,
+            self.unsupported + other.unsupported,
+            self.never + other.never,
             max(self.heaviest, other.heaviest),
-            self.blind + other.blind,
         )
 
     @property
@@ -146,9 +153,26 @@ class _Weight:
         return float(self.sums.sum()) ** 2 / squares if squares > 0.0 else 0.0
 
     @property
-    def by_group(self) -> Floats:
-        return np.divide(
-            self.sums**2, self.squares, out=np.zeros(len(self.sums)), where=self.squares > 0
+    def told(self) -> bool:
+        """Whether more than a handful of labels speak about the people accepted."""
+        return self.effective >= TOO_FEW or float(self.accepted.sum()) == 0.0
+
+    def facts(self, scan: LogScan, whole: Whole, notes: tuple[str, ...]) -> Facts:
+        """Return what is known of the rows."""
+        total = max(float(self.accepted.sum()), 1e-300)
+        by_group = np.zeros(len(self.sums))
+        return Facts(
+            scan.groups,
+            tuple(int(count) for count in whole.sums[0]),
+            self.effective,
+            np.divide(self.sums**2, self.squares, out=by_group, where=self.squares > 0),
+            float(self.unsupported.sum()) / total,
+            self.unsupported / np.maximum(self.accepted, 1e-300),
+            (
+                *unsupported_note(self.never / total),
+                *notes,
+                *weight_notes(self.effective, self.heaviest, float(self.sums.sum())),
+            ),
         )
 
 
@@ -166,23 +190,40 @@ class _Piece:
             return None
         yardstick = Yardstick.of(self.objective, log, whole=self.whole)
         found = [log.propensity_of(rule) for rule in self.rules]
-        ratios: list[Any] = [ratio for pi in found for ratio in Measure.of(yardstick, pi).ratios]
+        ratios: list[Any] = []
+        for pi in found:
+            utility = yardstick.utility(pi)
+            benefits = [each.low for each in yardstick.benefits(pi)]
+            ratios += [*_three(utility), yardstick.acceptance(pi), *benefits]
         weights = [_weight(yardstick, pi) for pi in found]
         if self.compared:
             one, other = found
-            ratios += [yardstick.utility(one, other), yardstick.acceptance(one, other)]
+            utility = yardstick.utility(one, other)
+            ratios += [*_three(utility), yardstick.acceptance(one, other)]
             weights.append(_weight(yardstick, np.abs(one - other)))
         return Gram.of(ratios, log), tuple(weights)
 
 
+def _three(utility: Range) -> tuple[RatioSums, RatioSums, RatioSums]:
+    """The lowest, the highest and the plain utility: the same columns for every piece."""
+    return utility.low, utility.high, utility.plain or utility.low
+
+
 def _weight(yardstick: Yardstick, propensity: Floats) -> _Weight:
     weighted, log = yardstick.weighted(propensity), yardstick.log
-    n_groups = len(log.groups)
+    lost = yardstick.overall.unsupported
+    unsupported = np.zeros(len(log)) if lost is None else propensity * lost
+
+    def by_group(values: Floats) -> Floats:
+        return np.bincount(log.group, values, len(log.groups)).astype(np.float64)
+
     return _Weight(
-        np.bincount(log.group, weighted, n_groups).astype(np.float64),
-        np.bincount(log.group, weighted**2, n_groups).astype(np.float64),
+        by_group(weighted),
+        by_group(weighted**2),
+        by_group(propensity),
+        by_group(unsupported),
+        float(propensity[log.propensity <= 0.0].sum()),
         float(weighted.max()),
-        count_blind(log, propensity),
     )
 
 
@@ -202,42 +243,48 @@ def measured(
     gram = reduce(add, (part for part, _ in parts))
     weights = [reduce(add, column) for column in zip(*(each for _, each in parts), strict=True)]
     shapes = _shapes(objective, len(scan.groups))
-    size = len(shapes)
-    ratios = [
-        ScannedRatios(gram, rule * size + k, n_groups, labelled)
-        for rule in range(len(rules))
-        for k, (n_groups, labelled) in enumerate(shapes)
-    ]
-    notes = _left_out(scan, whole)
-    measures = tuple(
-        Measure(ratios[start], ratios[start + 1], tuple(ratios[start + 2 : start + size]))
-        for start in range(0, len(ratios), size)
-    )
-    facts = tuple(
-        Facts(
-            scan.groups,
-            tuple(int(count) for count in whole.sums[0]),
-            weight.effective,
-            weight.by_group,
-            (
-                *notes,
-                *weight_notes(weight.effective, weight.heaviest, float(weight.sums.sum())),
-                *blind_spots(weight.blind),
-            ),
+    size = 4 + len(shapes)
+    measures = []
+    for k, weight in enumerate(weights[: len(rules)]):
+        utility, acceptance = _utility_and_acceptance(gram, k * size, weight)
+        supported = not weight.unsupported.any()
+        benefits = tuple(
+            Range.exactly(
+                ScannedRatios(gram, k * size + 4 + j, n_groups, labelled, supported or not labelled)
+            )
+            for j, (n_groups, labelled) in enumerate(shapes)
         )
+        measures.append(Measure(utility, acceptance, benefits))
+    notes = _left_out(scan, whole)
+    facts = tuple(
+        weight.facts(scan, whole, (*notes, *_unmeasured(weight, shapes)))
         for weight in weights[: len(rules)]
     )
     if not compared:
-        return Measured(measures, facts)
-    last = len(rules) * size
-    difference = Measure(
-        ScannedRatios(gram, last, 1, True), ScannedRatios(gram, last + 1, 1, True), ()
+        return Measured(tuple(measures), facts)
+    difference = Measure(*_utility_and_acceptance(gram, len(rules) * size, weights[-1]), ())
+    return Measured(tuple(measures), facts, difference, weights[-1].effective)
+
+
+def _utility_and_acceptance(gram: Gram, start: int, weight: _Weight) -> tuple[Range, ScannedRatios]:
+    low, high, plain = (ScannedRatios(gram, start + k, 1, True, weight.told) for k in range(3))
+    utility = Range.exactly(low)
+    if weight.unsupported.any():
+        utility = Range(low, high, plain if weight.never == 0.0 else None)
+    return utility, ScannedRatios(gram, start + 3, 1, False)
+
+
+def _unmeasured(weight: _Weight, shapes: list[tuple[int, bool]]) -> tuple[str, ...]:
+    if not weight.unsupported.any() or not any(labelled for _, labelled in shapes):
+        return ()
+    return (
+        "benefits that need labels of people who were never accepted are not bounded on a scan: "
+        "scan.sample(n, rng) gives a log in memory, on which they are",
     )
-    return Measured(measures, facts, difference, weights[-1].effective)
 
 
 def _shapes(objective: Objective, n_groups: int) -> list[tuple[int, bool]]:
-    """For each ratio of a rule, how many groups it has and whether labels matter."""
+    """For each benefit, how many groups it has and whether labels matter."""
     assert objective.fairness is not None
     nobody = np.zeros(0)
 
@@ -252,7 +299,7 @@ def _shapes(objective: Objective, n_groups: int) -> list[tuple[int, bool]]:
     )
     benefits = objective.fairness.benefits(empty)
     labelled = [benefit.shape is None or benefit.shape.labelled for benefit in benefits]
-    return [(1, True), (1, True), *((n_groups, each) for each in labelled)]
+    return [(n_groups, each) for each in labelled]
 
 
 def _left_out(scan: LogScan, whole: Whole) -> tuple[str, ...]:

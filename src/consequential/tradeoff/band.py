@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate, sup_t_quantile
-from consequential.evaluation.offpolicy import Measure
+from consequential.evaluation.bounds import measured_groups
+from consequential.evaluation.measure import Measure
 from consequential.evaluation.scanned import Gram
 
 Floats = NDArray[np.float64]
@@ -20,11 +21,11 @@ Floats = NDArray[np.float64]
 class Trace:
     """One policy on a log: its utility, and the differences between groups, of every benefit.
 
-    Without two groups to measure there are no differences.
+    `values` has one row, or two where labels that nobody knows matter: everything at its lowest,
+    then at its highest. Without two groups to measure there are no differences.
     """
 
-    utility: float
-    differences: Floats
+    values: Floats  # (1 or 2, 1 + differences)
     acceptance: float
     effective_sample_size: float
     signed: bool
@@ -34,29 +35,56 @@ class Trace:
         """Read off what was measured."""
         benefits = measure.benefits
         return cls(
-            utility=float(measure.utility.values[0]),
-            differences=np.array(
-                [each.values[one] - each.values[k] for each, one, k in _pairs(benefits)]
+            values=np.array(
+                [
+                    [
+                        utility.values[0],
+                        *(one.values[k] - other.values[m] for one, k, other, m in pairs),
+                    ]
+                    for utility, pairs in _sides(measure)
+                ]
             ),
             acceptance=float(measure.acceptance.values[0]),
             effective_sample_size=effective_sample_size,
-            signed=len(benefits) == 1 and benefits[0].n_groups == 2,
+            signed=len(benefits) == 1 and benefits[0].low.n_groups == 2,
         )
+
+
+def _sides(measure: Measure) -> list[tuple[Any, list[tuple[Any, int, Any, int]]]]:
+    """The utility and the pairs of groups, at their lowest and, if that differs, their highest."""
+    exact = all(each.exact for each in (measure.utility, *measure.benefits))
+    found = []
+    for highest in (False,) if exact else (False, True):
+        utility = measure.utility.high if highest else measure.utility.low
+        pairs = []
+        for benefit in measure.benefits:
+            one, other = (benefit.high, benefit.low) if highest else (benefit.low, benefit.high)
+            groups = combinations(measured_groups(benefit), 2)
+            pairs += [(one, k, other, m) for k, m in groups]
+        found.append((utility, pairs))
+    return found
 
 
 def influences(measure: Measure) -> Floats:
     """What each row adds to the utility and to the differences, one column each."""
-    columns = [measure.utility.influence]  # type: ignore[attr-defined]  # rows in memory have it
-    for benefit, one, other in _pairs(measure.benefits):
-        columns.append(benefit.influence * _sides(benefit, one, other)[benefit.group])
+    columns = []
+    for utility, pairs in _sides(measure):
+        columns.append(utility.influence)
+        columns += [
+            one.influence * (one.group == k) - other.influence * (other.group == m)
+            for one, k, other, m in pairs
+        ]
     return np.column_stack(columns)
 
 
 def combinations_of(measure: Measure) -> Floats:
     """The same for rows that were summed: how columns of sums are combined, group by group."""
-    found = [measure.utility.combination]  # type: ignore[attr-defined]  # those of scans have it
-    for benefit, one, other in _pairs(measure.benefits):
-        found.append(benefit.combination * _sides(benefit, one, other)[:, None])
+    found = []
+    for utility, pairs in _sides(measure):
+        found.append(utility.combination)
+        for one, k, other, m in pairs:
+            codes = np.arange(one.n_groups)[:, None]
+            found.append(one.combination * (codes == k) - other.combination * (codes == m))
     return np.stack(found)
 
 
@@ -88,45 +116,31 @@ def band(
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     found, start = [], 0
     for trace in traces:
-        own = errors[start : start + 1 + len(trace.differences)]
-        start += len(own)
+        own = errors[start : start + trace.values.size].reshape(trace.values.shape)
+        start += own.size
+        lows, highs = trace.values[0] - q * own[0], trace.values[-1] + q * own[-1]
+        middle, error = trace.values.mean(axis=0), own.max(axis=0)
 
-        def made(
-            value: float, low: float, high: float, error: float, trace: Trace = trace
-        ) -> Estimate:
+        def made(four: tuple[float, float, float, float], trace: Trace = trace) -> Estimate:
             size = trace.effective_sample_size
-            return Estimate(value, low, high, error, n, size, confidence, "simultaneous")
+            return Estimate(*four, n, size, confidence, "simultaneous")
 
-        utility = made(
-            trace.utility, trace.utility - q * own[0], trace.utility + q * own[0], float(own[0])
-        )
-        found.append((utility, made(*_gap(trace, q * own[1:], own[1:]))))
+        first = (float(middle[0]), float(lows[0]), float(highs[0]), float(error[0]))
+        gap = _gap(trace.signed, *(column[1:] for column in (middle, lows, highs, error)))
+        found.append((made(first), made(gap)))
     return found
 
 
-def _gap(trace: Trace, reach: Floats, errors: Floats) -> tuple[float, float, float, float]:
+def _gap(
+    signed: bool, middle: Floats, lows: Floats, highs: Floats, errors: Floats
+) -> tuple[float, float, float, float]:
     """`b0 - b1` for two groups and one benefit, else the largest difference there is."""
     if len(errors) == 0:
         unknown = float("nan")
         return unknown, unknown, unknown, unknown
-    if trace.signed:
-        value = float(trace.differences[0])
-        return value, value - float(reach[0]), value + float(reach[0]), float(errors[0])
-    size = np.abs(trace.differences)
-    widest = int(size.argmax())
-    low = max(float((size - reach).max()), 0.0)
-    return float(size[widest]), low, float((size + reach).max()), float(errors[widest])
-
-
-def _pairs(benefits: tuple[Any, ...]) -> list[tuple[Any, int, int]]:
-    return [
-        (benefit, one, other)
-        for benefit in benefits
-        for one, other in combinations(benefit.known, 2)
-    ]
-
-
-def _sides(benefit: Any, one: int, other: int) -> Floats:
-    side = np.zeros(benefit.n_groups)
-    side[one], side[other] = 1.0, -1.0
-    return side
+    if signed:
+        return float(middle[0]), float(lows[0]), float(highs[0]), float(errors[0])
+    widest = int(np.abs(middle).argmax())
+    low = max(float(np.maximum(lows, -highs).max()), 0.0)
+    high = float(np.maximum(highs, -lows).max())
+    return float(abs(middle[widest])), low, high, float(errors[widest])

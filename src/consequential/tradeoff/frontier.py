@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import cross_fitted_propensities, evaluate
-from consequential.evaluation.influence import Yardstick
-from consequential.evaluation.offpolicy import Measure
+from consequential.evaluation.measure import Measure
+from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import (
     Fairness,
