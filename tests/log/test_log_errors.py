@@ -32,13 +32,22 @@ WRONG = {
     "NaN feature": (
         "features",
         [[1.0], [NAN], [1.0], [NAN]],
-        r"2 rows have a feature that is missing or infinite \(first: row 1\). Impute",
+        r"2 rows have a feature that is missing or infinite \(first: row 1\). By column: 'x0' in 2 "
+        r"\(first: row 1\). Impute",
     ),
     "infinite feature": ("features", [1.0, 1.0, INF, 1.0], r"1 row has a feature .*row 2\)"),
     "None among features": ("features", [[None], [1.0], [1.0], [1.0]], "missing or infinite"),
-    "text feature": ("features", [["a"], ["b"], ["c"], ["d"]], "features must be numbers; encode"),
-    "ragged features": ("features", [[1.0], [1.0, 2.0], [1.0], [1.0]], "features must be numbers"),
-    "objects for features": ("features", [[object()]] * 4, "features must be numbers"),
+    "text feature": (
+        "features",
+        [["a"], ["b"], ["c"], ["d"]],
+        "numbers, but row 0 has 'a': encode",
+    ),
+    "ragged features": ("features", [[1.0], [1.0, 2.0], [1.0], [1.0]], "rows differ in length"),
+    "objects for features": (
+        "features",
+        [[object()]] * 4,
+        "must be numbers, but row 0 has <object",
+    ),
     "features in a cube": ("features", np.zeros((4, 1, 1)), r"not of shape \(4, 1, 1\)"),
     "a number for features": ("features", 1.0, r"one row a person, not of shape \(\)"),
     "decision of 2": (
@@ -49,7 +58,7 @@ WRONG = {
     "half a decision": ("decision", [0, 1, 0.5, 0], "a decision that is not 0 or 1"),
     "NaN decision": ("decision", [0, NAN, 1, NAN], "2 rows have a decision that is not 0 or 1"),
     "None decision": ("decision", [None, 1, 1, 0], r"decision that is not .*row 0\)"),
-    "decisions in words": ("decision", ["no", "yes", "yes", "no"], "decision must be numbers"),
+    "decisions coded 1 and 2": ("decision", [2, 1, 1, 2], "not 0 or 1 .*Found: 1.0, 2.0."),
     "no propensity": (
         "propensity",
         None,
@@ -80,7 +89,7 @@ WRONG = {
     ),
     "label of 2": ("label", [None, 2, 0, None], r"a label that is not 0 or 1 \(first: row 1\)"),
     "infinite label": ("label", [None, 1, INF, None], "a label that is not 0 or 1"),
-    "labels in words": ("label", [None, "good", "bad", None], "label must be numbers"),
+    "labels coded -1 and 1": ("label", [None, 1, -1, None], "not 0 or 1 .*Found: -1.0, 1.0."),
     "no labels at all": ("label", None, "label has .* one value a row is needed"),
     "group None": (
         "sensitive",
@@ -103,7 +112,11 @@ WRONG = {
     "half a time step for all": ("time_step", 0.5, "4 rows have a time step that is not a whole"),
     "NaN time step": ("time_step", [0, NAN, 1, 1], "time step that is not a whole number"),
     "infinite time step": ("time_step", [0, INF, 1, 1], "time step that is not a whole number"),
-    "a month for a time step": ("time_step", "May", "time_step must be numbers"),
+    "a month for a time step": (
+        "time_step",
+        "May",
+        "time_step must be numbers, but row 0 has 'May'",
+    ),
     "amount of zero": ("amount", [1, 0, 1, 1], r"an amount that is not above 0 \(first: row 1\)"),
     "NaN amount": ("amount", [1, 1, NAN, 1], r"an amount that is not above 0 \(first: row 2\)"),
     "infinite amount": ("amount", [1, 1, INF, 1], "an amount that is not above 0"),
@@ -153,9 +166,15 @@ WRONG_FRAMES = {
     "features as a string": ({"features": "x"}, r"list of columns: write features=\['x'\]"),
     "no features": ({"features": []}, "features is empty: name at least one column"),
     "date feature": ({"features": ["day"]}, "feature 'day' has type Date, not numbers or words"),
-    "missing features": ({"features": ["n"]}, "2 rows have a feature that is missing"),
-    "decisions in words": ({"decision": "town"}, "decision must be numbers"),
-    "dates for time steps": ({"time_step": "day"}, "time_step must be numbers"),
+    "missing features": (
+        {"features": ["x", "n"]},
+        r"2 rows have a feature that is missing .* 'n' in 2 \(first: row 0\)",
+    ),
+    "decisions in other words": ({"decision": "town"}, "decision has the values 'Köln', 'Ulm'"),
+    "dates for time steps": (
+        {"time_step": "day"},
+        r"time_step \(column 'day'\) has dates, such as 1970-01-01: say period='month'",
+    ),
     "missing group": ({"sensitive": "z"}, r"1 row has no sensitive group \(first: row 1\)"),
     "missing propensity": ({"propensity": "n"}, "2 rows have no propensity"),
     "missing amount": ({"amount": "n"}, "2 rows have an amount that is not above 0"),

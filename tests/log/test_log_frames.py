@@ -246,7 +246,7 @@ def test_a_column_of_words_becomes_an_indicator_of_each(library):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["a", None, "b"] * 20, "has missing values: name a category"),
+        (["a", None, "b"] * 20, r"is missing in 20 rows \(first: row 1\): name a category"),
         ([f"street {k}" for k in range(60)], "has 60 different values: more than 50"),
     ],
 )

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,12 +88,13 @@ class Source:
     features: tuple[str, ...]
     horizon: int | None
     estimate: EstimatedPropensity | None
+    notes: tuple[str, ...]
 
     @classmethod
     def read(cls, options: argparse.Namespace, *, seed: int = 0) -> Source:
         """Read the file the options name, and find their columns in it."""
         from consequential.log import DecisionLogError, EstimatedPropensity
-        from consequential.log.frames import read_table
+        from consequential.log.files import read_table
 
         if options.horizon is not None and options.time_step is None:
             raise ValueError(
@@ -101,7 +102,7 @@ class Source:
             )
         if options.file.is_dir():
             raise DecisionLogError(f"{options.file} is a folder: name a CSV or Parquet file")
-        table = read_table(options.file)
+        table, notes = read_table(options.file)
         twice = [name for name, count in Counter(table.column_names).items() if count > 1]
         if twice:
             raise DecisionLogError(f"{options.file} has two columns {twice[0]!r}: rename one")
@@ -115,7 +116,8 @@ class Source:
         with options.file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         estimate = EstimatedPropensity(seed=seed) if options.estimate_propensity else None
-        return cls(options.file.name, digest, table, roles, features, options.horizon, estimate)
+        name = options.file.name
+        return cls(name, digest, table, roles, features, options.horizon, estimate, notes)
 
     def log(self, *more: str) -> DecisionLog:
         """Return the log; `more` features stand after those asked for."""
@@ -141,7 +143,8 @@ class Source:
         if "cost_column" in columns:
             columns["cost"] = columns.pop("cost_column")
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
-        return DecisionLog.from_frame(table, features=list(features), horizon=self.horizon, **given)
+        log = DecisionLog.from_frame(table, features=list(features), horizon=self.horizon, **given)
+        return replace(log, notes=(*self.notes, *log.notes))
 
     def columns_of(self, rule: DecisionRule) -> tuple[str, ...]:
         """Names of the features a rule looks at; not those made up for an array (x0, x1, ...)."""

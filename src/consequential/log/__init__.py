@@ -1,7 +1,7 @@
 """The log of decisions."""
 
-from consequential.log.checks import DecisionLogError
 from consequential.log.decision_log import DecisionLog
+from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.scan import LogScan
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.log.errors import DecisionLogError, fail
+from consequential.log.numbers import as_array, missing_values, numbers
+from consequential.log.periods import Period, as_dates, numbered
+from consequential.log.words import Role, coded, listed
 from consequential.policies import (
     PolicyError,
     as_features,
@@ -18,10 +22,7 @@ from consequential.policies import (
 )
 
 Floats = NDArray[np.float64]
-
-
-class DecisionLogError(ValueError):
-    """A table of decisions that cannot be what it claims to be."""
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 @runtime_checkable
@@ -40,10 +41,41 @@ class PropensityEstimator(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What a user gives as a log; `titles` are the names of the columns in a frame, if any."""
+
+    features: ArrayLike
+    decision: ArrayLike
+    propensity: ArrayLike | PropensityEstimator | None
+    label: ArrayLike
+    sensitive: ArrayLike | None = None
+    time_step: ArrayLike | int = 0
+    amount: ArrayLike | None = None
+    cost: ArrayLike | None = None
+    groups: Sequence[Hashable] | None = None
+    feature_names: Sequence[str] | None = None
+    horizon: int | None = None
+    missing: Any = "refuse"
+    observed: ArrayLike | None = None
+    period: str | Period | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+    def title(self, role: str) -> str:
+        """Return how a column is called in an error."""
+        name = self.titles.get(role, role)
+        return role if name == role else f"{role} (column {name!r})"
+
+    def column(self, role: str, n: int) -> Floats:
+        """Return a column of n numbers."""
+        return checked_length(role, numbers(self.title(role), getattr(self, role)), n)
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
-    """The checked columns of a log."""
+    """The checked columns of a log, and what was understood on the way."""
 
     features: Floats
+    feature_names: tuple[str, ...]
     decision: NDArray[np.bool_]
     propensity: Floats
     label: Floats
@@ -52,38 +84,34 @@ class Columns:
     time_step: NDArray[np.int64]
     amount: Floats | None
     cost: Floats | None
+    notes: tuple[str, ...]
 
 
-def checked_columns(
-    features: ArrayLike,
-    decision: ArrayLike,
-    propensity: ArrayLike | PropensityEstimator | None,
-    label: ArrayLike,
-    sensitive: ArrayLike | None,
-    time_step: ArrayLike | int,
-    amount: ArrayLike | None,
-    cost: ArrayLike | None,
-    groups: Sequence[Hashable] | None,
-    *,
-    copy: bool = True,
-) -> Columns:
+def checked_columns(given: Given, *, copy: bool = True) -> Columns:
     """Turn what a user gives into checked, private, typed columns."""
-    matrix = _features(features, copy)
-    n = len(matrix)
-    decided = _decision(_column("decision", decision, n))
-    codes, names = _groups(sensitive, groups, n)
+    matrix = _features(given.features, given.feature_names, copy)
+    n, notes = len(matrix), list[str]()
+    decided = _decision(_coded(given, "decision", n, notes))
+    codes, groups = _groups(given.sensitive, given.groups, n)
+    horizon, propensity = given.horizon, given.propensity
+    if horizon is not None and (horizon < 0 or horizon != int(horizon)):
+        raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
     if isinstance(propensity, PropensityEstimator):
-        propensity = propensity.propensities(matrix, decided, codes, names)
+        propensity = propensity.propensities(matrix, decided, codes, groups)
+    elif "decision" in given.titles and given.titles.get("propensity") == given.titles["decision"]:
+        propensity = decided.astype(np.float64)  # of a rule that left nothing to chance
     return Columns(
         features=matrix,
+        feature_names=checked_names(given.feature_names, matrix.shape[1]),
         decision=decided,
-        propensity=_propensity(propensity, decided),
-        label=_label(_column("label", label, n), decided),
+        propensity=_propensity(propensity, given.title("propensity"), decided),
+        label=_label(_coded(given, "label", n, notes), decided),
         group=codes,
-        groups=names,
-        time_step=_time_step(time_step, n),
-        amount=None if amount is None else _positive("amount", amount, n),
-        cost=None if cost is None else _cost(cost, n),
+        groups=groups,
+        time_step=_time_step(given, n, notes),
+        amount=None if given.amount is None else _positive("amount", given.column("amount", n)),
+        cost=None if given.cost is None else _cost(given.column("cost", n)),
+        notes=tuple(notes),
     )
 
 
@@ -100,43 +128,8 @@ def checked_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ..
     return given
 
 
-def _fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
-    """Raise with the number of bad rows and the first of them, if there are any."""
-    if bad.any():
-        count, first = int(bad.sum()), int(np.argmax(bad))
-        rows = "1 row has" if count == 1 else f"{count} rows have"
-        raise DecisionLogError(f"{rows} {what} (first: row {first}). {advice}")
-
-
-def _numbers(name: str, values: Any) -> Floats:
-    try:
-        # None, pandas' NA and the like stand for a missing number
-        if np.asarray(values).dtype.kind in "OU":
-            array = np.asarray(values, dtype=object)
-            values = np.where(_missing(array), np.nan, array)
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        advice = "encode categories first (one-hot, say)" if name == "features" else "code it so"
-        raise DecisionLogError(f"{name} must be numbers; {advice}") from None
-
-
-def _missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where an object array has None, NaN or another value that is not equal to itself."""
-
-    def is_missing(value: Any) -> bool:
-        if value is None:
-            return True
-        try:
-            return bool(value != value)  # NaN and NaT differ from themselves
-        except (TypeError, ValueError):
-            return type(value).__name__ == "NAType"
-
-    flags = [is_missing(value) for value in values.ravel()]
-    return np.array(flags, dtype=np.bool_).reshape(values.shape)
-
-
-def _column(name: str, values: ArrayLike, n: int) -> Floats:
-    column = _numbers(name, values)
+def checked_length(name: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
+    """Return a column that has one value per row."""
     if column.shape != (n,):
         found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
         raise DecisionLogError(
@@ -145,36 +138,58 @@ def _column(name: str, values: ArrayLike, n: int) -> Floats:
     return column
 
 
-def _features(features: ArrayLike, copy: bool) -> Floats:
+def _coded(given: Given, role: Role, n: int, notes: list[str]) -> Floats:
+    """Return decisions or labels as numbers, and note what words were taken for."""
+    values = as_array(given.title(role), getattr(given, role))
+    if values.dtype == object and values.ndim == 1:
+        try:
+            return checked_length(role, values.astype(np.float64), n)
+        except (TypeError, ValueError):
+            found, said = coded(role, given.titles.get(role, ""), values)
+            notes.append(said)
+            return checked_length(role, found, n)
+    return given.column(role, n)
+
+
+def _features(features: ArrayLike, names: Sequence[str] | None, copy: bool) -> Floats:
     as_is = not copy and isinstance(features, np.ndarray) and features.dtype == np.float64
     # a view, so that closing the log's columns to writing does not close the caller's array
-    numbers = features.view() if as_is else _numbers("features", features)  # type: ignore[union-attr]
-    if numbers.ndim not in (1, 2):
-        raise DecisionLogError(f"features is one row a person, not of shape {numbers.shape}")
-    matrix = as_features(numbers)
+    matrix = features.view() if as_is else numbers("features", features, names)  # type: ignore[union-attr]
+    if matrix.ndim not in (1, 2):
+        raise DecisionLogError(f"features is one row a person, not of shape {matrix.shape}")
+    matrix = as_features(matrix)
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
-    if not np.isfinite(matrix).all():
-        _fail(
-            np.asarray(~np.isfinite(matrix).all(axis=1)),
+    known = np.isfinite(matrix)
+    if not known.all():
+        missing = ~known
+        called = checked_names(names, matrix.shape[1])
+        which = [
+            f"{called[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
+            for k in np.flatnonzero(missing.any(axis=0))[:5]
+        ]
+        fail(
+            np.asarray(missing.any(axis=1)),
             "a feature that is missing or infinite",
-            "Impute or drop them before building the log, for accepted and rejected alike.",
+            f"By column: {', '.join(which)}. Impute or drop them before building the log, for "
+            "accepted and rejected alike.",
         )
     return matrix
 
 
 def _decision(decision: Floats) -> NDArray[np.bool_]:
     neither = np.isin(decision, (0.0, 1.0), invert=True)
-    _fail(
+    fail(
         neither,
         "a decision that is not 0 or 1",
-        "1 is accepted, 0 is rejected; leave out people nobody has decided on.",
+        "1 is accepted, 0 is rejected; leave out people nobody has decided on. "
+        f"Found: {listed(np.unique(decision).tolist())}.",
     )
     accepted: NDArray[np.bool_] = decision == 1
     return accepted
 
 
-def _propensity(propensity: ArrayLike | None, decision: NDArray[np.bool_]) -> Floats:
+def _propensity(propensity: ArrayLike | None, title: str, decision: NDArray[np.bool_]) -> Floats:
     if propensity is None:
         raise DecisionLogError(
             "propensity is missing: the probability with which each person would be accepted "
@@ -182,33 +197,45 @@ def _propensity(propensity: ArrayLike | None, decision: NDArray[np.bool_]) -> Fl
             "nothing about the rejected. If it was not logged but decisions left something to "
             "chance, give propensity=EstimatedPropensity()"
         )
-    p = _column("propensity", propensity, len(decision))
-    _fail(np.isnan(p), "no propensity", "Every decision needs the probability it was drawn with.")
-    _fail((p < 0) | (p > 1), "a propensity outside [0, 1]", "It is a probability of acceptance.")
-    _fail(
+    p = checked_length("propensity", numbers(title, propensity), len(decision))
+    fail(np.isnan(p), "no propensity", "Every decision needs the probability it was drawn with.")
+    advice = " These look like percentages: divide by 100." if _percentages(p) else ""
+    fail(
+        (p < 0) | (p > 1),
+        "a propensity outside [0, 1]",
+        f"It is a probability of acceptance.{advice}",
+    )
+    fail(
         decision & (p == 0),
         "propensity 0 although decision is 1",
-        "What was done cannot have had no chance; propensity is that of *acceptance*.",
+        "What was done cannot have had no chance; propensity is that of *acceptance*. If these "
+        "are probabilities of rejection, use 1 - p.",
     )
-    _fail(
+    fail(
         ~decision & (p == 1),
         "propensity 1 although decision is 0",
-        "What was sure cannot have failed to happen; propensity is that of *acceptance*.",
+        "What was sure cannot have failed to happen; propensity is that of *acceptance*. If these "
+        "are probabilities of the action taken, use 1 - p for the rejected.",
     )
     return p
 
 
+def _percentages(values: Floats) -> bool:
+    return bool(values.min() >= 0.0 and 1.0 < values.max() <= 100.0)
+
+
 def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
     known = ~np.isnan(label)
-    _fail(
+    fail(
         known & ~decision,
         "a label although decision is 0",
         "Rejected people have no outcome: leave the label missing.",
     )
-    _fail(
+    fail(
         known & (label != 0) & (label != 1),
         "a label that is not 0 or 1",
-        "1 is the outcome hoped for (repaid, no claim), 0 the other.",
+        "1 is the outcome hoped for (repaid, no claim), 0 the other. "
+        f"Found: {listed(np.unique(label[known]).tolist())}.",
     )
     return np.where(known, label, np.nan)
 
@@ -229,8 +256,8 @@ def _groups(
             "one value a row is needed"
         )
     if values.dtype == object or values.dtype.kind == "f":
-        _fail(
-            _missing(values),
+        fail(
+            missing_values(values),
             "no sensitive group",
             "Name a group for people whose group is not known; do not drop them silently.",
         )
@@ -244,29 +271,47 @@ def _groups(
     return codes.astype(np.intp), tuple(seen.tolist())
 
 
-def _time_step(time_step: ArrayLike | int, n: int) -> NDArray[np.int64]:
-    if np.ndim(time_step) == 0:
-        time_step = np.full(n, time_step)
-    steps = _column("time_step", time_step, n)
-    _fail(
-        ~np.isfinite(steps) | (steps != np.floor(steps)),
+def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
+    values = given.time_step
+    if np.ndim(values) == 0:
+        values = np.full(n, values)
+    title, period = given.title("time_step"), given.period
+    dates = as_dates(values)
+    if period is not None:
+        if dates is None:
+            raise DecisionLogError(
+                f"period numbers dates, but {title} has {np.asarray(values).tolist()[0]!r}: write "
+                "dates as 2024-03-01, or leave period out where time steps are numbers already"
+            )
+        asked = Period(period) if isinstance(period, str) else period
+        steps, counted = numbered(checked_length("time_step", dates, n), asked)
+        if asked.first is None:
+            notes.append(counted.said)
+        return steps
+    if dates is not None:
+        raise DecisionLogError(
+            f"{title} has dates, such as {dates[0]}: say period='month' (or day, week, quarter, "
+            "year), and time steps number the months from the first"
+        )
+    found = checked_length("time_step", numbers(title, values), n)
+    fail(
+        ~np.isfinite(found) | (found != np.floor(found)),
         "a time step that is not a whole number",
         "Number the periods (months, rounds) in which decisions were taken.",
     )
-    return steps.astype(np.int64)
+    return found.astype(np.int64)
 
 
-def _positive(name: str, values: ArrayLike, n: int) -> Floats:
-    column = _column(name, values, n)
-    _fail(~np.isfinite(column) | (column <= 0), f"an {name} that is not above 0", "Fix or drop.")
+def _positive(name: str, column: Floats) -> Floats:
+    fail(~np.isfinite(column) | (column <= 0), f"an {name} that is not above 0", "Fix or drop.")
     return column
 
 
-def _cost(values: ArrayLike, n: int) -> Floats:
-    column = _column("cost", values, n)
-    _fail(
+def _cost(column: Floats) -> Floats:
+    advice = " These look like percentages: divide by 100." if _percentages(column) else ""
+    fail(
         ~((column > 0) & (column < 1)),
         "a cost outside (0, 1)",
-        "Accepting somebody whose label is 1 is worth 1 - cost, label 0 costs `cost`.",
+        f"Accepting somebody whose label is 1 is worth 1 - cost, label 0 costs `cost`.{advice}",
     )
     return column

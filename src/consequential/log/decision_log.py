@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.log.checks import DecisionLogError, checked_columns, checked_names
+from consequential.log.checks import Given, checked_columns
+from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
-from consequential.log.frames import frame_columns, make_frame, read_table
+from consequential.log.files import read_table
+from consequential.log.frames import frame_columns, log_frame
 from consequential.log.missing import Missing, observed_probability
+from consequential.log.parts import settled_part, split_in_two
+from consequential.log.periods import Period
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
 if TYPE_CHECKING:
@@ -66,6 +70,9 @@ class DecisionLog:
         people whose labels are known stand for the others.
     observed
         With `"at_random"`, the probability that each accepted person's label is known.
+    notes
+        What was understood when the log was built: which words are 1 and which 0, what a time step
+        is, how a file was read.
 
     Examples
     --------
@@ -93,6 +100,7 @@ class DecisionLog:
     estimated_propensity: bool = False
     missing: Missing = "refuse"
     observed: Floats | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ROW_COLUMNS:
@@ -130,29 +138,32 @@ class DecisionLog:
         horizon: int | None = None,
         missing: Missing = "refuse",
         observed: ArrayLike | None = None,
+        period: str | None = None,
         copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
 
-        `groups` fixes the groups and their order; without it they are the sorted values seen.
-        With `copy=False` a matrix of features is used as it is, for large ones: do not change it.
+        Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
+        says which is which. `groups` fixes the groups and their order; without it they are the
+        sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
+        features is used as it is, for large ones: do not change it.
         """
-        given = (features, decision, propensity, label, sensitive, time_step, amount, cost)
-        columns = checked_columns(*given, groups, copy=copy)
-        n_features = columns.features.shape[1]
-        names = checked_names(feature_names, n_features)
-        if horizon is not None and (horizon < 0 or horizon != int(horizon)):
-            raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
+        columns = (features, decision, propensity, label, sensitive, time_step, amount, cost)
+        given = Given(*columns, groups, feature_names, horizon, missing, observed, period)
+        return cls._of(given, policies or {}, copy=copy)
+
+    @classmethod
+    def _of(cls, given: Given, policies: Mapping[int, DecisionRule], *, copy: bool) -> DecisionLog:
+        columns = checked_columns(given, copy=copy)
         checked = {column.name: getattr(columns, column.name) for column in fields(columns)}
         return cls(
             **checked,
-            feature_names=names,
-            policies=policies or {},
-            horizon=horizon,
+            policies=policies,
+            horizon=given.horizon,
             as_of=int(columns.time_step.max()),
-            estimated_propensity=isinstance(propensity, EstimatedPropensity),
-            missing=missing,
-            observed=observed_probability(missing, observed, columns, horizon),
+            estimated_propensity=isinstance(given.propensity, EstimatedPropensity),
+            missing=given.missing,
+            observed=observed_probability(given.missing, given.observed, columns, given.horizon),
         )
 
     @classmethod
@@ -172,48 +183,62 @@ class DecisionLog:
         horizon: int | None = None,
         missing: Missing = "refuse",
         observed: str | None = None,
+        period: str | Period | None = None,
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
-        A feature that is words becomes one indicator a word, named `column=word`.
+        A feature that is words becomes one indicator per word, named `column=word`. Decisions and
+        labels may be words; `notes` says which is 1. Dates become time steps with `period`: `day`,
+        `week`, `month`, `quarter` or `year`, counted from the first in the frame.
 
         Examples
         --------
         >>> import pyarrow as pa, consequential as cq
-        >>> frame = pa.table({"income": [2.0, 3.5], "approved": [1, 0], "p": [0.6, 0.3],
-        ...                   "repaid": [1, None]})
-        >>> cq.DecisionLog.from_frame(frame, features=["income"], decision="approved",
-        ...                           propensity="p", label="repaid")
+        >>> frame = pa.table({"income": [2.0, 3.5], "approved": ["yes", "no"], "p": [0.6, 0.3],
+        ...                   "repaid": [1, None], "day": ["2024-01-31", "2024-03-01"]})
+        >>> log = cq.DecisionLog.from_frame(frame, features=["income"], decision="approved",
+        ...     propensity="p", label="repaid", time_step="day", period="month")
+        >>> log
         DecisionLog(2 decisions, 1 accepted, 0 pending, 1 feature)
+        >>> log.notes
+        ("decision: 'yes' is 1, 'no' is 0", 'time_step: one step per month, step 0 is 2024-01')
         """
-        matrix, names, columns = frame_columns(
-            frame,
-            features,
-            decision=decision,
-            propensity=propensity,
-            label=label,
-            sensitive=sensitive,
-            time_step=time_step,
-            amount=amount,
-            cost=cost,
-            observed=observed,
-        )
-        step = columns.pop("time_step")
-        return cls.from_arrays(
+        if period is not None and time_step is None:
+            raise DecisionLogError("period says what a time step is: name the column of dates")
+        named = {
+            "decision": decision,
+            "propensity": propensity,
+            "label": label,
+            "sensitive": sensitive,
+            "time_step": time_step,
+            "amount": amount,
+            "cost": cost,
+            "observed": observed,
+        }
+        matrix, names, columns = frame_columns(frame, features, **named)
+        if time_step is None:
+            columns["time_step"] = 0
+        given = Given(
             matrix,
-            time_step=0 if step is None else step,
-            feature_names=names,
+            **columns,
             groups=groups,
+            feature_names=names,
             horizon=horizon,
             missing=missing,
-            **columns,
-            copy=False,  # the matrix was made here
+            period=period,
+            titles={role: name for role, name in named.items() if isinstance(name, str)},
         )
+        return cls._of(given, {}, copy=False)  # the matrix was made here
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
-        """Make a log of a CSV or Parquet file; the named columns are those of `from_frame`."""
-        return cls.from_frame(read_table(path), **columns)
+        """Make a log of a CSV or Parquet file; the named columns are those of `from_frame`.
+
+        Columns of a CSV file may be separated by commas, semicolons or tabs.
+        """
+        table, notes = read_table(path)
+        log = cls.from_frame(table, **columns)
+        return replace(log, notes=(*notes, *log.notes))
 
     @classmethod
     def scan(cls, path: str | os.PathLike[str], **columns: Any) -> LogScan:
@@ -255,26 +280,7 @@ class DecisionLog:
 
         By time step, no step is divided and the earlier ones come first; at random needs `rng`.
         """
-        if not 0.0 < fraction < 1.0:
-            raise DecisionLogError(f"fraction lies strictly between 0 and 1, not {fraction!r}")
-        if by == "random":
-            if rng is None:
-                raise DecisionLogError("a random split needs rng=numpy.random.default_rng(seed)")
-            order = rng.permutation(len(self))
-            cut = round(fraction * len(self))
-            return self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:]))
-        if by != "time_step":
-            raise DecisionLogError(f"a log is split by time_step or random, not by {by!r}")
-        steps, counts = np.unique(self.time_step, return_counts=True)
-        if len(steps) < 2:
-            raise DecisionLogError(
-                "all decisions have one time step, so the log cannot be split by it: "
-                'give the time steps, or split by="random"'
-            )
-        share = np.cumsum(counts) / len(self)
-        last = steps[min(int(np.argmin(np.abs(share - fraction))), len(steps) - 2)]
-        early = self.time_step <= last
-        return self.take(early), self.take(~early)
+        return split_in_two(self, fraction, by, rng)
 
     def settled(self) -> DecisionLog:
         """Return the decisions whose outcomes are known by now, accepted and rejected alike.
@@ -282,29 +288,7 @@ class DecisionLog:
         With a horizon these are the decisions at least that old. An accepted person among them
         whose label is missing is an error: a pending label is neither a failure nor a zero.
         """
-        log = self
-        if self.horizon and len(self):
-            now = self.time_step.max() if self.as_of is None else self.as_of
-            old = self.time_step <= now - self.horizon
-            if not old.any():
-                raise DecisionLogError(
-                    f"no decision is as old as the horizon of {self.horizon} time steps yet"
-                )
-            log = replace(self.take(old), horizon=None)
-        if log.n_pending and log.missing == "refuse":
-            rows = (
-                "1 accepted row has"
-                if log.n_pending == 1
-                else f"{log.n_pending} accepted rows have"
-            )
-            age = "" if not self.horizon else f" although {self.horizon} time steps old or more"
-            raise DecisionLogError(
-                f"{rows} no label{age}. If outcomes take time, set "
-                "horizon= to the number of time steps they may take; estimates then use only "
-                "decisions at least that old. If these labels will never come, say what to make "
-                'of them: missing="against" or missing="at_random"'
-            )
-        return log
+        return settled_part(self)
 
     # Looking
 
@@ -384,23 +368,7 @@ class DecisionLog:
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
         """Return the rows as a data frame; unknown labels are missing values."""
-        columns: dict[str, NDArray[Any]] = {}
-        if len(self.groups) > 1:
-            columns["sensitive"] = self.sensitive
-        columns |= {
-            "decision": self.decision.astype(np.int8),
-            "propensity": self.propensity,
-            "label": self.label,
-            "time_step": self.time_step,
-        }
-        for name in ("amount", "cost"):
-            if getattr(self, name) is not None:
-                columns[name] = getattr(self, name)
-        features = {name: self.features[:, k] for k, name in enumerate(self.feature_names)}
-        clash = sorted(features.keys() & columns.keys())
-        if clash:
-            raise DecisionLogError(f"the feature {clash[0]!r} has the name of a column: rename it")
-        return make_frame(features | columns, backend)
+        return log_frame(self, backend)
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.checks import DecisionLogError
+from consequential.log.errors import DecisionLogError
 
 Floats = NDArray[np.float64]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.checks import DecisionLogError, PropensityEstimator
-from consequential.policies import PolicyError, expanded_names, feature_matrix
+from consequential.log.checks import PropensityEstimator
+from consequential.log.errors import DecisionLogError
+from consequential.log.numbers import check_spelling
+from consequential.policies import PolicyError, expanded_names, feature_matrix, is_words
+
+if TYPE_CHECKING:
+    from consequential.log.decision_log import DecisionLog
 
 
 def frame_columns(
@@ -20,7 +22,7 @@ def frame_columns(
 ) -> tuple[NDArray[Any], list[str], dict[str, Any]]:
     """Feature matrix, the features' names, and named columns of a frame of any library.
 
-    A column of words becomes one indicator a word. An estimator in a column's place stays there.
+    A column of words becomes one indicator per word. An estimator in a column's place stays there.
     """
     import narwhals as nw
 
@@ -41,6 +43,9 @@ def frame_columns(
     features = list(features)
     if not features:
         raise DecisionLogError("features is empty: name at least one column")
+    for name in features:
+        if name in table.columns and is_words(table[name]):
+            check_spelling(name, table[name].to_list())
     try:
         names = expanded_names(table, features)
         matrix = feature_matrix(table, names)
@@ -57,36 +62,37 @@ def _numeric(series: Any) -> NDArray[np.float64]:
 
 
 def _values(series: Any) -> NDArray[Any]:
+    import narwhals as nw
+
     dtype = series.dtype
+    if dtype.is_temporal():
+        if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+            series = series.dt.replace_time_zone(None)  # the day it was there
+        return np.asarray(series.to_numpy())
     if dtype.is_numeric():
         return _numeric(series) if series.is_null().any() else np.asarray(series.to_numpy())
     return np.array(series.to_list(), dtype=object)
 
 
-def read_table(path: str | os.PathLike[str]) -> Any:
-    """A CSV or Parquet file as a pyarrow table, by its ending."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    if not Path(path).exists():
-        raise FileNotFoundError(f"no file {os.fspath(path)!r}")
-    with read_damage(os.fspath(path)):
-        if Path(path).suffix.lower() == ".parquet":
-            return pyarrow.parquet.read_table(path)
-        return pyarrow.csv.read_csv(
-            path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
-        )
-
-
-@contextmanager
-def read_damage(where: str) -> Iterator[None]:
-    """Say where a file could not be read."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise DecisionLogError(f"{where} cannot be read: {error}") from None
+def log_frame(log: DecisionLog, backend: str) -> Any:
+    """Return the rows of a log as a native frame; unknown labels are missing values."""
+    columns: dict[str, NDArray[Any]] = {}
+    if len(log.groups) > 1:
+        columns["sensitive"] = log.sensitive
+    columns |= {
+        "decision": log.decision.astype(np.int8),
+        "propensity": log.propensity,
+        "label": log.label,
+        "time_step": log.time_step,
+    }
+    for name in ("amount", "cost", "observed"):
+        if getattr(log, name) is not None:
+            columns[name] = getattr(log, name)
+    features = {name: log.features[:, k] for k, name in enumerate(log.feature_names)}
+    clash = sorted(features.keys() & columns.keys())
+    if clash:
+        raise DecisionLogError(f"the feature {clash[0]!r} has the name of a column: rename it")
+    return make_frame(features | columns, backend)
 
 
 def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from consequential.log.checks import DecisionLogError
 from consequential.log.decision_log import ROW_COLUMNS, DecisionLog
+from consequential.log.errors import DecisionLogError
 from consequential.policies import DecisionRule
 
 
@@ -40,4 +40,11 @@ def joined(logs: Sequence[DecisionLog]) -> DecisionLog:
         columns[name] = None if all(absent) else np.concatenate(parts)
     as_of = max((log.as_of for log in logs if log.as_of is not None), default=None)
     estimated = any(log.estimated_propensity for log in logs)
-    return replace(first, **columns, policies=policies, as_of=as_of, estimated_propensity=estimated)
+    return replace(
+        first,
+        **columns,
+        policies=policies,
+        as_of=as_of,
+        estimated_propensity=estimated,
+        notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
+    )

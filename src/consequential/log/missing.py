@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.log.checks import Columns, DecisionLogError
+from consequential.log.checks import Columns
+from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
 
 Floats = NDArray[np.float64]

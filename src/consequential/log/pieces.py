@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from consequential.log.checks import DecisionLogError
-from consequential.log.frames import read_damage
+from consequential.log.errors import DecisionLogError
+from consequential.log.files import read_damage
 
 # so many rows of twenty features take a hundred megabytes
 _PIECE = 524_288

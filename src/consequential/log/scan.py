@@ -15,63 +15,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.log.checks import DecisionLogError
 from consequential.log.decision_log import DecisionLog
-from consequential.log.pieces import Piece, footer, found_pieces, read_piece
-from consequential.policies import MOST_CATEGORIES, is_words, plain_groups
+from consequential.log.errors import DecisionLogError
+from consequential.log.periods import Period
+from consequential.log.pieces import Piece, footer, found_pieces
+from consequential.log.reading import Applied, Draw, Look, Names, Seen, seen_together
+from consequential.policies import plain_groups
 
 Found = TypeVar("Found")
 
 # A task is several pieces, since each is a message there and back; but so many tasks a thread of
 # the cluster, for all to end at about the same time.
 _TASKS_A_THREAD = 6
-
-
-@dataclass(frozen=True)
-class Names:
-    """Which columns of the files play which part."""
-
-    features: tuple[str, ...]
-    decision: str
-    propensity: str
-    label: str
-    sensitive: str | None = None
-    time_step: str | None = None
-    amount: str | None = None
-    cost: str | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns that are read."""
-        others = (
-            self.decision,
-            self.propensity,
-            self.label,
-            self.sensitive,
-            self.time_step,
-            self.amount,
-            self.cost,
-        )
-        return list(dict.fromkeys((*self.features, *(name for name in others if name))))
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Which rows of a piece are in a sample, or outside it: the same whoever reads, and when."""
-
-    share: float
-    seed: int
-    inside: bool = True
-
-    def rows(self, piece: Piece) -> NDArray[np.bool_]:
-        """Return a mask."""
-        name = f"{Path(piece.path).name} {piece.row_group} {piece.start}"
-        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
-        inside: NDArray[np.bool_] = uniforms < self.share
-        return inside if self.inside else ~inside
 
 
 def _itself(log: DecisionLog) -> DecisionLog:
@@ -114,31 +70,15 @@ class LogScan:
         return sum(piece.n_rows for piece in self.pieces)
 
     @cached_property
-    def _seen(self) -> _Seen:
-        """What a first look at all rows finds: groups, words of categories, the last time step."""
-        looks = list(self._mapped(_Look(self.names), "looking at the log"))
-        words: dict[str, set[str]] = {}
-        for look in looks:
-            for name, found in look.words.items():
-                words.setdefault(name, set()).update(found)
-        for name, found in words.items():
-            if len(found) > MOST_CATEGORIES:
-                raise DecisionLogError(
-                    f"the column {name!r} has {len(found)} different values or more: beyond "
-                    f"{MOST_CATEGORIES} they are no categories to learn from; group them"
-                )
-        expanded: list[str] = []
-        for name in self.names.features:
-            if name in words:
-                expanded += [f"{name}={word}" for word in sorted(words[name])]
-            else:
-                expanded.append(name)
-        groups: tuple[Hashable, ...] = ("everyone",)
-        if self.given_groups is not None:
-            groups = self.given_groups
-        elif self.names.sensitive is not None:
-            groups = tuple(np.unique(np.concatenate([look.groups for look in looks])).tolist())
-        return _Seen(groups, tuple(expanded), max(look.last_step for look in looks))
+    def _seen(self) -> Seen:
+        """What a first look at all rows finds: groups, words of categories, time steps."""
+        looks = list(self._mapped(Look(self.names), "looking at the log"))
+        return seen_together(self.names, looks, self.given_groups)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was understood: which words are 1 and which 0, what a time step is."""
+        return self._seen.notes
 
     @property
     def has_costs(self) -> bool:
@@ -176,7 +116,7 @@ class LogScan:
         Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
         threads, or by the workers of a Dask client.
         """
-        task = _Applied(self.names, self.horizon, self.draw, self._seen, function, settled)
+        task = Applied(self.names, self.horizon, self.draw, self._seen, function, settled)
         return self._mapped(task, what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
@@ -258,100 +198,6 @@ def _one_after_another(task: Callable[[Piece], Found], pieces: Sequence[Piece]) 
     return [task(piece) for piece in pieces]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    groups: tuple[Hashable, ...]
-    feature_names: tuple[str, ...]
-    last_step: int
-
-
-@dataclass(frozen=True)
-class _Glimpse:
-    groups: NDArray[Any]
-    words: dict[str, set[str]]
-    last_step: int
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The first look at a piece: only at columns that say what there is."""
-
-    names: Names
-
-    def __call__(self, piece: Piece) -> _Glimpse:
-        import narwhals as nw
-
-        names = self.names
-        table = read_piece(piece, names.columns)
-        frame = nw.from_native(table, eager_only=True)
-        words = {
-            name: {str(word) for word in frame[name].unique().to_list() if word is not None}
-            for name in names.features
-            if is_words(frame[name])
-        }
-        groups = np.array([])
-        if names.sensitive is not None:
-            column = frame[names.sensitive].unique()
-            groups = np.unique(column.drop_nulls().to_numpy())
-        last = 0
-        if names.time_step is not None:
-            last = int(frame[names.time_step].max() or 0)
-        # the checks of a log, once for every row
-        log_of_piece(names, piece, table)
-        return _Glimpse(groups, words, last)
-
-
-@dataclass(frozen=True)
-class _Applied:
-    """A function of a piece's log."""
-
-    names: Names
-    horizon: int | None
-    draw: Draw | None
-    seen: _Seen
-    function: Callable[[DecisionLog], Any]
-    settled: bool
-
-    def __call__(self, piece: Piece) -> Any:
-        table = read_piece(piece, self.names.columns)
-        seen = self.seen
-        names = replace(self.names, features=seen.feature_names)
-        log = log_of_piece(names, piece, table, seen.groups)
-        log = replace(log, horizon=self.horizon, as_of=seen.last_step)
-        if self.draw is not None:
-            log = log.take(self.draw.rows(piece))
-        return self.function(_settled(log) if self.settled else log)
-
-
-def _settled(log: DecisionLog) -> DecisionLog:
-    """The piece's rows that are old enough: none of them, maybe."""
-    old = len(log) > 0
-    if old and log.horizon and log.as_of is not None:
-        old = bool(log.time_step.min() <= log.as_of - log.horizon)
-    return log.settled() if old else replace(log.take(slice(0, 0)), horizon=None)
-
-
-def log_of_piece(
-    names: Names, piece: Piece, table: Any, groups: Sequence[Hashable] | None = None
-) -> DecisionLog:
-    """Return a piece's rows as a log, checked as every log is."""
-    try:
-        return DecisionLog.from_frame(
-            table,
-            features=list(names.features),
-            decision=names.decision,
-            propensity=names.propensity,
-            label=names.label,
-            sensitive=names.sensitive,
-            time_step=names.time_step,
-            amount=names.amount,
-            cost=names.cost,
-            groups=groups if names.sensitive is not None else None,
-        )
-    except DecisionLogError as error:
-        raise DecisionLogError(f"{piece.place}: {error}") from None
-
-
 def scan_of(
     path: str | os.PathLike[str],
     *,
@@ -360,18 +206,20 @@ def scan_of(
     horizon: int | None = None,
     n_threads: int | None = None,
     client: Any = None,
+    period: str | None = None,
     **columns: Any,
 ) -> LogScan:
     """Return a scan, after a look at every file's schema."""
     if isinstance(features, str):
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
-    names = Names(tuple(features), **columns)
+    names = Names(tuple(features), period=None if period is None else Period(period), **columns)
     if not names.features:
         raise DecisionLogError("features is empty: name at least one column")
     if groups is not None and names.sensitive is None:
         raise DecisionLogError("groups are given but no sensitive attribute that has them")
-    if horizon is not None and names.time_step is None:
-        raise DecisionLogError("a horizon counts time steps: name the column with time_step=")
+    if names.time_step is None and (horizon is not None or period is not None):
+        asked = "a horizon counts time steps" if horizon else "period says what a time step is"
+        raise DecisionLogError(f"{asked}: name the column with time_step=")
     for part, name in columns.items():
         if not isinstance(name, str | None):
             raise DecisionLogError(f"{part} of a scan is the name of a column, not {name!r}")

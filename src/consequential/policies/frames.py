@@ -68,9 +68,12 @@ def expanded_names(frame: Any, names: Sequence[str]) -> list[str]:
             expanded.append(name)
             continue
         column = frame[name]
-        if column.is_null().any():
+        missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
+        if missing.any():
+            count = "1 row" if missing.sum() == 1 else f"{missing.sum()} rows"
             raise PolicyError(
-                f"the column {name!r} has missing values: name a category for them, say 'unknown'"
+                f"the column {name!r} is missing in {count} (first: row {missing.argmax()}): name "
+                "a category for them, say 'unknown'"
             )
         words = sorted({str(word) for word in column.unique().to_list()})
         if len(words) > MOST_CATEGORIES:
