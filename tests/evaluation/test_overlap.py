@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, poisson
+from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from consequential.evaluation.coverage import CoverageSums, share_at_most
+from consequential.evaluation import propensity_contradictions
+from consequential.evaluation.coverage import CoverageSums, share_at_most, surprise
 
 WORLD = cq.worlds.first_setting()
 CUT = cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), WORLD.cost)
@@ -122,7 +124,7 @@ def test_a_group_without_rows_is_left_out():
 # --- are logged propensities true?
 
 
-def surprise(decision, p):
+def weight_surprise(decision, p):
     label = np.where(decision, 1.0, np.nan)
     log = cq.DecisionLog.from_arrays(np.zeros((len(p), 1)), decision, p, label, copy=False)
     return CoverageSums.of(log, 0.01).coverage("all", 0.5, 0.95).surprise
@@ -134,7 +136,7 @@ def test_true_propensities_are_seldom_doubted(low):
     n, repeats = 2000, 2000
     p = low + (1 - low) * rng.random(n) ** 3
     drawn = (rng.random((repeats, n)) < p) / p
-    surprises = np.array([surprise(weights > 0, p) for weights in drawn])
+    surprises = np.array([weight_surprise(weights > 0, p) for weights in drawn])
     # 1 % expected; three binomial standard errors
     doubted = (np.abs(surprises) > norm.ppf(0.995)).mean()
     assert doubted == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / repeats))
@@ -146,9 +148,11 @@ def test_propensities_that_are_not_true_are_noticed_and_the_group_is_named():
     really = np.where(group == "a", 0.4, 0.5)
     found = cq.overlap(made_log(p, group, decided_with=really))
     assert found.exploring == "partly"
-    doubts = [reason for reason in found.reasons if "not drawn with the propensities" in reason]
+    doubts = [reason for reason in found.reasons if "average" in reason]
     assert len(doubts) == 1
     assert "weights of group 'b' average 1.2" in doubts[0]
+    assert "not drawn with the propensities logged" in doubts[0]
+    assert [each.rule for each in found.contradictions] == ["not group 'a'"]
 
 
 def test_people_without_a_chance_do_not_spoil_the_check():
@@ -156,6 +160,111 @@ def test_people_without_a_chance_do_not_spoil_the_check():
     found = cq.overlap(made_log(p))
     assert abs(found.overall.surprise) < 3
     assert found.overall.mean_weight == pytest.approx(1.0, abs=0.15)
+
+
+def test_surprise_is_the_normal_number_of_a_skewed_sums_tail():
+    """A Poisson count of mean 10: all three central moments are 10."""
+    for count in (1, 3, 5, 10, 16, 20, 24):
+        # with half of the count's own probability, since a normal number has no lumps
+        below = poisson.cdf(count, 10) - poisson.pmf(count, 10) / 2
+        assert surprise(count - 10.0, 10.0, 10.0) == pytest.approx(norm.ppf(below), abs=0.25)
+    deviations = [surprise(excess, 10.0, 10.0) for excess in np.linspace(-300, 300, 601)]
+    assert (np.diff(deviations) > 0).all()
+
+
+# --- region by region
+
+
+def logged_with_the_groups_rate(n, seed=0):
+    """Propensities that are right for each group on average and wrong for everybody in it."""
+    log = WORLD.collect(WORLD.initial_policy().with_floor(0.05), n, np.random.default_rng(seed))
+    rate = np.array([log.decision[log.group == code].mean() for code in range(2)])
+    return cq.DecisionLog.from_arrays(
+        log.features, log.decision, rate[log.group], log.label, log.sensitive
+    )
+
+
+def test_propensities_that_are_right_on_average_only_are_contradicted():
+    log = logged_with_the_groups_rate(2000)
+    found = cq.overlap(log)
+    assert all(group.mean_weight == pytest.approx(1.0) for group in found.groups)
+    assert found.exploring == "partly"
+    assert "not drawn with the propensities logged: x0" in found.reasons[-1]
+    assert found.contradictions[0].surprise == max(
+        (each.surprise for each in found.contradictions), key=abs
+    )
+
+
+def test_the_contradicted_region_is_given_in_words_with_the_people_in_it():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=(6000, 2))
+    really = np.where(x[:, 1] > 0.7, 0.2, 0.5)
+    log = made_log(
+        np.full(6000, 0.5), features=x, decided_with=really, feature_names=["income", "debt"]
+    )
+    (found,) = propensity_contradictions(log)
+    name, sign, cut = found.rule.split()
+    assert (name, sign, float(cut)) == ("debt", ">", pytest.approx(0.7, abs=0.02))
+    inside = x[:, 1] > float(cut)
+    assert (found.people, found.accepted) == pytest.approx(
+        (inside.sum(), log.decision[inside].sum()), abs=3
+    )
+    assert str(found) == (
+        f"{found.rule}: {found.accepted} of {found.people} accepted where the propensities say "
+        f"{found.expected:.0f}"
+    )
+    assert found.expected == pytest.approx(0.5 * found.people)
+
+
+def small_propensities(rng):
+    x = rng.normal(size=(2000, 3))
+    return x, 0.01 + 0.99 / (1 + np.exp(3 - 2 * x[:, 0]))
+
+
+def many_features(rng):
+    return rng.normal(size=(1500, 20)), 0.05 + 0.9 * rng.random(1500)
+
+
+def rare_acceptances(rng):
+    return rng.normal(size=(8000, 2)), np.full(8000, 0.01)
+
+
+@pytest.mark.parametrize("people", [small_propensities, many_features, rare_acceptances])
+@pytest.mark.parametrize("repeats", [60, pytest.param(1500, marks=pytest.mark.slow)])
+def test_true_propensities_are_seldom_contradicted(people, repeats):
+    rng = np.random.default_rng(5)
+    doubted = 0
+    for _ in range(repeats):
+        x, p = people(rng)
+        log = made_log(p, rng.integers(2, size=len(p)), x, seed=rng.integers(2**32))
+        doubted += bool(propensity_contradictions(log))
+    # 1 % expected; three binomial standard errors, and a little for skewness
+    assert doubted / repeats < 0.012 + 3 * np.sqrt(0.01 * 0.99 / repeats)
+
+
+def test_ordinary_estimates_of_propensities_are_not_contradicted():
+    log = WORLD.collect(WORLD.initial_policy(), 20_000, np.random.default_rng(0))
+    estimated = cq.DecisionLog.from_arrays(
+        log.features, log.decision, cq.EstimatedPropensity(), log.label, log.sensitive
+    )
+    assert propensity_contradictions(estimated) == ()
+
+
+def test_estimates_of_the_wrong_form_are_contradicted():
+    """A logistic curve cannot follow an exploration floor."""
+    log = WORLD.collect(CUT.with_floor(0.05), 20_000, np.random.default_rng(0))
+    model = cq.EstimatedPropensity(LogisticRegression(), calibration="sigmoid")
+    estimated = cq.DecisionLog.from_arrays(
+        log.features, log.decision, model, log.label, log.sensitive
+    )
+    assert propensity_contradictions(estimated)
+
+
+def test_decisions_without_chance_are_not_tested():
+    certain = WORLD.collect(CUT, 2000, np.random.default_rng(0))
+    assert propensity_contradictions(certain) == ()
+    few = made_log(np.full(30, 0.5), decided_with=np.ones(30))
+    assert propensity_contradictions(few) == ()
 
 
 # --- the worst-covered region
@@ -219,6 +328,9 @@ def test_it_goes_into_json():
     assert back["exploring"] == "no"
     assert [group["name"] for group in back["groups"]] == [0, 1]
     assert back["worst_region"]["people"] > 0
+    wrong = cq.overlap(logged_with_the_groups_rate(2000))
+    back = json.loads(json.dumps(wrong.to_dict(), allow_nan=False))
+    assert back["contradictions"][0]["rule"] == wrong.contradictions[0].rule
 
 
 WRONG = {

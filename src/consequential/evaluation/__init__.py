@@ -1,6 +1,7 @@
 """Evaluation: what a policy does to whom."""
 
 from consequential.evaluation.comparison import Comparison, compare
+from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
 from consequential.evaluation.crossfit import cross_fitted_propensities
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
@@ -17,6 +18,7 @@ from consequential.evaluation.weight_bounds import Bounds
 __all__ = [
     "Bounds",
     "Comparison",
+    "Contradiction",
     "Estimate",
     "Evaluation",
     "GroupMetrics",
@@ -31,6 +33,7 @@ __all__ = [
     "group_metrics",
     "mean_sequence",
     "overlap",
+    "propensity_contradictions",
     "sensitivity",
     "sup_t_quantile",
     "utility_sequence",

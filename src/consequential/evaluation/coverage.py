@@ -30,7 +30,8 @@ class Coverage:
         (Clopper-Pearson) for the people such logs are drawn from.
     mean_weight, surprise
         The mean of `d / p`, which is 1 on average if propensities are true, and how surprising it
-        is: a standard normal number if they are. People with propensity 0 are left out.
+        is: a standard normal number if they are. It can be 1 although they are wrong for
+        everybody: see `propensity_contradictions`. People with propensity 0 are left out.
     smallest, median
         Of the propensities.
     largest_weight_share
@@ -63,7 +64,8 @@ class CoverageSums:
     weight: float
     squares: float
     heaviest: float
-    # of the weights of possible people, by true propensities: mean, variance, third moment
+    # of the weights of possible people: sum of w - 1 and, by true propensities, its variance
+    # (1 - p) / p and third moment (1 - p) (1 - 2p) / p^2
     surplus: float
     variance: float
     third: float
@@ -129,25 +131,35 @@ class CoverageSums:
             below_floor=self.below / self.people,
             below_floor_high=share_at_most(self.below, self.people, confidence),
             mean_weight=self.weight / self.possible if self.possible else 0.0,
-            surprise=self._surprise(),
+            surprise=surprise(self.surplus, self.variance, self.third),
             smallest=self.smallest,
             median=median,
             largest_weight_share=self.heaviest / self.weight if self.weight > 0 else 0.0,
         )
 
-    def _surprise(self) -> float:
-        """How far the mean weight is from 1, in standard errors, its skewness taken out.
 
-        Given p, `w = d / p` has mean 1, variance (1 - p)/p and third moment (1 - p)(1 - 2p)/p^2, so
-        nothing need be estimated; rare large weights make the sum skewed, and the first term of
-        Cornish and Fisher's expansion corrects for that.
-        """
-        if self.variance == 0.0:
-            return 0.0
-        z = self.surplus / self.variance**0.5
-        skewness = self.third / self.variance**1.5
-        corrected: float = z - skewness / 6.0 * (z * z - 1.0)
-        return corrected
+def surprise(excess: float, variance: float, third: float) -> float:
+    """Return how surprising a sum is whose first three central moments should be 0 and these.
+
+    The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
+    taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
+    cubic term it rises everywhere.
+
+    Examples
+    --------
+    A sum of exponential variables, which is often far above its mean:
+
+    >>> from consequential.evaluation.coverage import surprise
+    >>> round(surprise(30.0, 100.0, 200.0), 2), round(surprise(-30.0, 100.0, 200.0), 2)
+    (2.74, -3.28)
+    """
+    if variance <= 0.0:
+        return 0.0
+    deviation = float(np.sqrt(variance))
+    z, g = excess / deviation, third / deviation**3
+    if abs(g) < 1e-12:
+        return z
+    return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
 
 
 def bins_of(propensity: Floats) -> NDArray[np.intp]:

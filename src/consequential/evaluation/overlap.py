@@ -11,15 +11,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
 from consequential.evaluation.coverage import Coverage, CoverageSums, bins_of
+from consequential.evaluation.regions import Regions
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 
 Floats = NDArray[np.float64]
 
 _FEW = 100.0  # with fewer effective people intervals are wider than most questions
-_DOUBT = 0.01  # how often true propensities may be doubted, over all groups together
-_DEPTH = 3
-_LEAF_SHARE = 0.03
+# how often true propensities may be doubted, by groups' weights and by regions' decisions together
+_DOUBT = 0.01
+_SHOWN = 3  # regions where propensities do not fit
+_ESTIMATED = (
+    "propensities are estimates: a rule that went by something unrecorded looks like chance"
+)
 _SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
 
 
@@ -62,13 +67,15 @@ class Overlap:
     floor: float
     confidence: float
     estimated_propensity: bool
+    contradictions: tuple[Contradiction, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         found = asdict(self)
         for coverage in [found["overall"], *found["groups"]]:
             coverage["name"] = _plain(coverage["name"])
-        return found | {"reasons": list(self.reasons), "groups": list(found["groups"])}
+        listed = ("reasons", "groups", "contradictions")
+        return found | {name: list(found[name]) for name in listed}
 
     def __str__(self) -> str:
         rows = [self.overall] if len(self.groups) == 1 else [self.overall, *self.groups]
@@ -100,9 +107,14 @@ def overlap(
     chance of being accepted. Labels play no part, so decisions still pending count too.
 
     The verdict is *yes* if nobody's propensity is below the floor, every group has an effective
-    sample size of a hundred or more, and weights average to one as those of true propensities
-    do; *no* if nobody was accepted or if most of the people more likely to be rejected than
+    sample size of a hundred or more, and nothing contradicts the propensities: weights average to
+    one in every group, and in every region people were accepted as often as propensities say
+    (`propensity_contradictions`). True propensities are doubted in about one log in a hundred. It
+    is *no* if nobody was accepted or if most of the people more likely to be rejected than
     accepted are below the floor; *partly* otherwise, with reasons.
+
+    No test proves propensities: a rule that went by something that was not recorded can leave no
+    trace in a log.
 
     Parameters
     ----------
@@ -140,7 +152,12 @@ def overlap(
     )
     sample = log.split(_SAMPLED)[0] if isinstance(log, LogScan) else log
     region = _worst_region(sample, floor, overall.people)
-    reasons = tuple(_reasons(overall, tuple(groups), region, sample.estimated_propensity))
+    contradictions = propensity_contradictions(sample, doubt=_DOUBT / 2.0)
+    reasons = (
+        *_reasons(overall, tuple(groups), region),
+        *_in_regions(contradictions, len(sample) if isinstance(log, LogScan) else None),
+        *((_ESTIMATED,) if sample.estimated_propensity and overall.accepted else ()),
+    )
     if overall.accepted == 0 or sums[0].uncovered * 2 > sums[0].reluctant:
         exploring: Literal["yes", "partly", "no"] = "no"
     else:
@@ -154,6 +171,7 @@ def overlap(
         floor,
         confidence,
         sample.estimated_propensity,
+        contradictions,
     )
 
 
@@ -197,9 +215,7 @@ class _Middle:
         ]
 
 
-def _reasons(
-    overall: Coverage, groups: tuple[Coverage, ...], region: Region, estimated: bool
-) -> list[str]:
+def _reasons(overall: Coverage, groups: tuple[Coverage, ...], region: Region) -> list[str]:
     from scipy.stats import norm
 
     reasons = []
@@ -210,7 +226,7 @@ def _reasons(
             f"{overall.below_floor:.1%} of people are below the floor, most where {region.rule}: "
             "what accepting them would bring cannot be told from this log"
         )
-    limit = float(norm.ppf(1.0 - _DOUBT / (2.0 * len(groups))))
+    limit = float(norm.isf(_DOUBT / 4.0 / len(groups)))
     for group in groups:
         whose = "" if len(groups) == 1 else f" of group {group.name!r}"
         if group.effective_sample_size < _FEW:
@@ -224,11 +240,15 @@ def _reasons(
                 f"1 (z = {group.surprise:.1f}): decisions were not drawn with the propensities "
                 "logged"
             )
-    if estimated:
-        reasons.append(
-            "propensities are estimates: a rule that went by something unrecorded looks like chance"
-        )
     return reasons
+
+
+def _in_regions(found: tuple[Contradiction, ...], sampled: int | None) -> list[str]:
+    if not found:
+        return []
+    rows = "" if sampled is None else f", in a sample of {sampled}"
+    shown = "; ".join(str(each) for each in found[:_SHOWN])
+    return [f"decisions were not drawn with the propensities logged{rows}: {shown}"]
 
 
 def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
@@ -236,57 +256,21 @@ def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
 
     The log may be a sample of n people, of whom the region's numbers are then estimates.
     """
-    from sklearn.tree import DecisionTreeRegressor
-
     p = log.propensity.round(9)  # rounding errors are no region
     below = (p < floor).astype(np.float64)
-    target = below if 0.0 < below.mean() < 1.0 else p
-    named = log.groups if len(log.groups) > 1 else ()
-    inputs = np.column_stack([log.features, *(log.group == code for code in range(len(named)))])
-    leaf = max(1, round(_LEAF_SHARE * len(log)))
-    tree = DecisionTreeRegressor(max_depth=_DEPTH, min_samples_leaf=leaf, random_state=0)
-    home = tree.fit(inputs, target).apply(inputs)
+    regions = Regions.grown(log, below if 0.0 < below.mean() < 1.0 else p)
+    home = regions.of(log)
     leaves = np.unique(home)
     worst = min(leaves, key=lambda k: (-below[home == k].mean(), p[home == k].mean()))
     inside = home == worst
-    names = [*log.feature_names, *(f"group {name!r}" for name in named)]
-    indicators = np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0))
     return Region(
-        rule=_in_words(tree.tree_, int(worst), names, indicators),
+        rule=regions.in_words(int(worst)),
         people=round(float(inside.mean()) * n),
         share=float(inside.mean()),
         accepted=round(float((inside & log.decision).mean()) * n),
         median=float(np.median(p[inside])),
         largest=float(p[inside].max()),
     )
-
-
-def _in_words(tree: Any, leaf: int, names: list[str], indicators: NDArray[np.bool_]) -> str:
-    """Return the conditions on the way to a leaf, one for each input that is asked about."""
-    bounds: dict[int, tuple[float, float]] = {}
-    node = leaf
-    while node != 0:
-        parent = int(
-            np.flatnonzero((tree.children_left == node) | (tree.children_right == node))[0]
-        )
-        column, cut = int(tree.feature[parent]), float(tree.threshold[parent])
-        low, high = bounds.get(column, (-np.inf, np.inf))
-        if tree.children_left[parent] == node:
-            bounds[column] = (low, min(high, cut))
-        else:
-            bounds[column] = (max(low, cut), high)
-        node = parent
-    parts = []
-    for column in sorted(bounds):
-        low, high = bounds[column]
-        name = names[column]
-        if indicators[column]:
-            parts.append(name if np.isfinite(low) else f"not {name}")
-        elif np.isfinite(low) and np.isfinite(high):
-            parts.append(f"{low:.4g} < {name} <= {high:.4g}")
-        else:
-            parts.append(f"{name} > {low:.4g}" if np.isfinite(low) else f"{name} <= {high:.4g}")
-    return " and ".join(parts) or "anywhere"
 
 
 def _plain(name: Hashable) -> str | int | float | bool:
