@@ -30,6 +30,7 @@ from consequential.evaluation.offpolicy import (
     Evaluation,
     Maker,
     Method,
+    bounds_line,
     check_scannable,
     checked_method,
     evaluation,
@@ -114,6 +115,7 @@ class Comparison:
         lines = [
             f"new less old on {self.new.n} decisions "
             f"({self.utility.confidence:.0%} intervals, {self.utility.method})",
+            *bounds_line(self.utility.unsupported),
             f"  {'utility':<24}{self.utility!r:>27}",
             f"  {'acceptance':<24}{self.acceptance!r:>27}",
             f"  {gap:<24}{self.benefit_gap!r:>27}",

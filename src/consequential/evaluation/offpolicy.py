@@ -107,6 +107,7 @@ class Evaluation:
         lines = [
             f"{self.n} decisions, effectively {self.effective_sample_size:.0f} "
             f"({self.confidence:.0%} intervals, {self.method})",
+            *bounds_line(self.unsupported),
             f"  {'utility':<24}{self.utility!r:>27}",
             f"  {'acceptance':<24}{self.acceptance!r:>27}",
         ]
@@ -118,6 +119,13 @@ class Evaluation:
         lines.append(f"  {'gap':<24}{self.benefit_gap!r:>27}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+def bounds_line(unsupported: float) -> list[str]:
+    """Say before any figure that some are no more than bounds."""
+    if unsupported <= 0.0:
+        return []
+    return [f"  BOUNDS ONLY: no label speaks for {unsupported:.1%} of the people it accepts"]
 
 
 def evaluate(
