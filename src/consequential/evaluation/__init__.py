@@ -2,7 +2,12 @@
 
 from consequential.evaluation.comparison import Comparison, compare
 from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
-from consequential.evaluation.crossfit import cross_fitted_propensities
+from consequential.evaluation.crossfit import (
+    CrossFitted,
+    cross_fitted,
+    cross_fitted_propensities,
+)
+from consequential.evaluation.deployed import deployed_gap
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
 from consequential.evaluation.judged import WinnersCurseWarning
@@ -19,6 +24,7 @@ __all__ = [
     "Bounds",
     "Comparison",
     "Contradiction",
+    "CrossFitted",
     "Estimate",
     "Evaluation",
     "GroupMetrics",
@@ -28,7 +34,9 @@ __all__ = [
     "Sensitivity",
     "WinnersCurseWarning",
     "compare",
+    "cross_fitted",
     "cross_fitted_propensities",
+    "deployed_gap",
     "evaluate",
     "group_metrics",
     "mean_sequence",

@@ -162,6 +162,25 @@ def largest_interval(intervals: Intervals, benefits: tuple[Range, ...]) -> Inter
     )
 
 
+def widest_end(intervals: Intervals, benefits: tuple[Range, ...]) -> float:
+    """Return the furthest end of any pair's interval; infinite where a group is not measured.
+
+    No difference exceeds a bound if each is shown not to, so the pairs share no error: if one
+    difference does exceed it, its own interval must have missed it.
+    """
+    most = 0.0
+    for benefit in benefits:
+        n_groups = benefit.low.n_groups
+        if len(measured_groups(benefit)) < n_groups:
+            return float("inf")
+        for one, other in combinations(range(n_groups), 2):
+            signs = np.zeros(n_groups)
+            signs[one], signs[other] = 1.0, -1.0
+            found = contrast_interval(intervals, [(benefit, signs)])
+            most = max(most, found.high, -found.low)
+    return most
+
+
 def measured_groups(benefit: Range) -> list[int]:
     """Return the groups that have a value whatever the unknown labels are."""
     return sorted(set(benefit.low.known) & set(benefit.high.known))

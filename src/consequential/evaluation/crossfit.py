@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import DecisionRule
@@ -49,6 +50,43 @@ def cross_fitted_propensities(
     >>> cq.cross_fitted_propensities(AcceptanceRate(), log, folds=4).round(2)
     array([0.  , 0.33, 0.33, 0.33])
     """
+    return cross_fitted(learner, log, folds, seed=seed).values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossFitted(DecisionRule):
+    """A learner's policies, one for each fold, asked about the settled rows of one log.
+
+    As a decision rule it judges each row by the policy that was not fitted on it.
+
+    Attributes
+    ----------
+    by_fold
+        What each policy would do with every row: folds times rows.
+    fold
+        The fold each row is in, which its policy was not fitted on.
+    """
+
+    by_fold: Floats
+    fold: NDArray[np.intp]
+
+    @property
+    def folds(self) -> int:
+        """How many folds there are."""
+        return len(self.by_fold)
+
+    @property
+    def values(self) -> Floats:
+        """Each row's propensity under the policy that was not fitted on it."""
+        return self.by_fold[self.fold, np.arange(len(self.fold))]
+
+    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Return the values, for the rows they were found for."""
+        return self.values
+
+
+def cross_fitted(learner: Any, log: DecisionLog, folds: int = 5, *, seed: int = 0) -> CrossFitted:
+    """Fit a learner on all folds but one, for each of them; see `cross_fitted_propensities`."""
     if not is_learner(learner):
         raise TypeError(
             f"cross-fitting needs a learner with fit_log(log); {_kind(learner)} has none"
@@ -56,15 +94,14 @@ def cross_fitted_propensities(
     rows = log.settled()
     count = checked_folds(folds, len(rows))
     fold = np.random.default_rng(seed).permutation(len(rows)) % count
-    propensity = np.empty(len(rows))
+    by_fold = np.empty((count, len(rows)))
     for k in range(count):
-        unseen = fold == k
         try:
-            fitted = _unfitted(learner).fit_log(rows.take(~unseen))
+            fitted = _unfitted(learner).fit_log(rows.take(fold != k))
         except DecisionLogError as error:
             raise DecisionLogError(f"fold {k + 1} of {count} cannot be fitted: {error}") from error
-        propensity[unseen] = rows.take(unseen).propensity_of(fitted_policy(fitted))
-    return propensity
+        by_fold[k] = rows.propensity_of(fitted_policy(fitted))
+    return CrossFitted(by_fold, fold)
 
 
 def fitted_policy(learner: Any) -> DecisionRule:

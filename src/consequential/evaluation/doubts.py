@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from consequential.evaluation.contradictions import propensity_contradictions
 from consequential.evaluation.coverage import CoverageSums
 from consequential.evaluation.estimate import Estimate
-from consequential.log import DecisionLog, LogScan
+from consequential.log import DecisionLog, LogScan, propensity_concerns
 from consequential.objective import Objective
 
 # so many standard errors from 1 chance does not explain: one honest log in 16 000
 _LIMIT = 4.0
+# how often an honest log may be doubted over all its regions
+_DOUBT = 1e-3
 
 
 def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
@@ -39,8 +42,17 @@ def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
 
 
 def contradictions(log: DecisionLog) -> tuple[str, ...]:
-    """Return every reason there is to disbelieve a log's propensities."""
-    return weight_doubts(log)
+    """Return every reason there is to disbelieve a log's propensities.
+
+    They are tested on average and in the regions of a tree; an honest log is doubted in one of a
+    thousand cases.
+    """
+    regions = propensity_contradictions(log, doubt=_DOUBT)[:1]  # the clearest one will do
+    return (
+        *propensity_concerns(log),
+        *weight_doubts(log),
+        *(f"the propensities contradict the decisions where {region}" for region in regions),
+    )
 
 
 def impossible(

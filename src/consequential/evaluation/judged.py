@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.crossfit import (
+    CrossFitted,
     checked_folds,
-    cross_fitted_propensities,
+    cross_fitted,
     fitted_policy,
     is_learner,
 )
@@ -97,10 +98,12 @@ def judge(
             "could change"
         )
     if is_learner(rule) and folds is not None:
-        propensity = cross_fitted_propensities(rule, log, folds, seed=seed)
+        rule = cross_fitted(rule, log, folds, seed=seed)
+    if isinstance(rule, CrossFitted):
+        propensity = _checked(rule.values, rule, len(rows))
         notes.append(
             f"cross-fitted: every row is judged by a policy learned from the other "
-            f"{folds - 1} of {folds} folds"
+            f"{rule.folds - 1} of {rule.folds} folds"
         )
     else:
         policy = as_rule(rule)

@@ -70,8 +70,8 @@ class Facts:
         effective, by_group = yardstick.effective_sizes(propensity)
         weighted = yardstick.weighted(propensity)
         heaviest = float(weighted.max(initial=0.0)), float(weighted.sum())
-        share, shares = _shares(log, propensity, yardstick.overall.unsupported)
-        never, _ = _shares(log, propensity, (log.propensity <= 0.0).astype(np.float64))
+        share, shares = acceptance_shares(log, propensity, yardstick.overall.unsupported)
+        never, _ = acceptance_shares(log, propensity, (log.propensity <= 0.0).astype(np.float64))
         return cls(
             log.groups,
             tuple(log.group_counts.tolist()),
@@ -90,7 +90,9 @@ class Facts:
         )
 
 
-def _shares(log: DecisionLog, propensity: Floats, part: Floats | None) -> tuple[float, Floats]:
+def acceptance_shares(
+    log: DecisionLog, propensity: Floats, part: Floats | None
+) -> tuple[float, Floats]:
     """Return the share of acceptances that falls on a part of people, in all and by group."""
     n_groups = len(log.groups)
     if part is None:
