@@ -1,8 +1,16 @@
 """The log of decisions."""
 
+from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.decision_log import DecisionLog
 from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.scan import LogScan
 
-__all__ = ["DecisionLog", "DecisionLogError", "EstimatedPropensity", "LogScan"]
+__all__ = [
+    "DecisionLog",
+    "DecisionLogError",
+    "EstimatedPropensity",
+    "LogScan",
+    "data_concerns",
+    "propensity_concerns",
+]

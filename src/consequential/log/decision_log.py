@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -14,12 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import Given, checked_columns
+from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
 from consequential.log.files import read_table
 from consequential.log.frames import frame_columns, log_frame
 from consequential.log.missing import Missing, observed_probability
-from consequential.log.parts import settled_part, split_in_two
+from consequential.log.parts import described, digest_of, settled_part, split_in_two
 from consequential.log.periods import Period
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
@@ -357,33 +357,19 @@ class DecisionLog:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything in the rows: equal for equal logs."""
-        about = (self.groups, self.feature_names, self.horizon, self.missing)
-        digest = hashlib.sha256(repr(about).encode())
-        for name in ROW_COLUMNS:
-            column = getattr(self, name)
-            if column is not None:
-                digest.update(name.encode())
-                digest.update(np.ascontiguousarray(column).data)
-        return digest.hexdigest()
+        return digest_of(self, ROW_COLUMNS)
+
+    @cached_property
+    def concerns(self) -> tuple[str, ...]:
+        """What is suspicious in the log, a sentence each: wrong propensities, copies of rows."""
+        return (*propensity_concerns(self), *data_concerns(self))
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
         """Return the rows as a data frame; unknown labels are missing values."""
         return log_frame(self, backend)
 
     def __repr__(self) -> str:
-        n_features = self.features.shape[1]
-        parts = [
-            f"{len(self)} decisions",
-            f"{self.n_accepted} accepted",
-            f"{self.n_pending} pending",
-            f"{n_features} feature{'s' if n_features != 1 else ''}",
-        ]
-        if len(self.groups) > 1:
-            sizes = zip(self.groups, self.group_counts, strict=True)
-            parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
-        if self.estimated_propensity:
-            parts.append("propensities estimated")
-        return f"DecisionLog({', '.join(parts)})"
+        return described(self)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,33 +54,44 @@ def _advice(error: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What stands between the columns of a CSV file, and what in its decimal numbers."""
+    """What stands between the columns of a CSV file and in its decimals, and its encoding."""
 
     delimiter: str = ","
     decimal: str = "."
+    encoding: str = "utf8"
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> _Dialect:
         import pyarrow as pa
 
         with pa.input_stream(os.fspath(path)) as stream:  # of a compressed file too
-            text = stream.read(_HEAD).decode("utf-8-sig", errors="replace")
+            head = stream.read(_HEAD)
+        encoding, text = _decoded(head)
         text = re.sub(r'"[^"]*"', "", text)
         header, _, body = text.partition("\n")
         delimiter = next((mark for mark in ",;\t" if mark in header), ",")
-        if delimiter == ",":
-            return cls()
         fields = re.split(r"[;\t\r\n]", body)
         comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", each) for each in fields)
         point = any(re.fullmatch(r"\s*[-+]?\d+\.\d+\s*", each) for each in fields)
-        return cls(delimiter, "," if comma and not point else ".")
+        decimal = "," if comma and not point and delimiter != "," else "."
+        return cls(delimiter, decimal, encoding)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        if self.delimiter == ",":
-            return ()
         decimals = ", with decimal commas" if self.decimal == "," else ""
-        return (f"the file was read with {_WORDS[self.delimiter]} between columns{decimals}",)
+        marks = f"the file was read with {_WORDS[self.delimiter]} between columns{decimals}"
+        encoding = f"the file was read as text in {self.encoding}, since it is not UTF-8"
+        return (*[marks] * (self.delimiter != ","), *[encoding] * (self.encoding != "utf8"))
+
+
+def _decoded(head: bytes) -> tuple[str, str]:
+    """Return the beginning of a file as text, and its encoding: UTF-8, or that of Windows."""
+    try:
+        # a character may be cut in two at the end
+        text = getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError:
+        return "cp1252", head.decode("cp1252", errors="replace")
+    return "utf8", text
 
 
 def _read_csv(path: str | os.PathLike[str], dialect: _Dialect) -> Any:
@@ -88,18 +100,29 @@ def _read_csv(path: str | os.PathLike[str], dialect: _Dialect) -> Any:
     import pyarrow.csv
 
     types: dict[str, Any] = {}
-    parse = pyarrow.csv.ParseOptions(delimiter=dialect.delimiter)
+    options = {
+        "parse_options": pyarrow.csv.ParseOptions(delimiter=dialect.delimiter),
+        "read_options": pyarrow.csv.ReadOptions(encoding=dialect.encoding),
+    }
     while True:
         convert = pyarrow.csv.ConvertOptions(
             strings_can_be_null=True, decimal_point=dialect.decimal, column_types=types
         )
         try:
-            return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+            table = pyarrow.csv.read_csv(path, convert_options=convert, **options)
         except pa.ArrowInvalid as error:
             place = re.search(r"In CSV column #(\d+): CSV conversion error to (\w+)", str(error))
             if place is None or place[2] == "string":
                 raise
-            with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
+            with pyarrow.csv.open_csv(path, **options) as reader:
                 name = reader.schema.names[int(place[1])]
             # whole numbers at first may be decimals later; anything else is words
             types[name] = pa.float64() if place[2] == "int64" else pa.string()
+            continue
+        undecoded = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+        if undecoded:
+            raise DecisionLogError(
+                f"{os.fspath(path)} is not UTF-8 text throughout (column {undecoded[0]!r}): save "
+                "it as UTF-8"
+            )
+        return table

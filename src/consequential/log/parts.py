@@ -1,7 +1,9 @@
-"""Parts of a log: the earlier and the later decisions, those whose outcomes are known."""
+"""Parts of a log, its digest, and what it is in a line."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,3 +66,32 @@ def settled_part(log: DecisionLog) -> DecisionLog:
             'of them: missing="against" or missing="at_random"'
         )
     return settled
+
+
+def digest_of(log: DecisionLog, columns: Sequence[str]) -> str:
+    """Return a digest of these columns and of what they mean."""
+    about = (log.groups, log.feature_names, log.horizon, log.missing)
+    digest = hashlib.sha256(repr(about).encode())
+    for name in columns:
+        column = getattr(log, name)
+        if column is not None:
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def described(log: DecisionLog) -> str:
+    """Return how many rows of what kind a log has."""
+    n_features = log.features.shape[1]
+    parts = [
+        f"{len(log)} decisions",
+        f"{log.n_accepted} accepted",
+        f"{log.n_pending} pending",
+        f"{n_features} feature{'s' if n_features != 1 else ''}",
+    ]
+    if len(log.groups) > 1:
+        sizes = zip(log.groups, log.group_counts, strict=True)
+        parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+    if log.estimated_propensity:
+        parts.append("propensities estimated")
+    return f"DecisionLog({', '.join(parts)})"

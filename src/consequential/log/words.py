@@ -31,7 +31,9 @@ _MEANING = {
     "decision": "1 for accepted and 0 for rejected",
     "label": "1 for the outcome hoped for and 0 for the other, and leave unknown ones missing",
 }
-_BAD_OUTCOME = re.compile(r"default|bad|charge.?off|delinquen|fraud|churn|late|arrest|recidiv|fail")
+_BAD_OUTCOME = re.compile(
+    r"default|bad|charged?.?off|delinquen|fraud|churn|late|arrest|recidiv|fail"
+)
 _SHOWN = 6
 
 

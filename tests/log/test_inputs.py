@@ -1,0 +1,400 @@
+"""Inputs as people have them: understood and stated, or refused with what to do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_array_equal
+
+import consequential as cq
+
+NAMED = {"features": ["x"], "decision": "d", "propensity": "p", "label": "y"}
+X, P = [0.5, 1.5, 2.5, 3.5], [0.4, 0.8, 0.9, 0.3]
+
+
+def table(**columns) -> dict:
+    return {"x": X, "d": [0, 1, 1, 0], "p": P, "y": [None, 1, 0, None]} | columns
+
+
+def log_of(make=pd.DataFrame, **columns) -> cq.DecisionLog:
+    return cq.DecisionLog.from_frame(make(table(**columns)), **NAMED)
+
+
+# --- decisions and labels in words
+
+DECISIONS = [
+    ("yes", "no"),
+    ("Y", "N"),
+    ("True", "False"),
+    ("t", "f"),
+    ("approved", "declined"),
+    ("Approved", "Rejected"),
+    ("approved", "denied"),
+    ("accepted", "rejected"),
+    ("granted", "refused"),
+]
+LABELS = [
+    ("repaid", "defaulted"),
+    ("paid", "default"),
+    ("good", "bad"),
+    ("Fully Paid", "Charged-Off"),
+]
+
+
+@pytest.mark.parametrize(("accepted", "rejected"), DECISIONS)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_decisions_in_words_are_understood_and_stated(make, accepted, rejected):
+    log = log_of(make, d=[rejected, accepted, accepted, rejected])
+    assert_array_equal(log.decision, [False, True, True, False])
+    assert log.notes == (f"decision: '{accepted}' is 1, '{rejected}' is 0",)
+
+
+@pytest.mark.parametrize(("hoped", "other"), [*DECISIONS[:4], *LABELS])
+def test_labels_in_words_are_understood_and_stated(hoped, other):
+    log = log_of(y=[None, hoped, other, None])
+    assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
+    assert log.notes == (f"label: '{hoped}' is 1, '{other}' is 0",)
+
+
+def test_several_words_may_mean_the_same():
+    log = log_of(d=["denied", "approved", "approved", "declined"])
+    assert log.notes == ("decision: 'approved' is 1, 'declined' is 0, 'denied' is 0",)
+
+
+def test_words_in_arrays_are_understood_too():
+    log = cq.DecisionLog.from_arrays(X, ["no", "yes", "yes", "no"], P, [None, "good", "bad", None])
+    assert_array_equal(log.decision, [False, True, True, False])
+    assert log.notes == ("decision: 'yes' is 1, 'no' is 0", "label: 'good' is 1, 'bad' is 0")
+
+
+@pytest.mark.parametrize("values", [["0", "1", "1", "0"], ["0.0", "1.0", "1", "0"]])
+def test_digits_in_text_are_numbers_and_need_no_statement(values):
+    log = log_of(d=values)
+    assert_array_equal(log.decision, [False, True, True, False])
+    assert log.notes == ()
+
+
+def test_booleans_are_decisions_and_labels():
+    log = log_of(d=[False, True, True, False], y=[None, True, False, None])
+    assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
+    assert log.notes == ()
+
+
+def test_a_rule_without_chance_may_give_its_decisions_in_words_as_propensities():
+    frame = pd.DataFrame(table(d=["no", "yes", "yes", "no"]))
+    log = cq.DecisionLog.from_frame(frame, **(NAMED | {"propensity": "d"}))
+    assert_array_equal(log.propensity, [0.0, 1.0, 1.0, 0.0])
+
+
+UNCLEAR = {
+    "unknown decisions": (
+        {"d": ["red", "green", "green", "red"]},
+        "decision has the values 'green', 'red', .* 1 for accepted and 0 for rejected",
+    ),
+    "a third word": (
+        {"d": ["no", "yes", "maybe", "no"]},
+        "decision has the values 'maybe', 'no', 'yes'",
+    ),
+    "unknown labels": (
+        {"y": [None, "up", "down", None]},
+        "label has the values 'down', 'up', .* 1 for the outcome hoped for and 0 for the other",
+    ),
+    "words of a decision in a label": ({"y": [None, "approved", "declined", None]}, "label has"),
+    "pending labels in words": (
+        {"y": ["pending", "yes", "no", None]},
+        "leave unknown ones missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("columns", "words"), UNCLEAR.values(), ids=UNCLEAR)
+def test_words_that_are_not_known_are_shown_with_how_to_code_them(columns, words):
+    with pytest.raises(cq.DecisionLogError, match=words):
+        log_of(**columns)
+
+
+@pytest.mark.parametrize("name", ["default", "charged_off", "is_fraud", "Defaulted"])
+def test_yes_to_a_bad_outcome_is_ambiguous(name):
+    frame = pd.DataFrame(table() | {name: [None, "yes", "no", None]})
+    with pytest.raises(cq.DecisionLogError, match=r"is yes the outcome hoped for\? Code it as 1"):
+        cq.DecisionLog.from_frame(frame, **(NAMED | {"label": name}))
+    clear = pd.DataFrame(table() | {name: [None, "repaid", "default", None]})
+    log = cq.DecisionLog.from_frame(clear, **(NAMED | {"label": name}))
+    assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
+
+
+def test_notes_stay_with_a_log_and_its_parts():
+    log = log_of(d=["no", "yes", "yes", "no"])
+    assert log.take(slice(0, 2)).notes == log.notes
+    one, other = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    assert cq.DecisionLog.concatenate([one, other]).notes == log.notes
+    assert pickle.loads(pickle.dumps(log)).notes == log.notes
+    assert log.settled().notes == log.notes
+    assert log_of().fingerprint == log.fingerprint
+
+
+# --- dates
+
+DAYS = [dt.date(2023, 12, 31), dt.date(2024, 1, 1), dt.date(2024, 3, 31), dt.date(2024, 4, 1)]
+STEPS = {
+    "day": ([0, 1, 91, 92], "2023-12-31"),
+    "week": ([0, 1, 13, 14], "the week from 2023-12-25"),
+    "month": ([0, 1, 3, 4], "2023-12"),
+    "quarter": ([0, 1, 1, 2], "the quarter from 2023-10"),
+    "year": ([0, 1, 1, 1], "2023"),
+}
+NOON = [dt.datetime.combine(day, dt.time(12, 30)) for day in DAYS]
+ISO = [str(day) for day in DAYS]
+DATES = {
+    "pandas days": (pd.DataFrame, pd.to_datetime(ISO)),
+    "pandas objects": (pd.DataFrame, pd.Series(DAYS, dtype=object)),
+    "pandas text": (pd.DataFrame, ISO),
+    "text with time": (pd.DataFrame, [f"{day}T09:00:00Z" for day in ISO]),
+    "pandas with a time zone": (pd.DataFrame, pd.to_datetime(NOON).tz_localize("Asia/Tokyo")),
+    "polars days": (pl.DataFrame, DAYS),
+    "polars times": (pl.DataFrame, NOON),
+    "polars text": (pl.DataFrame, ISO),
+    "pyarrow days": (pa.table, DAYS),
+    "pyarrow times": (pa.table, NOON),
+    "pyarrow with a time zone": (pa.table, pa.array(NOON, pa.timestamp("s", tz="UTC"))),
+}
+
+
+@pytest.mark.parametrize(("period", "truth"), STEPS.items())
+def test_time_steps_number_the_periods_from_the_first(period, truth):
+    frame = pd.DataFrame(table(day=pd.to_datetime(ISO)))
+    log = cq.DecisionLog.from_frame(frame, **NAMED, time_step="day", period=period)
+    assert_array_equal(log.time_step, truth[0])
+    assert log.notes == (f"time_step: one step per {period}, step 0 is {truth[1]}",)
+
+
+@pytest.mark.parametrize(("make", "dates"), DATES.values(), ids=DATES)
+def test_dates_of_every_kind_become_months(make, dates):
+    log = cq.DecisionLog.from_frame(
+        make(table(day=dates)), **NAMED, time_step="day", period="month"
+    )
+    assert_array_equal(log.time_step, [0, 1, 3, 4])
+
+
+def test_months_in_text_and_dates_in_arrays_are_dates():
+    for dates in (["2023-12", "2024-01", "2024-03", "2024-04"], np.array(ISO, "datetime64[s]")):
+        log = cq.DecisionLog.from_arrays(
+            X, [0, 1, 1, 0], P, [None, 1, 0, None], time_step=dates, period="month"
+        )
+        assert_array_equal(log.time_step, [0, 1, 3, 4])
+
+
+WRONG_DATES = {
+    "no period": ({"day": ISO}, {}, "has dates, such as 2023-12-31: say period='month'"),
+    "no period for days": ({"day": DAYS}, {}, "has dates, such as 2023-12-31: say period='month'"),
+    "another period": ({"day": ISO}, {"period": "decade"}, "day, week, month, quarter, year, not"),
+    "numbers": ({"day": [0, 1, 2, 3]}, {"period": "month"}, "period numbers dates, but .* has 0"),
+    "days first": (
+        {"day": ["31/12/2023"] * 4},
+        {"period": "month"},
+        "has '31/12/2023': write dates as 2024-03-01",
+    ),
+    "a missing date": (
+        {"day": [*ISO[:3], None]},
+        {"period": "month"},
+        r"1 row has no date for a time step \(first: row 3\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("columns", "more", "words"), WRONG_DATES.values(), ids=WRONG_DATES)
+def test_dates_that_are_not_clear_are_refused(columns, more, words):
+    with pytest.raises(cq.DecisionLogError, match=words):
+        cq.DecisionLog.from_frame(pd.DataFrame(table(**columns)), **NAMED, time_step="day", **more)
+
+
+def test_a_period_needs_a_column_of_dates():
+    with pytest.raises(cq.DecisionLogError, match="name the column of dates"):
+        cq.DecisionLog.from_frame(pd.DataFrame(table()), **NAMED, period="month")
+
+
+def test_a_scan_counts_periods_from_the_first_date_of_all_files(tmp_path):
+    whole = pa.table(table(day=DAYS, d=["no", "yes", "yes", "no"]))
+    for k in range(4):  # the first date is in the last file
+        pq.write_table(whole.slice(3 - k, 1), tmp_path / f"{k}.parquet")
+    scan = cq.DecisionLog.scan(tmp_path, **NAMED, time_step="day", period="month")
+    steps = np.concatenate(list(scan.map(lambda piece: piece.time_step)))
+    assert_array_equal(steps, [4, 3, 1, 0])
+    assert scan.notes == (
+        "decision: 'no' is 0",
+        "decision: 'yes' is 1",
+        "time_step: one step per month, step 0 is 2023-12",
+    )
+    old = cq.DecisionLog.scan(tmp_path, **NAMED, time_step="day", period="month", horizon=2)
+    assert sum(old.map(len)) == 2
+    with pytest.raises(cq.DecisionLogError, match="name the column with time_step="):
+        cq.DecisionLog.scan(tmp_path, **NAMED, period="month")
+    with pytest.raises(cq.DecisionLogError, match=r"0\.parquet, row group 0.*say period='month'"):
+        len(cq.DecisionLog.scan(tmp_path, **NAMED, time_step="day").groups)
+
+
+# --- CSV files
+
+EUROPEAN = "x;d;p;y;town\n0,5;0;0,4;;Ulm\n1,5;1;0,8;1;Bonn\n2;1;0,9;0;Ulm\n"
+CSV = {
+    "semicolons and decimal commas": (
+        EUROPEAN,
+        "the file was read with semicolons between columns, with decimal commas",
+    ),
+    "semicolons and points": (
+        EUROPEAN.replace(",", "."),
+        "the file was read with semicolons between columns",
+    ),
+    "tabs": (
+        EUROPEAN.replace(",", ".").replace(";", "\t"),
+        "the file was read with tabs between columns",
+    ),
+    "quoted names": (
+        EUROPEAN.replace("x;d;p;y;town", '"x";"d";"p";"y";"town, or city"'),
+        "the file was read with semicolons between columns, with decimal commas",
+    ),
+    "a mark at the beginning": ("\ufeff" + EUROPEAN.replace(",", ".").replace(";", ","), None),
+}
+
+
+@pytest.mark.parametrize(("text", "note"), CSV.values(), ids=CSV)
+def test_how_a_csv_file_is_written_is_recognised_and_stated(text, note, tmp_path):
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
+    log = cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+    assert_array_equal(log.features[:, 0], [0.5, 1.5, 2.0])
+    assert_array_equal(log.propensity, [0.4, 0.8, 0.9])
+    assert log.notes == (() if note is None else (note,))
+
+
+def test_text_as_windows_writes_it_is_read_and_that_is_stated(tmp_path):
+    text = EUROPEAN.replace("Ulm", "Köln").replace("town", "größe")
+    (tmp_path / "log.csv").write_bytes(text.encode("cp1252"))
+    log = cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED, sensitive="größe")
+    assert log.groups == ("Bonn", "Köln")
+    assert log.notes[1] == "the file was read as text in cp1252, since it is not UTF-8"
+
+
+def many(first: str, name="x") -> str:
+    """A CSV file of forty rows, one of which is not like the others."""
+    values = [first if k == 7 else f"{1000 + 10 * k}" for k in range(40)]
+    columns = {
+        "x": values if name == "x" else ["1"] * 40,
+        "p": values if name == "p" else [".5"] * 40,
+    }
+    rows = [
+        f'"{x}",{k % 2},"{p}",{1 if k % 2 else ""}'
+        for k, (x, p) in enumerate(zip(*columns.values(), strict=True))
+    ]
+    return "x,d,p,y\n" + "\n".join(rows) + "\n"
+
+
+SPELLINGS = {
+    "thousands as k": ("12k", "write 12000 for 12k"),
+    "thousands apart": ("1,234", "without separators of thousands"),
+    "decimal comma": ("12,5", "with a decimal point"),
+    "percent": ("60%", "write 0.6 for 60%"),
+    "a question mark": ("?", "leave missing values empty"),
+    "unknown": ("unknown", "leave missing values empty"),
+    "euros": ("€1200", "digits only"),
+}
+
+
+@pytest.mark.parametrize(("value", "advice"), SPELLINGS.values(), ids=SPELLINGS)
+def test_a_value_that_is_no_number_is_named_with_column_and_row(value, advice, tmp_path):
+    for name, role in (("x", "the column 'x'"), ("p", r"propensity \(column 'p'\)")):
+        (tmp_path / "log.csv").write_text(many(value, name), encoding="utf-8")
+        words = rf"{role} must be numbers, but row 7 has '{value.replace('?', '.')}': .*{advice}"
+        with pytest.raises(cq.DecisionLogError, match=words):
+            cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
+def test_na_in_a_csv_file_is_a_missing_value_named_by_column_and_row(tmp_path):
+    (tmp_path / "log.csv").write_text(many("n/a"))
+    words = r"1 row has a feature that is missing .*'x' in 1 \(first: row 7\)"
+    with pytest.raises(cq.DecisionLogError, match=words):
+        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
+def test_a_late_word_in_a_long_file_is_named_as_an_early_one_is(tmp_path):
+    # far enough that the reader has settled on a type, first a whole number and then any number
+    rows = [f"{k},1,0.5,1" for k in range(150_000)]
+    rows[120_000] = "120000.5,1,0.5,1"
+    (tmp_path / "log.csv").write_text("\n".join(["x,d,p,y", *rows]))
+    log = cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+    assert log.features[120_000, 0] == 120000.5
+    rows[140_000] = "12k,1,0.5,1"
+    (tmp_path / "log.csv").write_text("\n".join(["x,d,p,y", *rows]))
+    with pytest.raises(cq.DecisionLogError, match="'x' must be numbers, but row 140000 has '12k'"):
+        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
+def test_categories_may_have_numbers_among_them():
+    children = {k: v * 5 for k, v in table(x=["0", "1", "3+", "1"]).items()}
+    log = cq.DecisionLog.from_frame(pd.DataFrame(children), **NAMED)
+    assert log.feature_names == ("x=0", "x=1", "x=3+")
+    log = cq.DecisionLog.from_frame(
+        pd.DataFrame({k: v * 50 for k, v in table(x=list("0123")).items()}), **NAMED
+    )
+    assert len(log.feature_names) == 4
+
+
+UNREADABLE = {
+    "a decimal comma between commas": ("x,d,p,y\n1,5,1,0,5,1\n", "columns by semicolons"),
+    "another encoding, late": (
+        b"x,d,p,y,town\n" + b"1,1,0.5,1,Ulm\n" * 6000 + "1,1,0.5,1,Köln\n".encode("latin-1"),
+        r"UTF-8 text throughout \(column 'town'\): save it as UTF-8",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "advice"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_file_that_cannot_be_read_comes_with_what_to_do(content, advice, tmp_path):
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "log.csv").write_bytes(data)
+    with pytest.raises(cq.DecisionLogError, match=rf"log.csv .*{advice}"):
+        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
+# --- percentages and missing values
+
+PERCENT = {
+    "propensities": (
+        {"p": [40, 80, 90, 30]},
+        {},
+        "propensity outside .*percentages: divide by 100",
+    ),
+    "propensities in text": ({"p": ["40%", "80%", "90%", "30%"]}, {}, "write 0.6 for 60%"),
+    "costs": ({"c": [60, 60, 50, 60]}, {"cost": "c"}, "cost outside .*percentages: divide by 100"),
+}
+
+
+@pytest.mark.parametrize(("columns", "more", "words"), PERCENT.values(), ids=PERCENT)
+def test_percentages_are_told_from_probabilities(columns, more, words):
+    with pytest.raises(cq.DecisionLogError, match=words):
+        cq.DecisionLog.from_frame(pd.DataFrame(table(**columns)), **NAMED, **more)
+
+
+def test_propensities_that_are_no_percentages_either_get_no_such_advice():
+    with pytest.raises(cq.DecisionLogError, match=r"It is a probability of acceptance\.$"):
+        log_of(p=[400.0, 0.8, 0.9, 0.3])
+
+
+def test_missing_features_are_counted_by_column():
+    frame = pd.DataFrame(table(a=[1.0, None, None, 2.0], b=[1.0, 2.0, 3.0, None]))
+    words = r"3 rows .* 'a' in 2 \(first: row 1\), 'b' in 1 \(first: row 3\)"
+    with pytest.raises(cq.DecisionLogError, match=words):
+        cq.DecisionLog.from_frame(frame, **(NAMED | {"features": ["x", "a", "b"]}))
+
+
+def test_certainties_of_the_other_convention_are_explained():
+    with pytest.raises(cq.DecisionLogError, match="action taken, use 1 - p for the rejected"):
+        log_of(p=[1.0, 0.8, 0.9, 1.0])
+    with pytest.raises(cq.DecisionLogError, match="probabilities of rejection, use 1 - p"):
+        log_of(p=[0.5, 0.0, 0.9, 0.5])
