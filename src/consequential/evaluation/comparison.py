@@ -13,7 +13,7 @@ from consequential.evaluation.bounds import (
     difference_interval,
     gap_interval,
 )
-from consequential.evaluation.doubts import contradictions, impossible
+from consequential.evaluation.doubts import CONTRADICTED, contradictions, impossible
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals
 from consequential.evaluation.judged import (
@@ -264,7 +264,7 @@ def _said(sign: int) -> str:
 
 def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:
     if doubts:
-        return f"cannot tell: {'; '.join(doubts)}"
+        return f"cannot tell: {CONTRADICTED} ({'; '.join(doubts)})"
     if _none(utility):
         words = "no difference in utility"
     elif utility.low <= 0.0 <= utility.high or not utility.known:

@@ -10,6 +10,7 @@ from consequential.evaluation.estimate import Estimate
 from consequential.log import DecisionLog, LogScan, propensity_concerns
 from consequential.objective import Objective
 
+CONTRADICTED = "the propensities contradict the decisions"
 # so many standard errors from 1 chance does not explain: one honest log in 16 000
 _LIMIT = 4.0
 # how often an honest log may be doubted over all its regions
@@ -35,8 +36,8 @@ def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
         found = CoverageSums.of(part, 0.5).coverage("", 0.0, 0.5)
         if abs(found.surprise) > _LIMIT:
             doubts.append(
-                f"the propensities contradict the decisions: weights{whose} average "
-                f"{found.mean_weight:.3f} where those of true propensities average 1"
+                f"weights{whose} average {found.mean_weight:.3f} where those of true propensities "
+                "average 1"
             )
     return tuple(doubts)
 
@@ -51,7 +52,7 @@ def contradictions(log: DecisionLog) -> tuple[str, ...]:
     return (
         *propensity_concerns(log),
         *weight_doubts(log),
-        *(f"the propensities contradict the decisions where {region}" for region in regions),
+        *map(str, regions),
     )
 
 
@@ -70,8 +71,5 @@ def impossible(
     for each in utilities:
         if each.value > most or each.value < least:
             end = f"below {least:.4g}" if each.value < least else f"above {most:.4g}"
-            return (
-                "the propensities contradict the decisions: an estimated utility of "
-                f"{each.value:.4g} is {end}, which no rule can reach",
-            )
+            return (f"an estimated utility of {each.value:.4g} is {end}, which no rule can reach",)
     return ()

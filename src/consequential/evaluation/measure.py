@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.bounds import Range
-from consequential.evaluation.doubts import weight_doubts
+from consequential.evaluation.doubts import CONTRADICTED, weight_doubts
 from consequential.evaluation.influence import RatioSums
 from consequential.evaluation.judged import unsupported_note, weight_notes
 from consequential.evaluation.yardstick import Yardstick
@@ -85,7 +85,7 @@ class Facts:
                 *notes,
                 *weight_notes(effective, *heaviest),
                 *_untold_note(yardstick, propensity),
-                *weight_doubts(log),
+                *(f"{CONTRADICTED}: {doubt}" for doubt in weight_doubts(log)),
             ),
         )
 
