@@ -307,3 +307,36 @@ def test_predictive_parity_of_next_to_nobody_is_undefined_not_an_overflow():
     )
     objective = cq.Objective(0.4, "predictive_parity", 1.0)
     assert np.isfinite(objective.gradient(cq.Policy([-365.0, 365.0]), log)).all()
+
+
+@pytest.mark.parametrize(
+    ("other", "ours"),
+    [
+        ("equalized_odds", "equalised_odds"),
+        ("EqualizedOdds", "equalised_odds"),
+        ("DemographicParity", "demographic_parity"),
+        ("selection_rate_parity", "demographic_parity"),
+        ("TruePositiveRateParity", "equal_opportunity"),
+        ("true_positive_rate_parity", "equal_opportunity"),
+    ],
+)
+def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
+    assert cq.fairness_named(other).name == ours
+
+
+@pytest.mark.parametrize(
+    ("other", "ours"),
+    [
+        ("demographic-parity", "'demographic_parity'"),
+        ("dp", "'demographic_parity'"),
+        ("DP", "'demographic_parity'"),
+        ("eo", "'equal_opportunity' or 'equalised_odds'"),
+        ("equalized odds", "'equalised_odds'"),
+        ("equal_oportunity", "'equal_opportunity'"),
+    ],
+)
+def test_abbreviations_and_misspellings_are_answered_with_what_to_write(other, ours):
+    with pytest.raises(
+        ValueError, match=f"unknown fairness notion '{other}'; write {ours}; choose"
+    ):
+        cq.fairness_named(other)

@@ -234,15 +234,12 @@ def test_stored_rules_of_every_kind_find_their_columns_by_name(shelf, here, kind
         )
         truth.append(cq.evaluate(rule, log, cost=0.6).utility.value)
     assert truth[0] == pytest.approx(truth[1])
-    asked = [*LOGGED[2:], *COST]
-    for name, more in (("a", []), ("b", ["--features", "purpose,month,income"])):
-        assert (
-            main(["evaluate", str(file), "--policy", "rule.json", *asked, *more, "--out", name])
-            == 0
-        )
-        found = results(here / name)["results"]["evaluation"]["utility"]["value"]
-        assert found == pytest.approx(truth[0])
-    assert main(["compare", str(file), "--new", "rule.json", *asked, *more]) == 0
+    asked = [str(file), *LOGGED[2:], *COST]
+    more = ["--features", "purpose,month,income"]
+    assert main(["evaluate", *asked, *more, "--policy", "rule.json"]) == 0
+    assert main(["compare", *asked, "--new", "rule.json"]) == 0
+    found = results(here / "consequential-evaluate")["results"]["evaluation"]
+    assert found["utility"]["value"] == pytest.approx(truth[0])
     found = results(here / "consequential-compare")["results"]["comparison"]
     assert found["new"]["utility"]["value"] == pytest.approx(truth[0])
 
@@ -349,6 +346,80 @@ def test_young_decisions_are_left_out_and_that_is_said(shelf, here, capsys):
     assert "younger than the horizon of 3 time steps left out" in capsys.readouterr().out
 
 
+# --- what was understood, and what is suspicious
+
+COMMANDS = {
+    "overlap": [],
+    "fit": [*COST, "--folds", "2"],
+    "evaluate": [*COST, "--policy", "accept-all"],
+    "compare": [*COST, "--new", "accept-all"],
+    "frontier": [*COST, "--max-gaps", "0.1", "--folds", "2"],
+    "plan": [*COST, "--improvement", "0.02"],
+}
+
+
+@pytest.fixture(scope="module")
+def european(tmp_path_factory):
+    """A file as a spreadsheet writes it, with words for decisions and a constant feature."""
+    table = people().to_pandas()
+    table["approved"] = table["approved"].map({1: "approved", 0: "declined"})
+    table["repaid"] = table["repaid"].map({1: "repaid", 0: "defaulted"})
+    table["day"] = np.datetime64("2024-01-15") + 31 * table["month"].to_numpy()
+    table["country"] = 49
+    file = tmp_path_factory.mktemp("european") / "loans.csv"
+    table.to_csv(file, sep=";", decimal=",", index=False)
+    return file
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_begins_with_what_it_understood(european, here, capsys, command):
+    columns = ["--features", "income,country", *LOGGED, "--time-step", "day", "--period", "month"]
+    assert main([command, str(european), *columns, *COMMANDS[command]]) == 0
+    notes = [
+        "the file was read with semicolons between columns, with decimal commas",
+        "decision: 'approved' is 1, 'declined' is 0",
+        "label: 'repaid' is 1, 'defaulted' is 0",
+        "time_step: one step per month, step 0 is 2024-01",
+        "the feature 'country' has the same value in all rows: nothing can depend on it",
+    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(notes)] == [f"note: {note}" for note in notes]
+    found = here / f"consequential-{command}"
+    assert results(found)["notes"][: len(notes)] == notes
+    page = text_of(found / "report.html")
+    assert "Read this first" in page
+    assert "the file was read with semicolons" in page
+
+
+def test_a_file_of_words_and_decimal_commas_gives_the_same_figures(shelf, european, here):
+    asked = ["--features", "income", *LOGGED, *COST, "--policy", "accept-all"]
+    for name, file in (("a", shelf / "loans.csv"), ("b", european)):
+        assert main(["evaluate", str(file), *asked, "--out", name]) == 0
+    one, other = (results(here / name)["results"]["evaluation"] for name in "ab")
+    assert one["utility"] == other["utility"]
+
+
+def test_propensities_of_the_action_taken_are_reported_first(here, capsys):
+    table = people().to_pandas()
+    p = table["p"] / 2
+    d = np.random.default_rng(0).random(len(p)) < p
+    table = table.assign(approved=d.astype(int), p=np.where(d, p, 1 - p), repaid=None)
+    table.to_csv("taken.csv", index=False)
+    columns = ["--sensitive", "sex", "--decision", "approved", "--propensity", "p"]
+    assert main(["overlap", "taken.csv", *FEATURES, *columns]) == 0
+    said = "they look like probabilities of the action taken (use 1 - p for the rejected)"
+    assert said in capsys.readouterr().out.splitlines()[0]
+    assert said in results(here / "consequential-overlap")["notes"][0]
+
+
+def test_american_spellings_of_notions_are_understood(shelf, here):
+    asked = ["--policy", "accept-all", "--fairness", "equalized-odds"]
+    arguments = ["evaluate", str(shelf / "loans.csv"), *FEATURES, *LOGGED, *COST, *asked]
+    assert main(arguments) == 0
+    found = results(here / "consequential-evaluate")["results"]["evaluation"]
+    assert found["fairness"] == "equalised_odds"
+
+
 # --- results that are there already
 
 
@@ -423,6 +494,35 @@ BAD = {
     "propensities outside 0 and 1": (with_(OVERLAP, p="number"), "propensity outside [0, 1]"),
     "decisions that are none": (with_(OVERLAP, approved="month"), "decision that is not 0 or 1"),
     "a horizon without time": ([*OVERLAP, "--horizon", "3"], "say with --time-step"),
+    "a period without time": ([*OVERLAP, "--period", "month"], "say with --time-step"),
+    "a period of numbers": (
+        [*OVERLAP, "--period", "month", "--time-step", "month"],
+        "period numbers dates, but time_step (column 'month') has 0",
+    ),
+    "dates without a period": (
+        [*with_(OVERLAP, **{"loans.csv": "dated.csv"}), "--time-step", "day"],
+        "has dates, such as 2024-01-01: say period='month'",
+    ),
+    "percentages for propensities": (
+        with_(OVERLAP, **{"loans.csv": "percent.csv"}),
+        "These look like percentages: divide by 100",
+    ),
+    "percentages in text": (
+        with_(OVERLAP, **{"loans.csv": "percent.csv", "p": "text"}),
+        "propensity (column 'text') must be numbers, but row 0 has '40%': a percentage; write 0.6",
+    ),
+    "a misspelt number": (
+        with_(OVERLAP, **{"loans.csv": "misspelt.csv"}),
+        "the column 'income' must be numbers, but row 17 has '12k': write 12000 for 12k",
+    ),
+    "a missing feature": (
+        with_(OVERLAP, **{"loans.csv": "holes.csv"}),
+        "'income' in 2 (first: row 5)",
+    ),
+    "other words": (
+        with_(OVERLAP, approved="purpose", **{"income,purpose": "income"}),
+        "decision has the values 'car', 'home', which are not known as yes and no",
+    ),
     "a rule without chance": (
         ["fit", "sharp.csv", "--features", "income", *COLUMNS, *COST, "--estimate-propensity"],
         "left next to nothing to chance",
@@ -431,6 +531,7 @@ BAD = {
     "no cost": (FIT[:-2], "give --cost"),
     "two costs": ([*FIT, "--cost-column", "p"], "not both"),
     "an unknown notion": ([*FIT, "--fairness", "niceness"], "unknown fairness notion 'niceness'"),
+    "an abbreviated notion": ([*FIT, "--fairness", "dp"], "write 'demographic_parity'"),
     "an unknown weighting": ([*FIT, "--weighting", "inverted"], "did you mean inverse?"),
     "weights clipped at nothing": ([*FIT, "--weighting", "clipped"], "takes the largest weight"),
     "a weighting with a number": ([*FIT, "--weighting", "inverse:3"], "takes no number"),
@@ -474,6 +575,15 @@ def bad(shelf, here):
     (here / "damaged.parquet").write_bytes(b"PAR1 and then nothing")
     (here / "empty.csv").write_text("")
     pa.csv.write_csv(table.slice(0, 0), "headings.csv")
+    dates = np.datetime64("2024-01-01") + np.arange(len(table))
+    pa.csv.write_csv(table.append_column("day", pa.array(dates)), "dated.csv")
+    percent = table.set_column(5, "p", pa.array(100 * table["p"].to_numpy()))
+    pa.csv.write_csv(percent.append_column("text", pa.array(["40%"] * 800)), "percent.csv")
+    texts = [str(value) for value in table["income"].to_pylist()]
+    texts[17] = "12k"
+    pa.csv.write_csv(table.set_column(1, "income", pa.array(texts)), "misspelt.csv")
+    holes = [None if k in (5, 9) else value for k, value in enumerate(table["income"].to_pylist())]
+    pa.csv.write_csv(table.set_column(1, "income", pa.array(holes)), "holes.csv")
     (here / "twice.csv").write_text("income,purpose,sex,approved,repaid,p,p\n1,car,f,1,1,.5,.5\n")
     income = table["income"].to_numpy()
     sharp = table.set_column(4, "approved", pa.array((income > 3.2).astype(int)))
@@ -508,10 +618,27 @@ def test_bad_input_is_refused_with_a_reason_and_nothing_is_written(bad, capsys, 
         ([*FIT, "--spline", "1"], "--spline: must be at least 2, not 1"),
         ([*FIT, "--folds", "1"], "--folds: must be at least 2, not 1"),
         ([*FIT, "--floor", "1"], "must lie strictly between 0 and 1"),
-        ([*FIT, "--cost", "2"], "must lie strictly between 0 and 1"),
+        ([*FIT, "--cost", "60"], "--cost: must lie strictly between 0 and 1, not 60: write 0.6"),
+        ([*FIT, "--cost", "60%"], "must lie strictly between 0 and 1, not 60%: write 0.6"),
+        ([*FIT, "--cost", "0,6"], "must lie strictly between 0 and 1, not 0,6: write 0.6"),
+        ([*FIT, "--cost", "-1"], "must lie strictly between 0 and 1, not -1"),
+        ([*OVERLAP, "--period", "decade"], "invalid choice: 'decade'"),
         ([*FIT, "--method", "magic"], "invalid choice: 'magic'"),
     ],
-    ids=["nothing", "propensity", "bounds", "spline", "folds", "floor", "cost", "method"],
+    ids=[
+        "nothing",
+        "propensity",
+        "bounds",
+        "spline",
+        "folds",
+        "floor",
+        "cost",
+        "percent",
+        "comma",
+        "negative",
+        "period",
+        "method",
+    ],
 )
 def test_arguments_that_cannot_be_meant_are_refused_with_usage(capsys, arguments, message):
     with pytest.raises(SystemExit) as stop:

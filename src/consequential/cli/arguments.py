@@ -69,13 +69,17 @@ def where(options: argparse.Namespace) -> AbstractContextManager[Any]:
 
 def share(text: str) -> float:
     """Read a number strictly between 0 and 1."""
+    number = text.strip().removesuffix("%").replace(",", ".")
     try:
-        number = float(text)
+        value = float(number)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
-    if not 0.0 < number < 1.0:
-        raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}")
-    return number
+    if number == text.strip() and 0.0 < value < 1.0:
+        return value
+    percent = text.strip().endswith("%") or 1.0 < value < 100.0
+    meant = value / 100.0 if percent else value
+    advice = f": write {meant:g}" if 0.0 < meant < 1.0 else ""
+    raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}{advice}")
 
 
 def named(what: str, name: str, known: Mapping[str, Found]) -> Found:

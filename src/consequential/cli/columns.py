@@ -47,12 +47,12 @@ def add_columns(parser: argparse.ArgumentParser, *, features: str = "", label: b
         f"what is only known afterwards. {features}".strip(),
     )
     add("--sensitive", metavar="NAME", help="the sensitive group")
-    add("--decision", metavar="NAME", required=True, help="1 accepted, 0 rejected")
+    add("--decision", metavar="NAME", required=True, help="1 accepted, 0 rejected, or words for it")
     add(
         "--label",
         metavar="NAME",
         required=label,
-        help="1 as hoped, 0 not, empty where rejected or not known yet",
+        help="1 as hoped, 0 not, or words for it; empty where rejected or not known yet",
     )
     which = group.add_mutually_exclusive_group(required=True).add_argument
     which(
@@ -66,7 +66,12 @@ def add_columns(parser: argparse.ArgumentParser, *, features: str = "", label: b
         action="store_true",
         help="estimate it, where it was not logged; refused where decisions left nothing to chance",
     )
-    add("--time-step", metavar="NAME", help="the period of the decision, a whole number")
+    add("--time-step", metavar="NAME", help="when it was decided, a whole number or a date")
+    add(
+        "--period",
+        choices=("day", "week", "month", "quarter", "year"),
+        help="what a time step is, where --time-step has dates",
+    )
     add("--amount", metavar="NAME", help="the size of each decision")
     add("--cost-column", metavar="NAME", help="what accepting costs, where it differs by person")
     add(
@@ -86,7 +91,7 @@ class Source:
     table: Any
     roles: dict[str, str]
     features: tuple[str, ...]
-    horizon: int | None
+    steps: dict[str, Any]
     estimate: EstimatedPropensity | None
     notes: tuple[str, ...]
 
@@ -96,10 +101,11 @@ class Source:
         from consequential.log import DecisionLogError, EstimatedPropensity
         from consequential.log.files import read_table
 
-        if options.horizon is not None and options.time_step is None:
-            raise ValueError(
-                "--horizon counts time steps: say with --time-step which column has them"
-            )
+        for option in ("horizon", "period"):
+            if getattr(options, option) is not None and options.time_step is None:
+                raise ValueError(
+                    f"--{option} is about time steps: say with --time-step which column has them"
+                )
         if options.file.is_dir():
             raise DecisionLogError(f"{options.file} is a folder: name a CSV or Parquet file")
         table, notes = read_table(options.file)
@@ -117,16 +123,14 @@ class Source:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         estimate = EstimatedPropensity(seed=seed) if options.estimate_propensity else None
         name = options.file.name
-        return cls(name, digest, table, roles, features, options.horizon, estimate, notes)
+        steps = {"horizon": options.horizon, "period": options.period}
+        return cls(name, digest, table, roles, features, steps, estimate, notes)
 
     def log(self, *more: str) -> DecisionLog:
         """Return the log; `more` features stand after those asked for."""
-        import narwhals as nw
+        from consequential.log.frames import feature_names
 
-        from consequential.policies import expanded_names
-
-        frame = nw.from_native(self.table, eager_only=True)
-        names = expanded_names(frame, self.features)
+        names = feature_names(self.table, self.features) if self.features else []
         names += [name for name in more if name not in names]
         return self.log_of(names)
 
@@ -143,7 +147,7 @@ class Source:
         if "cost_column" in columns:
             columns["cost"] = columns.pop("cost_column")
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
-        log = DecisionLog.from_frame(table, features=list(features), horizon=self.horizon, **given)
+        log = DecisionLog.from_frame(table, features=list(features), **self.steps, **given)
         return replace(log, notes=(*self.notes, *log.notes))
 
     def columns_of(self, rule: DecisionRule) -> tuple[str, ...]:
@@ -172,6 +176,12 @@ class Source:
                     f"them as having no {column} at all"
                 )
         return notes
+
+
+def announce(log: DecisionLog) -> None:
+    """Print what was understood of a log, and what is suspicious in it."""
+    for note in (*log.notes, *log.concerns):
+        print(f"note: {note}")
 
 
 def _features(

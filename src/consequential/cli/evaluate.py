@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from consequential.cli.arguments import Commands, Help
-from consequential.cli.columns import Source, add_columns
+from consequential.cli.columns import Source, add_columns, announce
 from consequential.cli.questions import add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
 
@@ -61,6 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options, seed=options.seed)
     folder.check(source, {"policy": ruled.digest})
     log = log_for(source, ruled)
+    announce(log)
     question = question_of(options, log)
     rule, notes = ruled.rule, ruled.notes_on(log, source)
     shared = {name: question[name] for name in ("weighting", "confidence", "seed")}

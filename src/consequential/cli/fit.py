@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from consequential.cli.arguments import Commands, Help, not_negative
-from consequential.cli.columns import Source, add_columns
+from consequential.cli.columns import Source, add_columns, announce
 from consequential.cli.forms import add_form, learner_of
 from consequential.cli.questions import add_question, method_of, question_of
 from consequential.cli.results import Findings, Folder, add_out
@@ -76,6 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options, seed=options.seed)
     folder.check(source)
     log = source.log()
+    announce(log)
     question = question_of(options, log)
     learner = learner_of(options, question).set_params(
         max_gap=options.max_gap, min_ratio=options.min_ratio, penalty=options.penalty or 0.0

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from consequential.cli.arguments import Commands, Help, add_cluster, not_negative, where
-from consequential.cli.columns import Source, add_columns
+from consequential.cli.columns import Source, add_columns, announce
 from consequential.cli.forms import add_form, learner_of
 from consequential.cli.questions import add_question, question_of
 from consequential.cli.results import Findings, Folder, add_out
@@ -55,6 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options, seed=options.seed)
     folder.check(source)
     log = source.log()
+    announce(log)
     question = question_of(options, log)
     learner = learner_of(options, question)
     print(f"{log}\nfeatures: {', '.join(log.feature_names)}")

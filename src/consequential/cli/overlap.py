@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from consequential.cli.arguments import Commands, Help, share
-from consequential.cli.columns import Source, add_columns
+from consequential.cli.columns import Source, add_columns, announce
 from consequential.cli.results import Findings, Folder, add_out
 
 _DESCRIPTION = """\
@@ -45,6 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options)
     folder.check(source)
     log = source.log()
+    announce(log)
     found = overlap(log, floor=options.floor, confidence=options.confidence)
     print(found)
     rules = {"what the log did": log.propensity}

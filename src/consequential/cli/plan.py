@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from consequential.cli.arguments import Commands, Help, not_negative, share
-from consequential.cli.columns import Source, add_columns
+from consequential.cli.columns import Source, add_columns, announce
 from consequential.cli.questions import cost_of
 from consequential.cli.results import Findings, Folder, add_out
 
@@ -80,6 +80,7 @@ def _run(options: argparse.Namespace) -> int:
     source = Source.read(options)
     folder.check(source, digests)
     log = source.log() if candidate is None else log_for(source, candidate)
+    announce(log)
     rule = None if candidate is None else candidate.rule
     notes = [] if candidate is None else candidate.notes_on(log, source)
     found = plan(

@@ -106,7 +106,7 @@ def fairness_of(options: argparse.Namespace) -> str:
     """Return the notion's name, hyphens or not."""
     from consequential.objective import fairness_named
 
-    return fairness_named(options.fairness.replace("-", "_")).name
+    return fairness_named(options.fairness.replace("-", "_").replace(" ", "_")).name
 
 
 def method_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -100,9 +100,11 @@ class Folder:
         from consequential.policies import save_policy, write_whole
         from consequential.report.log import details_piece, log_page
 
+        log = found.log
+        notes = list(dict.fromkeys([*log.notes, *log.concerns, *found.notes]))
         about = {
             "file": {"name": source.name, "sha256": source.sha256, "rows": len(source.table)},
-            "log": _about(found.log),
+            "log": _about(log),
             "versions": _versions(),
         }
         document = {
@@ -112,19 +114,19 @@ class Folder:
             "parameters": self.parameters,
             "files": found.files,
             **about,
-            "notes": list(found.notes),
+            "notes": notes,
             "results": found.numbers,
         }
         numbers = json.dumps(document, indent=2, allow_nan=False) + "\n"
         details = details_piece(
             {
                 "file": f"{source.name}, sha256 {source.sha256}",
-                "log": repr(found.log),
+                "log": repr(log),
                 "command": f"{self.command} {_shown(self.parameters)}",
                 "versions": ", ".join(f"{k} {v}" for k, v in about["versions"].items()),
             }
         )
-        page = log_page(found.title, found.introduction, found.notes, [*found.pieces, details])
+        page = log_page(found.title, found.introduction, notes, [*found.pieces, details])
 
         def fill(folder: Path) -> None:
             if found.policy is not None:

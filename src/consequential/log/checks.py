@@ -290,8 +290,8 @@ def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
         return steps
     if dates is not None:
         raise DecisionLogError(
-            f"{title} has dates, such as {dates[0]}: say period='month' (or day, week, quarter, "
-            "year), and time steps number the months from the first"
+            f"{title} has dates, such as {dates[0]}: say period='month' (--period month; or day, "
+            "week, quarter, year), and time steps number the months from the first"
         )
     found = checked_length("time_step", numbers(title, values), n)
     fail(

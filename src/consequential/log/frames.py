@@ -40,19 +40,29 @@ def frame_columns(
     unknown = [name for name in wanted.values() if name is not None and name not in table.columns]
     if unknown:
         raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
-    features = list(features)
+    names = feature_names(table, list(features))
+    try:
+        matrix = feature_matrix(table, names)
+    except PolicyError as error:
+        raise DecisionLogError(str(error)) from None
+    columns = {key: None if name is None else _values(table[name]) for key, name in wanted.items()}
+    return matrix, names, columns | estimated
+
+
+def feature_names(frame: Any, features: Sequence[str]) -> list[str]:
+    """Return the features' names, each column of words replaced by one indicator per word."""
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
     if not features:
         raise DecisionLogError("features is empty: name at least one column")
     for name in features:
         if name in table.columns and is_words(table[name]):
             check_spelling(name, table[name].to_list())
     try:
-        names = expanded_names(table, features)
-        matrix = feature_matrix(table, names)
+        return expanded_names(table, features)
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-    columns = {key: None if name is None else _values(table[name]) for key, name in wanted.items()}
-    return matrix, names, columns | estimated
 
 
 def _numeric(series: Any) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import ClassVar
 
 import numpy as np
@@ -305,22 +306,52 @@ NOTIONS: dict[str, type[Fairness]] = {
     notion.name: notion
     for notion in (DemographicParity, EqualOpportunity, EqualisedOdds, PredictiveParity)
 }
+# what American English and fairlearn call them
+_OTHER_NAMES = {
+    "equalized_odds": "equalised_odds",
+    "selection_rate_parity": "demographic_parity",
+    "statistical_parity": "demographic_parity",
+    "true_positive_rate_parity": "equal_opportunity",
+    "DemographicParity": "demographic_parity",
+    "EqualizedOdds": "equalised_odds",
+    "TruePositiveRateParity": "equal_opportunity",
+}
+_SHORT = {
+    "dp": "demographic_parity",
+    "sp": "demographic_parity",
+    "eo": "equal_opportunity' or 'equalised_odds",
+    "eop": "equal_opportunity",
+    "eopp": "equal_opportunity",
+    "eodds": "equalised_odds",
+    "pp": "predictive_parity",
+    "ppv": "predictive_parity",
+}
 
 
 def fairness_named(notion: str | Fairness) -> Fairness:
-    """Look a notion up by name; a `Fairness` passes through.
+    """Look a notion up by name, also by fairlearn's; a `Fairness` passes through.
 
     Examples
     --------
     >>> import consequential as cq
     >>> cq.fairness_named("demographic_parity")
     DemographicParity()
+    >>> cq.fairness_named("equalized_odds")
+    EqualisedOdds()
     """
     if isinstance(notion, Fairness):
         return notion
-    if not isinstance(notion, str) or notion not in NOTIONS:
-        raise ValueError(f"unknown fairness notion {notion!r}; choose one of {', '.join(NOTIONS)}")
-    return NOTIONS[notion]()
+    name = _OTHER_NAMES.get(notion, notion) if isinstance(notion, str) else ""
+    if name in NOTIONS:
+        return NOTIONS[name]()
+    plain = name.lower().replace("-", "_").replace(" ", "_")
+    known = {*NOTIONS, *_OTHER_NAMES}
+    meant = _SHORT.get(plain, "".join(get_close_matches(plain, known, n=1, cutoff=0.8)))
+    raise ValueError(
+        f"unknown fairness notion {notion!r}; "
+        + (f"write '{_OTHER_NAMES.get(meant, meant)}'; " if meant else "")
+        + f"choose one of {', '.join(NOTIONS)}"
+    )
 
 
 def benefit_gap(benefits: Floats) -> float:
