@@ -75,6 +75,12 @@ def ascend(
     key: int,
 ) -> tuple[Floats, int]:
     """Return theta after the ascent, and how many steps were not finite and not taken."""
+    if policy.support is not None and policy.support.overrules:
+        raise ValueError(
+            "minibatch ascent learns for everybody, but this policy decides only on people whom "
+            "the log it was learned from supports: learn with FairPolicyLearner, or ascend from "
+            "dataclasses.replace(policy, support=None)"
+        )
     theta, penalty, rejected = policy.theta.copy(), objective.penalty, 0
     looks = penalty > 0 or step_rule.looks_around
     draws = UniformStream(key)

@@ -214,8 +214,7 @@ class Objective:
         self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator | None = None
     ) -> float:
         """Return the estimated objective of a policy on a log."""
-        eta = self._inputs(policy, log) @ policy.theta
-        taken, _ = decided(self.decisions, policy, eta, rng)
+        _, taken, _ = self._decided(policy, log, rng)
         return self.value_at(self.coefficients(log).sums(taken))
 
     def gradient(
@@ -231,17 +230,26 @@ class Objective:
         `sums` gives other rows' functionals to evaluate `dF/dS` at; without them it is
         evaluated on the same rows, which is the exact derivative of `value`.
         """
-        phi = self._inputs(policy, log)
         coefficients = self.coefficients(log)
-        taken, slope = decided(self.decisions, policy, phi @ policy.theta, rng)
+        phi, taken, slope = self._decided(policy, log, rng)
         at = self.slopes_at(sums or coefficients.sums(taken))
         per_row = coefficients.row_slopes(at.utility, at.numerators, at.denominators)
         gradient: Floats = (per_row * slope) @ phi
         return gradient
 
-    def _inputs(self, policy: Policy, log: DecisionLog) -> Floats:
+    def _decided(
+        self, policy: Policy, log: DecisionLog, rng: Draws | None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Inputs, decisions, and the decisions' slopes in the linear score, of the rows."""
         rows = self.rows(log)
-        return policy.inputs(rows.features, rows.sensitive if policy.uses_sensitive else None)
+        people = rows.features, rows.sensitive if policy.uses_sensitive else None
+        phi = policy.inputs(*people)
+        taken, slope = decided(self.decisions, policy, phi @ policy.theta, rng)
+        if policy.support is not None and policy.support.overrules:
+            moves = policy.supports(*people)
+            taken = np.where(moves, taken, policy.propensity(*people))
+            slope = np.where(moves, slope, 0.0)
+        return phi, taken, slope
 
 
 def decided(

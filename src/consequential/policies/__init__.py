@@ -40,6 +40,7 @@ from consequential.policies.rules import (
     logistic_model,
 )
 from consequential.policies.storage import load_policy, save_policy, write_whole
+from consequential.policies.support import Support, Unsupported, smallest_supported
 
 __all__ = [
     "LINKS",
@@ -60,7 +61,9 @@ __all__ = [
     "PolicyError",
     "Predictor",
     "RejectAll",
+    "Support",
     "ThresholdPolicy",
+    "Unsupported",
     "as_features",
     "expanded_names",
     "feature_matrix",
@@ -73,5 +76,6 @@ __all__ = [
     "plain_groups",
     "policy_from_model",
     "save_policy",
+    "smallest_supported",
     "write_whole",
 ]

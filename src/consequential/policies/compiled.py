@@ -121,8 +121,13 @@ _BENDS = {"logistic": (1.0, 0.0), "semi_logistic": (1.0, 1.0), "smooth_semi_logi
 
 
 def bend_of(policy: Policy) -> Bend | None:
-    """Return a policy's link as numbers; None for a link of the user's own."""
-    if LINKS.get(policy.link.name) is not policy.link:
+    """Return a policy's link as numbers.
+
+    None for a link of the user's own, and for a policy that decides differently on people whom its
+    log does not support: then the link does not say everything.
+    """
+    overruled = policy.support is not None and policy.support.overrules
+    if overruled or LINKS.get(policy.link.name) is not policy.link:
         return None
     return Bend(*_BENDS[policy.link.name], policy.floor)
 

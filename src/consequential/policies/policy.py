@@ -13,6 +13,7 @@ from consequential.policies.features import PolicyError
 from consequential.policies.frames import named_features
 from consequential.policies.links import Link, link_named
 from consequential.policies.rules import DecisionRule, Floats, checked_floor
+from consequential.policies.support import Support
 
 
 class FeatureMap(Protocol):
@@ -37,7 +38,8 @@ class Policy(DecisionRule):
         A fitted scikit-learn transformer T, for `phi(x) = (1, T(x))`; without one,
         `phi(x) = (1, x)`.
     floor
-        The exploration floor: nobody is accepted with a smaller probability.
+        The exploration floor: nobody is accepted with a smaller probability. With a support it
+        explores among supported people only: a rule that accepted nobody of a kind may be the law.
     groups
         Give the sensitive groups here, in the order of theta's blocks, for a policy that uses
         the sensitive attribute: each group then has parameters of its own. Without them (the
@@ -48,6 +50,9 @@ class Policy(DecisionRule):
         Names of the features, in order. The columns of a log or a data frame are then found by
         name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
         `car`. In a plain array they are found by position.
+    support
+        About whom the log can speak that the parameters were learned from, and what is done with
+        everybody else; None where nothing is (see `Support`).
 
     Examples
     --------
@@ -66,6 +71,7 @@ class Policy(DecisionRule):
     groups: tuple[Hashable, ...]
     learned_from: str
     feature_names: tuple[str, ...] = ()
+    support: Support | None = None
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class Policy(DecisionRule):
         groups: Sequence[Hashable] = (),
         learned_from: str = "",
         feature_names: Sequence[str] = (),
+        support: Support | None = None,
     ) -> None:
         values = np.array(theta, dtype=np.float64)
         groups = plain_groups(groups)
@@ -103,6 +110,7 @@ class Policy(DecisionRule):
             ("groups", groups),
             ("learned_from", str(learned_from)),
             ("feature_names", tuple(str(name) for name in feature_names)),
+            ("support", support),
         ):
             object.__setattr__(self, name, value)
 
@@ -137,27 +145,58 @@ class Policy(DecisionRule):
             raise PolicyError("features must be finite: impute missing values before deciding")
         return mapped
 
-    def _in_group_blocks(self, phi: Floats, sensitive: ArrayLike | None) -> Floats:
+    def _codes(self, sensitive: ArrayLike | None, n: int) -> NDArray[np.intp]:
+        """Each person's position among the groups, of a policy that has groups."""
         if sensitive is None:
             raise PolicyError(
                 "this policy uses the sensitive attribute: pass `sensitive`, one value a row"
             )
         codes = group_codes(sensitive, self.groups)
-        if codes.shape != (len(phi),):
+        if codes.shape != (n,):
             raise PolicyError(
-                f"sensitive has shape {codes.shape} but features has {len(phi)} rows: "
+                f"sensitive has shape {codes.shape} but features has {n} rows: "
                 "one value a row is needed"
             )
+        return codes
+
+    def _in_group_blocks(self, phi: Floats, sensitive: ArrayLike | None) -> Floats:
+        codes = self._codes(sensitive, len(phi))
         blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
         blocks[np.arange(len(phi)), codes] = phi
         return blocks.reshape(len(phi), -1)
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Probability of a positive decision, a number for each row."""
-        return self.probability(self.inputs(features, sensitive) @ self.theta)
+        found = self.probability(self.inputs(features, sensitive) @ self.theta)
+        if self.support is None:
+            return found
+        return self.support.applied(found, *self._seen(features, sensitive))
+
+    def supports(
+        self, features: ArrayLike, sensitive: ArrayLike | None = None
+    ) -> NDArray[np.bool_]:
+        """Whether the log it was learned from can speak about people like these, for each row.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> cq.Policy([0.0, 1.0]).supports([[0.3], [0.5]])
+        array([ True,  True])
+        """
+        matrix, codes = self._seen(features, sensitive)
+        if self.support is None:
+            return np.ones(len(matrix), dtype=np.bool_)
+        return self.support.supports(matrix, codes)
+
+    def _seen(
+        self, features: ArrayLike, sensitive: ArrayLike | None
+    ) -> tuple[Floats, NDArray[np.intp] | None]:
+        """What a support looks at: features, and groups where the policy uses them."""
+        matrix = named_features(features, self.feature_names)
+        return matrix, self._codes(sensitive, len(matrix)) if self.groups else None
 
     def probability(self, eta: Floats) -> Floats:
-        """Propensity as a function of the linear score."""
+        """Propensity of supported people as a function of the linear score."""
         base: Floats = self.link.probability(eta)
         return self.floor + (1.0 - self.floor) * base if self.floor else base
 
@@ -182,6 +221,7 @@ class Policy(DecisionRule):
             floor=self.floor,
             groups=self.groups,
             feature_names=self.feature_names,
+            support=self.support,
         )
 
     def with_floor(self, floor: float) -> Policy:
@@ -196,6 +236,8 @@ class Policy(DecisionRule):
             parts.append(f"floor={self.floor:g}")
         if self.groups:
             parts.append(f"uses the sensitive attribute, groups={list(self.groups)}")
+        if self.support is not None:
+            parts.append(self.support.in_short)
         return f"Policy({', '.join(parts)})"
 
 

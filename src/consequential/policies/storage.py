@@ -29,6 +29,7 @@ from consequential.policies.rules import (
     RejectAll,
     ThresholdPolicy,
 )
+from consequential.policies.support import Support
 
 FORMAT = "consequential policy"
 SCHEMA = 1
@@ -132,6 +133,7 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
         case Policy():
             if rule.link is not LINKS.get(rule.link.name):
                 raise PolicyError(f"the link {rule.link.name!r} cannot be stored as JSON")
+            support = {} if rule.support is None else {"support": rule.support.to_dict()}
             return {
                 "type": "Policy",
                 "theta": rule.theta.tolist(),
@@ -141,6 +143,7 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
                 "groups": [_encode(group) for group in rule.groups],
                 "learned_from": rule.learned_from,
                 "feature_names": list(rule.feature_names),
+                **support,
             }
         case ThresholdPolicy():
             predictor = _encode(rule.predictor)
@@ -165,6 +168,7 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
                 groups=[_decode(group) for group in data["groups"]],
                 learned_from=data.get("learned_from", ""),
                 feature_names=data.get("feature_names", ()),
+                support=Support.from_dict(data["support"]) if "support" in data else None,
             )
         case "ThresholdPolicy":
             return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])

@@ -1,0 +1,293 @@
+"""Support: about whom a log can speak, as a decision tree that also knows it for new people."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.policies.features import FeaturesError, PolicyError
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+Unsupported = Literal["reject", "as_logged", "trust_model"]
+
+_LARGEST_SHARE = 0.05  # of all weight, that one person may carry
+_SMALLEST_FLOOR = 0.05  # a log with this floor supports everybody, however small it is
+_PURE = 0.95  # share of supported people from which on a leaf is supported
+_LEAF = 10  # people in a leaf at least
+_GROWN_ON = 30_000  # people, at most, that the tree is grown on
+_NOISE = 5.0  # people, about, that chance alone lets a split tell apart
+_FEW = 8  # leaves of a tree that is preferred if it tells everybody apart
+_LEAF_NODE = -1
+
+_DONE = {
+    "reject": "rejects",
+    "as_logged": "follows the past rule for",
+    "trust_model": "extrapolates to",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Support:
+    """About whom a log can speak, and what a policy does with everybody else.
+
+    A person in a log of N settled decisions is supported if their logged propensity is at least
+    `smallest_supported(N)`. A decision tree over the features carries this over to new people. It
+    also looks at one linear score of all features, so that it finds the cut of a scorecard as
+    exactly as that of a single feature. A leaf counts as supported only if nearly all people in it
+    are.
+
+    Attributes
+    ----------
+    feature, threshold, left, right
+        The tree's nodes. A node with a feature sends people whose value is at most the threshold
+        to the left; a leaf has feature -1. Numbers beyond the features are first the indicators of
+        the policy's groups, if it uses them, and last the linear score.
+    supported, propensity
+        For each node whether it is supported, and the mean logged propensity in it.
+    direction
+        Coefficients of the linear score: one per feature, then one per group.
+    unsupported
+        What the policy does where the log cannot speak: `"reject"`, `"as_logged"` (accept with the
+        leaf's mean logged propensity) or `"trust_model"` (extrapolate).
+    smallest
+        The smallest logged propensity that counts as supported.
+    share
+        The share of the log's people whom the tree calls unsupported.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consequential.policies import Support
+    >>> income = np.linspace(0.0, 1.0, 1_000)[:, None]
+    >>> logged = np.where(income[:, 0] < 0.2, 0.0, 0.5)  # nobody with a low income was accepted
+    >>> found = Support.of(income, logged, n=1_000)
+    >>> found.supports(np.array([[0.1], [0.3]]))
+    array([False,  True])
+    >>> found.share
+    0.2
+    """
+
+    feature: Codes
+    threshold: Floats
+    left: Codes
+    right: Codes
+    supported: NDArray[np.bool_]
+    propensity: Floats
+    direction: Floats
+    unsupported: Unsupported
+    smallest: float
+    share: float
+
+    def __post_init__(self) -> None:
+        nodes = ("feature", "threshold", "left", "right", "supported", "propensity")
+        for name in (*nodes, "direction"):
+            array = np.asarray(getattr(self, name), dtype=_TYPES.get(name, np.float64))
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        n = len(self.feature)
+        if n == 0 or any(getattr(self, name).shape != (n,) for name in nodes):
+            raise PolicyError("a support needs the same number of values for every column of nodes")
+        inner = np.flatnonzero(self.feature != _LEAF_NODE)
+        children = np.stack([self.left[inner], self.right[inner]])
+        # a child comes after its parent, so that no walk through the tree can run in a circle
+        if children.size and ((children <= inner).any() or (children >= n).any()):
+            raise PolicyError("a support's nodes must come after their parents")
+        # the linear score comes after the inputs it is made of
+        if self.feature.min() < _LEAF_NODE or self.feature.max() > len(self.direction):
+            raise PolicyError("a support's nodes look at features that do not exist")
+        if self.unsupported not in get_args(Unsupported):
+            raise PolicyError(
+                f"unsupported is one of {', '.join(get_args(Unsupported))}, "
+                f"not {self.unsupported!r}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        features: Floats,
+        propensity: Floats,
+        *,
+        n: int,
+        unsupported: Unsupported = "reject",
+        group: Codes | None = None,
+        n_groups: int = 0,
+    ) -> Support | None:
+        """Return the support of logged people; None where everybody is supported.
+
+        `n` is the number of settled decisions of the whole log, of which these may be a sample;
+        `group` is given for policies that use the sensitive attribute.
+        """
+        smallest = smallest_supported(n)
+        supported = propensity >= smallest
+        if supported.all():
+            return None
+        inputs = _with_groups(features, group, n_groups)
+        # evenly spaced: which rows these are does not depend on a random state
+        grown = np.linspace(0, len(inputs) - 1, min(len(inputs), _GROWN_ON)).astype(np.intp)
+        tree, direction = _grown(inputs[grown], supported[grown])
+        n_nodes = tree.node_count
+        found = cls(
+            tree.feature.clip(_LEAF_NODE),
+            tree.threshold,
+            tree.children_left,
+            tree.children_right,
+            np.zeros(n_nodes, dtype=np.bool_),
+            np.zeros(n_nodes),
+            direction,
+            unsupported,
+            smallest,
+            1.0,
+        )
+        leaf = found._leaves(inputs)
+        people = np.maximum(np.bincount(leaf, minlength=n_nodes), 1)
+        pure = np.bincount(leaf, supported, n_nodes) >= _PURE * people
+        mean = np.bincount(leaf, propensity, n_nodes) / people
+        share = float((~pure[leaf]).mean())
+        if share == 0.0:
+            return None
+        parts = {column.name: getattr(found, column.name) for column in fields(cls)}
+        return cls(**parts | {"supported": pure, "propensity": mean, "share": share})
+
+    def supports(self, features: Floats, group: Codes | None = None) -> NDArray[np.bool_]:
+        """Return for each person whether the log can speak about people like them."""
+        found: NDArray[np.bool_] = self.supported[self._leaves(self._inputs(features, group))]
+        return found
+
+    def applied(self, propensity: Floats, features: Floats, group: Codes | None = None) -> Floats:
+        """Return a policy's propensities after what is done with unsupported people."""
+        if not self.overrules:
+            return propensity
+        leaf = self._leaves(self._inputs(features, group))
+        fixed = self.propensity[leaf] if self.unsupported == "as_logged" else 0.0
+        return np.where(self.supported[leaf], propensity, fixed)
+
+    @property
+    def overrules(self) -> bool:
+        """Whether unsupported people are decided on differently from everybody else."""
+        return self.unsupported != "trust_model"
+
+    @property
+    def note(self) -> str:
+        """What is done with unsupported people, for readers of a report."""
+        return (
+            f"{self.share:.1%} of the people in the log are of a kind that was accepted with a "
+            f"probability below {self.smallest:.3g}: the log cannot speak about them. The policy "
+            f"{_DONE[self.unsupported]} them, and new people like them "
+            f"(unsupported={self.unsupported!r})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, ready for JSON."""
+        values = {column.name: getattr(self, column.name) for column in fields(self)}
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Support:
+        """Return the support that `to_dict` made these values of."""
+        return cls(**values)
+
+    @property
+    def in_short(self) -> str:
+        """The same in a few words."""
+        return (
+            f"{_DONE[self.unsupported]} people whom its log cannot speak about "
+            f"({self.share:.1%} of the log)"
+        )
+
+    def __repr__(self) -> str:
+        return f"Support({self.in_short})"
+
+    def _inputs(self, features: Floats, group: Codes | None) -> Floats:
+        inputs = _with_groups(features, group, len(self.direction) - features.shape[1])
+        if inputs.shape[1] != len(self.direction):
+            raise FeaturesError(
+                f"the policy's support looks at {len(self.direction)} inputs (features, and groups "
+                f"where the policy uses them), but there are {inputs.shape[1]}"
+            )
+        return inputs
+
+    def _leaves(self, inputs: Floats) -> Codes:
+        """The leaf that each person ends in."""
+        inputs = _with_score(inputs, self.direction)
+        node = np.zeros(len(inputs), dtype=np.intp)
+        moving = np.arange(len(inputs)) if self.feature[0] != _LEAF_NODE else np.arange(0)
+        while len(moving):
+            at = node[moving]
+            goes_left = inputs[moving, self.feature[at]] <= self.threshold[at]
+            node[moving] = np.where(goes_left, self.left[at], self.right[at])
+            moving = moving[self.feature[node[moving]] != _LEAF_NODE]
+        return node
+
+
+_TYPES: dict[str, Any] = {
+    "feature": np.intp,
+    "left": np.intp,
+    "right": np.intp,
+    "supported": np.bool_,
+}
+
+
+def smallest_supported(n: int) -> float:
+    """Return the smallest logged propensity about which n settled decisions can speak.
+
+    Below `20 / n` one accepted person would carry more than 5% of all weight. In a small log that
+    is many people, so it is never more than 0.05, the exploration floor recommended here.
+
+    Examples
+    --------
+    >>> from consequential.policies import smallest_supported
+    >>> smallest_supported(20_000), smallest_supported(100)
+    (0.001, 0.05)
+    """
+    return min(1.0 / (_LARGEST_SHARE * n), _SMALLEST_FLOOR)
+
+
+def _with_groups(features: Floats, group: Codes | None, n_groups: int) -> Floats:
+    """Features with an indicator for each group of a policy that uses the sensitive attribute."""
+    if group is None:
+        return features
+    return np.column_stack([features, np.eye(n_groups)[group]])
+
+
+def _with_score(inputs: Floats, direction: Floats) -> Floats:
+    return np.column_stack([inputs, inputs @ direction])
+
+
+def _direction(inputs: Floats, supported: NDArray[np.bool_]) -> Floats:
+    """The linear score that best tells supported people from the others."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    scale = inputs.std(axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    # next to no penalty: where a linear cut tells them apart exactly, it should be found
+    model = LogisticRegression(C=1e4, solver="newton-cholesky")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # any score is better than none
+        model.fit((inputs - inputs.mean(axis=0)) / scale, supported)
+    direction: Floats = model.coef_[0] / scale
+    return direction
+
+
+def _grown(inputs: Floats, supported: NDArray[np.bool_]) -> tuple[Any, Floats]:
+    """A tree that tells supported people from the others, and the linear score it looks at."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    options = {"min_samples_leaf": min(_LEAF, len(inputs)), "random_state": 0}
+    nowhere = np.zeros(inputs.shape[1])
+    simple = DecisionTreeClassifier(max_leaf_nodes=_FEW, **options).fit(inputs, supported)
+    if simple.tree_.impurity[simple.tree_.feature < 0].max() == 0.0:
+        return simple.tree_, nowhere  # a few cuts of single features are the rule
+    direction = _direction(inputs, supported)
+    # pruned: a tree that isolates single people would call everybody around them unsupported
+    tree = DecisionTreeClassifier(ccp_alpha=_NOISE / len(inputs), **options)
+    return tree.fit(_with_score(inputs, direction), supported).tree_, direction
