@@ -135,3 +135,22 @@ def test_a_log_of_arrays_has_no_names_that_could_contradict_a_policys():
         cq.DecisionLog.from_arrays(
             WIDER.features, WIDER.decision, WIDER.propensity, WIDER.label
         ).propensity_of(POLICY)
+
+
+def test_a_world_matches_columns_by_name_when_it_collects_and_when_it_measures():
+    n_rows = len(TABLE)
+    label = np.random.default_rng(3).integers(2, size=n_rows)
+    world = cq.worlds.from_frame(
+        TABLE.assign(repaid=label),
+        features=["debt", "income"],
+        sensitive="z",
+        label="repaid",
+        cost=0.5,
+    )
+    turned = cq.Policy([0.0, -2.0, 2.0], feature_names=["debt", "income"])
+    for rule, same in ((POLICY, turned), (cq.EveryNth(3, POLICY), cq.EveryNth(3, turned))):
+        assert_allclose(world.measure(rule).utility, world.measure(same).utility, rtol=1e-9)
+        one, other = (world.collect(each, 50, np.random.default_rng(0)) for each in (rule, same))
+        assert_allclose(one.propensity, other.propensity, rtol=1e-12)
+    with pytest.raises(cq.PolicyError, match="no feature 'age'"):
+        world.measure(cq.Policy([0.0, 1.0], feature_names=["age"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -160,6 +162,7 @@ def test_names_do_not_survive_what_may_change_the_columns():
     for derived in (named[:, ::-1], named * 2.0, named[:5], named.T, np.sort(named)):
         assert derived.names == ()
     assert type(np.asarray(named)) is np.ndarray
+    assert pickle.loads(pickle.dumps(named)).names == named.names
 
 
 def test_a_rule_of_ones_own_gets_an_array_it_can_compute_with():

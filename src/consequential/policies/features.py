@@ -47,6 +47,9 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
     def __array_finalize__(self, parent: Any) -> None:
         self.names = ()
 
+    def __reduce__(self) -> Any:
+        return NamedFeatures, (np.asarray(self), self.names)
+
 
 def as_features(features: ArrayLike) -> Floats:
     """Features as a float matrix, one row per person; a vector is one feature."""

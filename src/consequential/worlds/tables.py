@@ -113,9 +113,8 @@ class TableWorld(World):
         """Return the held-out or the training rows as a population."""
         rows = self.held_out_rows if part == "held_out" else self.training_rows
         table = self.table
-        return labelled_population(
-            table.features[rows], table.group[rows], table.label[rows], self.groups
-        )
+        features = self.named(table.features[rows])
+        return labelled_population(features, table.group[rows], table.label[rows], self.groups)
 
     @cached_property
     def held_out(self) -> Population:

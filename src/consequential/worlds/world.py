@@ -157,8 +157,7 @@ class World(ABC):
         sensitive = None
         if rule.uses_sensitive:
             sensitive = np.array(self.groups, dtype=object)[people.group]
-        names = self.feature_names or numbered_names(people.features.shape[1])
-        features = NamedFeatures(people.features, names)
+        features = self.named(people.features)
         decision = np.asarray(rule.decide(features, sensitive, rng=rng))
         n = len(decision)
         return DecisionLog(
@@ -169,7 +168,7 @@ class World(ABC):
             group=people.group,
             time_step=np.full(n, time_step),
             groups=self.groups,
-            feature_names=names,
+            feature_names=features.names,
             policies={time_step: rule},
         )
 
@@ -196,9 +195,12 @@ class World(ABC):
         features, sensitive = self.propose(self.n_held_out, np.random.default_rng(20_200_626))
         matrix = as_features(features)
         probability = self._checked_probability(matrix, sensitive)
-        return labelled_population(
-            matrix, group_codes(sensitive, self.groups), probability, self.groups
-        )
+        codes = group_codes(sensitive, self.groups)
+        return labelled_population(self.named(matrix), codes, probability, self.groups)
+
+    def named(self, features: Floats) -> NamedFeatures:
+        """Return features with their names, for rules to find theirs."""
+        return NamedFeatures(features, self.feature_names or numbered_names(features.shape[1]))
 
     def measure(
         self, rule: DecisionRule, fairness: str | Fairness = "demographic_parity"
