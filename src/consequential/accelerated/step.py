@@ -108,8 +108,9 @@ def _functionals(
         sums = [jnp.where(here[z][:, None], values, 0.0).sum(axis=-1) for z in groups]
         return jnp.stack(sums, axis=-1)
 
-    positives, own = by_group(weights * label), by_group(weights)
-    negatives, accepted = own - positives, by_group((weights > 0.0).astype("float64"))
+    # counted directly: a difference of totals would not be exactly 0 where nobody is there
+    positives, negatives = by_group(weights * label), by_group(weights * (1.0 - label))
+    own, accepted = positives + negatives, by_group((weights > 0.0).astype("float64"))
     norm, everybody = jnp.ones_like(own), jnp.ones(own.shape[:2])
     if program.self_normalised:
         norm = jnp.where(own > 0.0, sizes / jnp.where(own > 0.0, own, 1.0), 0.0)

@@ -166,10 +166,15 @@ def update_notes(rejected: int, n_iterations: int, before: float, after: float) 
         notes.append(f"{rejected} of {n_iterations} steps were not finite and not taken")
     if lowered(before, after):
         notes.append(
-            f"the update lowered the estimated objective from {before:.4g} to {after:.4g}: "
+            f"the update lowered the estimated objective from {_shown(before)} to {_shown(after)}: "
             "the step is too long for this penalty"
         )
     return tuple(notes)
+
+
+def _shown(value: float) -> str:
+    """Print four digits, of which none comes from rounding errors: 1e-17 is 0."""
+    return f"{round(value, 9) + 0.0:.4g}"  # -0.0 + 0.0 is 0.0
 
 
 def lowered(before: ArrayLike, after: ArrayLike) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ def _levels_of_two(
     floor = link.floor
     first, n = np.uint64(start), np.uint64(size)
     a, b = theta[0], theta[1]
-    one, other, own, everybody, count = 0.0, 0.0, 0.0, 0.0, 0.0
+    one, other, own_level, other_level, count = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = phi[0, first + i], phi[1, first + i]
         propensity, slope, _ = in_expectation(a * x + b * y, above, below, floor)
@@ -45,11 +45,11 @@ def _levels_of_two(
         other += weighted * y
         level = values[first + i] * propensity
         member = group[first + i] == 0
-        everybody += level
-        own += level if member else 0.0
+        own_level += level if member else 0.0
+        other_level += 0.0 if member else level
         count += 1.0 if member else 0.0
     found[_GRADIENT, 0], found[_GRADIENT, 1] = one, other
-    return own, everybody - own, count
+    return own_level, other_level, count
 
 
 @compiled
@@ -75,7 +75,7 @@ def _slopes_of_two(
         steep += logistic
     found[_GRADIENT, 0], found[_GRADIENT, 1] = one, other
     xx, xy, yy, dx, dy, count = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    own_x, own_y, all_x, all_y = 0.0, 0.0, 0.0, 0.0
+    own_x, own_y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = phi[0, first + i], phi[1, first + i]
         scaled = steepness[i] * y
@@ -86,16 +86,16 @@ def _slopes_of_two(
         dy += derivative[i] * y
         weighted = values[first + i] * derivative[i]
         member = group[first + i] == 0
-        owned = weighted if member else 0.0
-        all_x += weighted * x
-        all_y += weighted * y
+        owned, others = weighted if member else 0.0, 0.0 if member else weighted
         own_x += owned * x
         own_y += owned * y
+        other_x += others * x
+        other_y += others * y
         count += 1.0 if member else 0.0
     squares[0, 0], squares[1, 0], squares[1, 1] = xx, xy, yy
     found[_ACCEPTED, 0], found[_ACCEPTED, 1] = dx, dy
     found[_OWN, 0], found[_OWN, 1] = own_x, own_y
-    found[_OTHER, 0], found[_OTHER, 1] = all_x - own_x, all_y - own_y
+    found[_OTHER, 0], found[_OTHER, 1] = other_x, other_y
     return acceptance, steep, count
 
 
@@ -161,17 +161,17 @@ def _levels(
     floor = link.floor
     first, n = np.uint64(start), np.uint64(eta.size)
     _score(phi, start, theta, eta)
-    own, everybody, count = 0.0, 0.0, 0.0
+    own, other, count = 0.0, 0.0, 0.0
     for i in range(n):
         propensity, slope, _ = in_expectation(eta[i], above, below, floor)
         room[i] = utility[first + i] * slope
         level = values[first + i] * propensity
         member = group[first + i] == 0
-        everybody += level
         own += level if member else 0.0
+        other += 0.0 if member else level
         count += 1.0 if member else 0.0
     _add_up(room, phi, start, found, _GRADIENT)
-    return own, everybody - own, count
+    return own, other, count
 
 
 @compiled
@@ -199,16 +199,15 @@ def _slopes(
         room[i] = utility[first + i] * derivative[i]
     _add_up(room, phi, start, found, _GRADIENT)
     for i in range(n):
-        room[i] = values[first + i] * derivative[i]
-    _add_up(room, phi, start, found, _OTHER)
-    for i in range(n):
-        member = 1.0 if group[first + i] == 0 else 0.0
-        room[i] *= member
-        count += member
+        member = group[first + i] == 0
+        room[i] = values[first + i] * derivative[i] if member else 0.0
+        count += 1.0 if member else 0.0
     _add_up(room, phi, start, found, _OWN)
+    for i in range(n):
+        room[i] = 0.0 if group[first + i] == 0 else values[first + i] * derivative[i]
+    _add_up(room, phi, start, found, _OTHER)
     _add_up(derivative, phi, start, found, _ACCEPTED)
     for j in range(m):
-        found[_OTHER, j] -= found[_OWN, j]
         for k in range(m):
             squares[j, k] = 0.0
     add_squares(steepness, phi, start, squares)

@@ -159,14 +159,15 @@ def _sums_of_two_groups(
     """Return sums of utility and of either group's values, each times propensities."""
     above, below = sides(link)
     first, floor = np.uint64(start), link.floor
-    total, own, everybody = 0.0, 0.0, 0.0
+    total, own, other = 0.0, 0.0, 0.0
     for i in range(np.uint64(eta.size)):
         propensity, _, _ = in_expectation(eta[i], above, below, floor)
         total += utility[first + i] * propensity
         level = values[0, first + i] * propensity
-        everybody += level
-        own += level if group[first + i] == 0 else 0.0
-    return total, own, everybody - own
+        member = group[first + i] == 0
+        own += level if member else 0.0
+        other += 0.0 if member else level
+    return total, own, other
 
 
 @compiled
@@ -213,22 +214,19 @@ def gradient_of_two(
     """Return `sum_i utility_i g'_i phi_i` for two inputs, over so many rows from `start` on."""
     above, below = sides(link)
     first, n, a, b = np.uint64(start), np.uint64(size), theta[0], theta[1]
-    one, other, upper_one, upper_other = 0.0, 0.0, 0.0, 0.0
+    upper_one, upper_other, lower_one, lower_other = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
         x, y = phi[0, first + i], phi[1, first + i]
         eta = a * x + b * y
         _, _, steepness = in_expectation(eta, 1.0, 1.0, 0.0)
         weighted = utility[first + i] * steepness
-        upper = weighted if eta >= 0.0 else 0.0
-        one += weighted * x
-        other += weighted * y
+        upper, lower = weighted if eta >= 0.0 else 0.0, 0.0 if eta >= 0.0 else weighted
         upper_one += upper * x
         upper_other += upper * y
+        lower_one += lower * x
+        lower_other += lower * y
     # a link's two sides are two numbers: what is on either side can be added up first
-    return (
-        above * upper_one + below * (one - upper_one),
-        above * upper_other + below * (other - upper_other),
-    )
+    return above * upper_one + below * lower_one, above * upper_other + below * lower_other
 
 
 @compiled

@@ -31,7 +31,7 @@ from consequential.simulation.functionals import (
 )
 from consequential.simulation.memories import Inputs, Memory, Passing
 from consequential.simulation.proposals import fill_proposals, learning_rng
-from consequential.simulation.reservoir import keep_all, keep_people
+from consequential.simulation.reservoir import keep_all
 from consequential.simulation.step import (
     TOGETHER,
     Happened,
@@ -70,7 +70,6 @@ class _Duty:
     penalties: Floats
     learning: Learning | None  # None for predictors
     kept_weights: Floats
-    tallies: Floats
     passing: Passing | None
     sizes: Sizes | None
 
@@ -91,14 +90,12 @@ class Fleet:
         self._raw = raw
         self._memories = {crew.sequence: self._memory(crew.sequence) for crew in crews}
         self._kept_weights: list[Floats] = []
-        self._tallies: list[Floats] = []
         self._passing: list[Passing | None] = []
         same: dict[Any, Passing] = {}
         for crew, inputs in zip(crews, self._inputs, strict=True):
             memory = self._memories[crew.sequence]
             room = memory.room if memory.grows else 0
             self._kept_weights.append(np.zeros((crew.n_runs, room)))
-            self._tallies.append(np.zeros((crew.n_runs, len(world.groups), 4)))
             if memory.grows and memory.sequence not in inputs.kept:
                 inputs.kept[memory.sequence] = np.zeros((n_seeds, inputs.phi.shape[1], room))
             if isinstance(crew.learner, FitPredictor):
@@ -137,7 +134,6 @@ class Fleet:
             np.zeros((n_seeds, len(self.world.groups))),
             np.zeros((n_seeds, n, 3), dtype=np.int64),
             np.zeros(n_seeds, dtype=np.int64),
-            np.zeros((n_seeds, 2, n), dtype=np.int64),
             np.zeros(n_seeds),
             np.zeros(n_seeds, dtype=np.uint64),
             np.zeros((n_seeds, self._n_draws(sequence))),
@@ -197,10 +193,8 @@ class Fleet:
             moves = reservoir_moves(rng.random(n), n * time_step, memory.room)
             memory.moves[s, : len(moves)], memory.n_moves[s] = moves, len(moves)
             memory.n_kept[s] = min(n * (time_step + 1), memory.room)
-            keep_people(
-                moves, len(moves), self._group[s], self._label[s], memory.group[s],
-                memory.label[s], memory.kinds[s],
-            )  # fmt: skip
+            keep_all(moves, len(moves), self._group[s], memory.group[s])
+            keep_all(moves, len(moves), self._label[s], memory.label[s])
             for inputs in self._distinct_inputs():
                 if memory.sequence in inputs.kept:
                     for k in range(inputs.phi.shape[1]):
@@ -233,7 +227,6 @@ class Fleet:
             memory.sizes,
             memory.moves,
             memory.n_moves,
-            memory.kinds,
             memory.starts,
             memory.keys,
             memory.draws,
@@ -249,7 +242,6 @@ class Fleet:
             np.tile(crew.penalties, n_seeds),
             learning,
             self._kept_weights[index],
-            self._tallies[index],
             self._passing[index],
             None if learning is None else self._sizes(crew, learning, memory.room),
         )
@@ -298,7 +290,7 @@ class Fleet:
                 advance_deciding(
                     first, min(first + block, crew.n_runs), duty.seed_of, shared, passed,
                     duty.grows, learning, rate, duty.penalties, crew.thetas, duty.kept_weights,
-                    duty.tallies, happened, self._room(sizes),
+                    happened, self._room(sizes),
                 )  # fmt: skip
 
         return [partial(advance, first) for first in range(0, crew.n_runs, block)]

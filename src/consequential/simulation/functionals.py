@@ -60,26 +60,32 @@ ZEROS, ONES, ACCEPTED, SQUARES = range(4)
 
 @compiled
 def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> None:
-    """Count what each group's accepted rows weigh."""
-    n, last = weights.size, tally.shape[0] - 1
-    left = np.zeros(4)  # of the groups that are left
-    for z in range(-1, last):
+    """Count what each group's accepted rows weigh.
+
+    Groups and labels are counted directly, never as a difference of totals: where nobody is there
+    the total is exactly 0, by which a benefit is known to be undefined.
+    """
+    for z in range(tally.shape[0]):
         zeros, ones, accepted, squares = 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            weight = weights[i] if group[i] == z or z < 0 else 0.0
-            ones += weight * label[i]
-            zeros += weight
-            squares += weight * weight
+        for i in range(weights.size):
+            weight = weights[i] if group[i] == z else 0.0
+            zeros += 0.0 if label[i] > 0.0 else weight
+            ones += weight if label[i] > 0.0 else 0.0
             accepted += 1.0 if weight > 0.0 else 0.0
-        zeros -= ones
-        if z < 0:
-            left[0], left[1], left[2], left[3] = zeros, ones, accepted, squares
-        else:
-            tally[z, 0], tally[z, 1], tally[z, 2], tally[z, 3] = zeros, ones, accepted, squares
-            for k in range(4):
-                left[k] -= tally[z, k]
-    for k in range(4):
-        tally[last, k] = left[k]
+            squares += weight * weight
+        tally[z, ZEROS], tally[z, ONES] = zeros, ones
+        tally[z, ACCEPTED], tally[z, SQUARES] = accepted, squares
+
+
+@compiled
+def count_weights(weights: Floats, tally: Floats) -> None:
+    """Count what all accepted rows weigh, where neither groups nor labels need telling apart."""
+    total, accepted, squares = 0.0, 0.0, 0.0
+    for i in range(weights.size):
+        total += weights[i]
+        accepted += 1.0 if weights[i] > 0.0 else 0.0
+        squares += weights[i] * weights[i]
+    tally[ZEROS], tally[ACCEPTED], tally[SQUARES] = total, accepted, squares
 
 
 @compiled
@@ -144,7 +150,6 @@ class Room(NamedTuple):
     """Where a thread computes one run after another: asking the system for so much takes time."""
 
     fresh: Floats  # (runs, people of the step)
-    moved: Floats  # (2, people of the step)
     weights: Floats  # one entry a person learned from, where such are asked for
     label: Floats
     group: Codes
@@ -193,7 +198,6 @@ def room_for(sizes: Sizes) -> Room:
     """Return room of these sizes."""
     return Room(
         np.empty(sizes.fresh),
-        np.empty((2, sizes.fresh[1])),
         np.empty(sizes.people),
         np.empty(sizes.accepted),
         np.empty(sizes.accepted, np.int16),

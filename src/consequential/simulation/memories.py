@@ -38,7 +38,6 @@ class Memory:
     sizes: Floats
     moves: NDArray[np.int64]
     n_moves: NDArray[np.int64]
-    kinds: NDArray[np.int64]
     starts: Floats
     keys: NDArray[np.uint64]
     draws: Floats

@@ -29,9 +29,10 @@ from consequential.simulation.functionals import (
     Room,
     Weighing,
     count_tally,
+    count_weights,
     functionals,
 )
-from consequential.simulation.reservoir import keep_all, keep_weights
+from consequential.simulation.reservoir import keep_all
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
@@ -155,7 +156,6 @@ class Shared(NamedTuple):
     sizes: Floats  # of their groups: (seeds, groups)
     moves: NDArray[np.int64]  # (seeds, n, 3), see `keep_all`
     n_moves: NDArray[np.int64]
-    kinds: NDArray[np.int64]  # (seeds, 2, n), see `keep_people`
     starts: Floats  # where in the circle of people to begin, in [0, 1)
     keys: NDArray[np.uint64]  # of the random numbers for sampled decisions
     draws: Floats  # the first of these numbers: (seeds, some or none)
@@ -230,12 +230,11 @@ def _accepted_people(
 def advance_deciding(
     first: int, last: int, seed_of: NDArray[np.int64], shared: Shared, passed: Passed,
     aggregated: bool, learning: Learning, base_rate: float, penalties: Floats, thetas: Floats,
-    kept_weights: Floats, tallies: Floats, happened: Happened, room: Room,
+    kept_weights: Floats, happened: Happened, room: Room,
 ) -> None:  # fmt: skip
     """Let runs decide on this step's people and update their policies."""
     weighing = learning.weighing
     by_group = weighing.accepted_only or weighing.self_normalised or not learning.notion.label_free
-    as_drawn = weighing.weighted and weighing.largest == np.inf
     found, begun, decided = np.empty((TOGETHER, 4)), first, first
     for run in range(first, last):
         seed = seed_of[run]
@@ -250,24 +249,18 @@ def advance_deciding(
             begun = run
         group, label = shared.group[seed], shared.label[seed]
         weights, tally = room.fresh[run - begun], np.zeros((shared.sizes.shape[1], 4))
-        gain, total, squares, count = found[run - begun]
+        gain, total, squares, _ = found[run - begun]
         happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
         reweigh(weighing, weights)
         if aggregated:
-            tally = tallies[run]
-            holds = keep_weights(
-                shared.moves[seed], shared.n_moves[seed], shared.kinds[seed], weights,
-                kept_weights[run], tally, room.moved,
-            )  # fmt: skip
+            keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
             n = shared.n_kept[seed]
             weights, group = kept_weights[run, :n], shared.kept_group[seed, :n]
             label = shared.kept_label[seed, :n]
-            if not holds:
-                count_tally(weights, label, group, tally)
-        elif by_group or not as_drawn:
+        if by_group:
             count_tally(weights, label, group, tally)
         else:
-            tally[0, ZEROS], tally[0, ACCEPTED], tally[0, SQUARES] = total, count, squares
+            count_weights(weights, tally[0])
         n = weights.size
         log = Log(tally, shared.sizes[seed])
         total, squares = 0.0, 0.0
