@@ -337,6 +337,9 @@ UNKNOWN = {
         "logistic", "aggregated", weighting=cq.BalanceHeuristic(), named="balanced"
     ),
     "own weighting": cq.LearnToDecide("logistic", weighting=Weighed(), named="weighed"),
+    "pessimistic weighting": cq.LearnToDecide(
+        "logistic", FEW, weighting=cq.Clipped(2.0, pessimistic=True), named="pessimistic"
+    ),
     "own classifier": cq.LearnToPredict(
         classifier=DecisionTreeClassifier(max_depth=2, random_state=0), named="tree"
     ),

@@ -59,11 +59,17 @@ def learns_compiled(learner: Any, sequence: Sequence, world: World) -> bool:
         type(learner) is UpdatePolicy
         and learner.engine == "compiled"
         and not learner.shuffle
-        and type(learner.objective.weighting) in _WEIGHTINGS
+        and _weighs_compiled(learner.objective.weighting)
         and _has_shapes(learner.objective.fairness)
         and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
+
+
+def _weighs_compiled(weighting: Weighting) -> bool:
+    if isinstance(weighting, Clipped) and weighting.pessimistic:
+        return False
+    return type(weighting) in _WEIGHTINGS
 
 
 def _has_shapes(fairness: Fairness | None) -> bool:
