@@ -182,11 +182,18 @@ def _decision(decision: Floats) -> NDArray[np.bool_]:
     fail(
         neither,
         "a decision that is not 0 or 1",
-        "1 is accepted, 0 is rejected; leave out people nobody has decided on. "
-        f"Found: {listed(np.unique(decision).tolist())}.",
+        "1 is accepted, 0 is rejected; leave out people nobody has decided on."
+        + _found(decision, neither),
     )
     accepted: NDArray[np.bool_] = decision == 1
     return accepted
+
+
+def _found(column: Floats, bad: NDArray[np.bool_]) -> str:
+    """Say which values there are, if some are bad."""
+    if not bad.any():
+        return ""
+    return f" Found: {listed(np.unique(column[~np.isnan(column)]).tolist())}."
 
 
 def _propensity(propensity: ArrayLike | None, title: str, decision: NDArray[np.bool_]) -> Floats:
@@ -231,11 +238,11 @@ def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
         "a label although decision is 0",
         "Rejected people have no outcome: leave the label missing.",
     )
+    neither = known & (label != 0) & (label != 1)
     fail(
-        known & (label != 0) & (label != 1),
+        neither,
         "a label that is not 0 or 1",
-        "1 is the outcome hoped for (repaid, no claim), 0 the other. "
-        f"Found: {listed(np.unique(label[known]).tolist())}.",
+        "1 is the outcome hoped for (repaid, no claim), 0 the other." + _found(label, neither),
     )
     return np.where(known, label, np.nan)
 
