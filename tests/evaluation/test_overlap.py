@@ -148,7 +148,7 @@ def test_propensities_that_are_not_true_are_noticed_and_the_group_is_named():
     really = np.where(group == "a", 0.4, 0.5)
     found = cq.overlap(made_log(p, group, decided_with=really))
     assert found.exploring == "partly"
-    doubts = [reason for reason in found.reasons if "average" in reason]
+    doubts = [reason for reason in found.reasons if "the weights" in reason]
     assert len(doubts) == 1
     assert "weights of group 'b' average 1.2" in doubts[0]
     assert "not drawn with the propensities logged" in doubts[0]
@@ -258,6 +258,25 @@ def test_estimates_of_the_wrong_form_are_contradicted():
         log.features, log.decision, model, log.label, log.sensitive
     )
     assert propensity_contradictions(estimated)
+
+
+def test_propensities_of_another_convention_are_recognised():
+    p = np.random.default_rng(3).uniform(0.1, 0.6, 2000)
+    log = made_log(p)
+    taken = cq.DecisionLog.from_arrays(
+        log.features, log.decision, np.where(log.decision, p, 1 - p), log.label
+    )
+    found = cq.overlap(taken)
+    assert found.exploring == "partly"
+    assert any("probabilities of the action taken" in reason for reason in found.reasons)
+
+
+def test_odd_columns_are_noted_and_do_not_change_the_verdict():
+    features = np.column_stack([np.random.default_rng(0).normal(size=3000), np.ones(3000)])
+    found = cq.overlap(made_log(np.full(3000, 0.5), features=features))
+    assert (found.exploring, found.reasons) == ("yes", ())
+    assert "the feature 'x1' has the same value in all rows" in found.concerns[0]
+    assert f"note: {found.concerns[0]}" in str(found)
 
 
 def test_decisions_without_chance_are_not_tested():

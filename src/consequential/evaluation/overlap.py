@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
 from consequential.evaluation.coverage import Coverage, CoverageSums, bins_of
 from consequential.evaluation.regions import Regions
-from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.log import (
+    DecisionLog,
+    DecisionLogError,
+    LogScan,
+    data_concerns,
+    propensity_concerns,
+)
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +56,9 @@ class Region:
 class Overlap:
     """What `overlap` found; print it for a table and the verdict in words.
 
+    `reasons` are why the verdict is not *yes*; `concerns` are what is odd about the rows besides,
+    such as copies of rows and identifiers among the features.
+
     Examples
     --------
     >>> import numpy as np, consequential as cq
@@ -68,13 +77,14 @@ class Overlap:
     confidence: float
     estimated_propensity: bool
     contradictions: tuple[Contradiction, ...] = ()
+    concerns: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         found = asdict(self)
         for coverage in [found["overall"], *found["groups"]]:
             coverage["name"] = _plain(coverage["name"])
-        listed = ("reasons", "groups", "contradictions")
+        listed = ("reasons", "groups", "contradictions", "concerns")
         return found | {name: list(found[name]) for name in listed}
 
     def __str__(self) -> str:
@@ -95,6 +105,7 @@ class Overlap:
         lines.append(f"worst covered: {self.worst_region}")
         lines.append(f"exploring: {self.exploring}")
         lines += [f"  - {reason}" for reason in self.reasons]
+        lines += [f"note: {concern}" for concern in self.concerns]
         return "\n".join(lines)
 
 
@@ -155,6 +166,7 @@ def overlap(
     contradictions = propensity_contradictions(sample, doubt=_DOUBT / 2.0)
     reasons = (
         *_reasons(overall, tuple(groups), region),
+        *propensity_concerns(sample),
         *_in_regions(contradictions, len(sample) if isinstance(log, LogScan) else None),
         *((_ESTIMATED,) if sample.estimated_propensity and overall.accepted else ()),
     )
@@ -172,6 +184,7 @@ def overlap(
         confidence,
         sample.estimated_propensity,
         contradictions,
+        data_concerns(sample),
     )
 
 

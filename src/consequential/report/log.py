@@ -147,14 +147,17 @@ def overlap_piece(found: Overlap) -> Piece:
     worst = paragraphs(f"Worst covered: {found.worst_region}.")
     return Piece(
         "Does the log explore?",
-        paragraphs(words[found.exploring]) + list_of(found.reasons) + table + worst,
+        paragraphs(words[found.exploring])
+        + list_of((*found.reasons, *found.concerns))
+        + table
+        + worst,
     )
 
 
 def cover_notes(found: Overlap) -> list[str]:
     """Return what is wrong with a log's exploration, a sentence each."""
     said = {"yes": "", "partly": "the log explores in part: ", "no": "the log does not explore: "}
-    return [said[found.exploring] + reason for reason in found.reasons]
+    return [*(said[found.exploring] + reason for reason in found.reasons), *found.concerns]
 
 
 def propensities_piece(log: DecisionLog, rules: Mapping[str, Floats], shown: str) -> Piece:
