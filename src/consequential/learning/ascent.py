@@ -131,7 +131,9 @@ class UpdatePolicy:
         n_passed, batch_size = self.sizes(len(rows))
         order = self.order(len(rows), n_passed, rng)
         passed = rows.take(order)
-        phi = policy.inputs(passed.features, passed.sensitive if policy.uses_sensitive else None)
+        phi = policy.inputs(
+            passed.named_features, passed.sensitive if policy.uses_sensitive else None
+        )
         return Circle(
             phi,
             phi.T @ phi / len(phi),

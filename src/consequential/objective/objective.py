@@ -242,7 +242,7 @@ class Objective:
     ) -> tuple[Floats, Floats, Floats]:
         """Inputs, decisions, and the decisions' slopes in the linear score, of the rows."""
         rows = self.rows(log)
-        people = rows.features, rows.sensitive if policy.uses_sensitive else None
+        people = rows.named_features, rows.sensitive if policy.uses_sensitive else None
         phi = policy.inputs(*people)
         taken, slope = decided(self.decisions, policy, phi @ policy.theta, rng)
         if policy.support is not None and policy.support.overrules:

@@ -51,7 +51,7 @@ def scanned_frontier(
         Trace.of(measure, facts.effective_size)
         for measure, facts in zip(found.measures, found.facts, strict=True)
     ][: len(bounds)]
-    first = found.measures[0].utility
+    first = found.measures[0].utility.low
     assert isinstance(first, ScannedRatios)
     combined = [combinations_of(measure) for measure in found.measures[: len(bounds)]]
     covariance = covariance_of_sums(combined, first.gram)
