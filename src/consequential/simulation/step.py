@@ -102,13 +102,14 @@ def _decide_on_some(
 
 @compiled
 def decide(
-    phi: Floats, label: Floats, uniforms: Floats, thetas: Floats, link: Bend, cost: float,
-    weights: Floats, found: Floats,
+    phi: Floats, label: Floats, uniforms: Floats, thetas: Floats, link: Bend, weights: Floats,
+    found: Floats,
 ) -> None:  # fmt: skip
     """Let runs decide on the same people: fill in `d / p`, (runs, people), and what it comes to.
 
-    That is, (runs, 4): the realised utility, the sum of the weights, that of their squares, and
-    how many are above 0. Runs take turns on a stretch of people, so that it is read but once.
+    That is, (runs, 4): how many accepted people have label 1, the sum of the weights, that of their
+    squares, and how many are above 0. Runs take turns on a stretch of people, so that it is read
+    but once.
     """
     n_runs, n = weights.shape
     room = np.empty(min(n, _STRETCH))
@@ -121,8 +122,6 @@ def decide(
             _decide_on_some(
                 phi, label, uniforms, start, thetas[run], link, eta, weights, run, found
             )
-    for run in range(n_runs):
-        found[run, 0] = (found[run, 0] - cost * found[run, 3]) / n
 
 
 @compiled
@@ -244,13 +243,14 @@ def advance_deciding(
             together = decided - run
             decide(
                 shared.phi[seed], shared.label[seed], shared.uniforms[seed], thetas[run:decided],
-                learning.link, learning.world_cost, room.fresh[:together], found[:together],
+                learning.link, room.fresh[:together], found[:together],
             )  # fmt: skip
             begun = run
         group, label = shared.group[seed], shared.label[seed]
         weights, tally = room.fresh[run - begun], np.zeros((shared.sizes.shape[1], 4))
-        gain, total, squares, _ = found[run - begun]
-        happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
+        positives, total, squares, count = found[run - begun]
+        happened.gain[run] = (positives - learning.world_cost * count) / label.size
+        happened.effective[run] = effective_size(total, squares)
         reweigh(weighing, weights)
         if aggregated:
             keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
@@ -335,13 +335,11 @@ def advance_predicting(
         seed = seed_of[run]
         cut[0] = thetas[run]
         cut[0, 0] -= shift
-        decide(
-            shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, cost, fresh,
-            found,
-        )  # fmt: skip
+        decide(shared.phi[seed], shared.label[seed], shared.uniforms[seed], cut, rule, fresh, found)
         weights = fresh[0]
-        gain, total, squares, _ = found[0]
-        happened.gain[run], happened.effective[run] = gain, effective_size(total, squares)
+        positives, total, squares, count = found[0]
+        happened.gain[run] = (positives - cost * count) / weights.size
+        happened.effective[run] = effective_size(total, squares)
         if aggregated:
             keep_all(shared.moves[seed], shared.n_moves[seed], weights, kept_weights[run])
             weights = kept_weights[run, : shared.n_kept[seed]]
