@@ -126,7 +126,7 @@ def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["simulate", "second_setting", "--strategies", "logistic-iterative"]
-    arguments += ["--steps", "40", "--seeds", "60", "--out", str(out)]
+    arguments += ["--steps", "200", "--seeds", "60", "--out", str(out)]
     process = subprocess.Popen(
         [sys.executable, "-m", "consequential", *arguments],
         stderr=subprocess.PIPE,
