@@ -3,7 +3,7 @@
 from consequential.learning.algorithm import Collector, Learner, Step, consequential_learning
 from consequential.learning.ascent import Update, UpdatePolicy
 from consequential.learning.constraints import Constraint
-from consequential.learning.fitting import Fitted, fit_policy
+from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
 from consequential.learning.sequences import (
     Aggregated,
@@ -30,6 +30,7 @@ __all__ = [
     "Sequence",
     "Step",
     "StepRule",
+    "UnexploredLogError",
     "Update",
     "UpdatePolicy",
     "consequential_learning",

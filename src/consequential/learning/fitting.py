@@ -1,4 +1,4 @@
-"""Fit a policy to a log: starts, their screening on a sample, and what was reached."""
+"""Fit a policy to a log, and say what was reached."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.learning.constraints import Constraint
-from consequential.learning.newton import fit_logistic
 from consequential.learning.passes import Rows, moments
-from consequential.learning.problem import Columns, Problem, Remembered
+from consequential.learning.problem import Columns, Problem, Remembered, rows_of
 from consequential.learning.scanned import ScannedRows, whole_of
-from consequential.learning.solver import (
-    KEPT,
-    SHRINKING,
-    Attempt,
-    constrain,
-    distinct,
-    polish,
-    solve_free,
+from consequential.learning.search import (
+    Stages,
+    flattened,
+    free_attempts,
+    search,
+    starting_points,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Sums, benefit_gap
-from consequential.policies import Policy
+from consequential.objective import Fairness, Objective, ShapedFairness, Whole, benefit_gap
+from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
+from consequential.policies import Policy, Support, Unsupported
 from consequential.policies.compiled import Bend, bend_of
 
 Floats = NDArray[np.float64]
 
-SCREENED = 30_000  # rows of the sample on which starts are compared
-POLISHED = 150_000  # and of the one on which the best of them goes on
 SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundred where that is more
 LEAST_SHRUNK = 1e-9  # with none at all the best policy may be infinitely steep
-_SURE = 30.0  # a score at which acceptance is all but certain
-_FLAT = 4.0  # the largest standardised slope of a start
-_SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
+_WHOM = {POSITIVES: "with label 1", NEGATIVES: "with label 0"}
+_CERTAIN = 1.0 - 1e-9  # a propensity that leaves nothing to chance
+
+
+class UnexploredLogError(DecisionLogError):
+    """A log that left nothing to chance: nobody who was rejected could have been accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ class Fitted:
         Which start led to the policy.
     converged
         Whether the last ascent ended because nothing was left to gain.
+    fallback
+        Whether everything the solver found was worse than accepting or rejecting everybody, which
+        the policy then does. A better policy may exist: try more starts, another `random_state`, a
+        looser bound or a penalty.
     values
         The objective reached from each start, on a sample where the log is large; starts that
         led to the same place as an earlier one are left out.
@@ -73,11 +76,28 @@ class Fitted:
     converged: bool
     n_passes: int
     values: dict[str, float]
+    fallback: bool = False
 
     @property
     def cost_of_fairness(self) -> float:
         """Utility given up for the constraint or the penalty, on the log."""
         return self.unconstrained_utility - self.utility
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before relying on the policy."""
+        notes = []
+        if self.fallback:
+            notes.append(
+                f"every policy found was worse than {self.start.replace(' ', 'ing ', 1)}, so that "
+                "is the policy; a better one may exist (more n_starts, another random_state, a "
+                "looser bound, or a penalty in its place)"
+            )
+        elif not self.converged:
+            notes.append("the fit stopped before nothing was left to gain")
+        if self.policy.support is not None:
+            notes.append(self.policy.support.note)
+        return tuple(notes)
 
 
 def fit_policy(
@@ -91,14 +111,17 @@ def fit_policy(
     variance_penalty: float = 0.0,
     max_passes: int = 400,
     warm: Policy | None = None,
+    unsupported: Unsupported = "reject",
     rng: np.random.Generator,
 ) -> Fitted:
     """Fit theta of a policy like `template` to a log.
 
     With `warm`, a policy of the same form, its theta is the only start. A log that is scanned is
-    fitted on a sample first, and then all of its rows have their say in a few passes.
+    fitted on a sample first, and then all of its rows have their say in a few passes. What is done
+    with people whom the log cannot speak about is fixed beforehand by `unsupported`; they count in
+    benefits that need no label.
     """
-    link = bend_of(template)
+    link = bend_of(replace(template, support=None))
     if link is None:
         raise ValueError(f"the solver does not know the link {template.link.name!r}")
     if isinstance(log, LogScan):
@@ -106,47 +129,49 @@ def fit_policy(
     else:
         settled = log.settled()
     _check(settled, objective, constraint)
+    n_settled = len(log) if isinstance(log, LogScan) else len(settled)
+    template = replace(template, support=_support(settled, template, unsupported, n_settled))
     fingerprint = _beside(lambda: log.fingerprint)
     shrinkage = max(l2, LEAST_SHRUNK)
     problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
-    screened, *stages = _stages(problem, rows, rng)
+    stages = Stages.of(problem, rows, rng)
+    known = _known(settled)
     if isinstance(log, LogScan) and len(settled) < len(log):
-        problem = _scanned(log, problem, template)
-        stages.append(problem)
+        whole = whole_of(log, objective)
+        problem, known = _scanned(log, whole, problem, template), whole.sums
+        stages = stages.followed_by(problem)
+    fair = constraint.binds or objective.penalty > 0.0
+    if fair and objective.fairness is not None:
+        _check_measured(objective.fairness, known, problem.columns, settled.groups)
     if warm is not None:
-        starts = {"the policy so far": _flattened(problem, np.array(warm.theta))}
+        starts = {"the policy so far": flattened(problem, np.array(warm.theta))}
     else:
-        starts = _starts(settled, rows, problem, objective, n_starts, rng)
+        starts = starting_points(settled, rows, problem, template, n_starts, rng)
     # for vectors of a few numbers BLAS would only keep its threads busy waiting
     with threadpool_limits(limits=1, user_api="blas"):
-        free = {
-            name: solve_free(screened, start, max_passes=max_passes)
-            for name, start in starts.items()
-        }
-        attempts = {
-            name: constrain(screened, attempt, constraint, max_passes=max_passes)
-            for name, attempt in distinct(screened, free).items()
-        }
-        start = max(attempts, key=lambda name: attempts[name].worth)
-        best = polish(stages, attempts[start], max_passes=max_passes)
-    start, theta, sums, violation = _never_worse(problem, constraint, start, best)
-    unbound = sums.utility
-    if constraint.binds:
-        unbound = problem.at(best.free_theta)[0].utility
+        plain = stages.penalised(0.0)
+        free = free_attempts(plain, starts, max_passes=max_passes)
+        unbound = found = search(plain, free, Constraint(), max_passes=max_passes)
+        if fair:
+            if objective.penalty > 0.0:
+                free = free_attempts(stages, starts, max_passes=max_passes)
+            found = search(stages, free, constraint, max_passes=max_passes)
+    sums = found.sums
     benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
     return Fitted(
         policy=replace(
-            template.at(theta), learned_from=fingerprint(), feature_names=log.feature_names
+            template.at(found.theta), learned_from=fingerprint(), feature_names=log.feature_names
         ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
         benefits=dict(zip(settled.groups, benefits, strict=False)),
-        violation=violation,
-        unconstrained_utility=max(unbound, sums.utility),
-        start=start,
-        converged=best.converged,
-        n_passes=best.n_passes,
-        values={name: attempt.value for name, attempt in attempts.items()},
+        violation=found.violation,
+        unconstrained_utility=max(unbound.sums.utility, sums.utility),
+        start=found.start,
+        converged=found.converged,
+        n_passes=found.n_passes,
+        values=found.values,
+        fallback=found.fallback,
     )
 
 
@@ -158,50 +183,40 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
     return under_way.result
 
 
-def _stages(problem: Problem, rows: Rows, rng: np.random.Generator) -> list[Problem]:
-    """The same problem with ever less shrinkage, on ever more rows: the last on all."""
-    n = len(rows.group)
-    drawn = rng.choice(n, min(n, POLISHED), replace=False) if n > SCREENED else np.arange(n)
-    samples = {
-        size: rows if size >= n else rows.take(np.sort(drawn[:size]))
-        for size in (SCREENED, POLISHED)
-    }
-    plan = [(SHRINKING[0], SCREENED), *((l2, POLISHED) for l2 in (*SHRINKING, 0.0))]
-    stages = [
-        replace(
-            problem,
-            passes=Remembered(samples[size]),
-            n_rows=len(samples[size].group),
-            l2=max(l2, problem.l2),
-        )
-        for l2, size in plan
-    ]
-    # the steepest policy a sample makes is too steep for all rows, and slow to come back
-    return stages if samples[POLISHED] is rows else [*stages[:-1], problem]
-
-
-def _scanned(scan: LogScan, sampled: Problem, template: Policy) -> Problem:
+def _scanned(scan: LogScan, whole: Whole, sampled: Problem, template: Policy) -> Problem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
-    whole = whole_of(scan, sampled.objective)
     squares = sampled.variance_penalty > 0.0
     passes = ScannedRows(scan, sampled.objective, template, whole, squares)
     columns = passes.columns()
     return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=whole.n)
 
 
-def _never_worse(
-    problem: Problem, constraint: Constraint, start: str, best: Attempt
-) -> tuple[str, Floats, Sums, float]:
-    """Fall back on accepting or rejecting everybody where that is better and allowed."""
-    found, worth = (start, best.theta, best.sums, best.violation), best.worth
-    scores = {"accept all": _SURE, "reject all": -_SURE}
-    alike = problem.alike(problem.passes.totals(), list(scores.values()))
-    for (name, score), (sums, value) in zip(scores.items(), alike, strict=True):
-        theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
-        theta[:, 0] = score
-        violation = constraint.violation(sums.benefits)
-        if violation <= KEPT and (True, value) > worth:
-            found, worth = (name, theta.ravel(), sums, violation), (True, value)
+def _support(
+    log: DecisionLog, template: Policy, unsupported: Unsupported, n_settled: int
+) -> Support | None:
+    """About whom a log can speak; a log that left nothing to chance is refused."""
+    found = Support.of(
+        log.features,
+        log.propensity,
+        n=n_settled,
+        unsupported=unsupported,
+        group=log.group if template.groups else None,
+        n_groups=len(template.groups),
+    )
+    if found is None or not found.overrules:
+        return found
+    could = log.propensity >= found.smallest
+    if (log.propensity[could] > _CERTAIN).all():
+        raise UnexploredLogError(
+            "the log left nothing to chance: whoever was rejected could not have been accepted, so "
+            "it cannot tell what accepting them would bring"
+        )
+    if found.share == 1.0:
+        raise DecisionLogError(
+            "people of every kind are among those whom the log cannot speak about (propensity "
+            f"below {found.smallest:.3g}): there is nobody to learn a policy for. Decide with an "
+            "exploration floor first, for example rule.with_floor(0.05)"
+        )
     return found
 
 
@@ -217,6 +232,37 @@ def _check(log: DecisionLog, objective: Objective, constraint: Constraint) -> No
         )
 
 
+def _known(log: DecisionLog) -> Floats:
+    """People by group, those known to have label 1, and those known to have label 0."""
+    people = np.ones(len(log), dtype=np.bool_)
+    counted = (people, log.labelled & (log.label == 1.0), log.labelled & (log.label == 0.0))
+    return np.stack([np.bincount(log.group, mask, len(log.groups)) for mask in counted])
+
+
+def _check_measured(
+    notion: Fairness, known: Floats, columns: Columns, groups: tuple[Hashable, ...]
+) -> None:
+    """Refuse a notion of fairness that says nothing about one of the groups.
+
+    `known` counts, by group, people, people known to have label 1, and those known to have label 0.
+    """
+    if isinstance(notion, ShapedFairness):
+        needed = [shape.share_of or LABELLED for shape in notion.shapes() if shape.labelled]
+        unmeasured = [
+            (_WHOM.get(mix, "with a label"), np.asarray(mix) @ known <= 0) for mix in needed
+        ]
+    else:
+        unmeasured = [("to measure it on", ~defined) for defined in columns.defined]
+    for whom, lacking in unmeasured:
+        if lacking.any():
+            raise DecisionLogError(
+                f"{notion.name} cannot be measured for group {groups[int(lacking.argmax())]!r}: "
+                f"the log has nobody {whom} there, so a bound or a penalty would constrain "
+                'nothing. Merge groups, use fairness="demographic_parity", which needs no labels, '
+                "or collect more decisions on this group"
+            )
+
+
 def _problem(
     log: DecisionLog,
     template: Policy,
@@ -226,17 +272,9 @@ def _problem(
     variance_penalty: float,
 ) -> tuple[Problem, Rows]:
     coefficients = objective.coefficients(log)
-    inputs = template.mapped(log.features)
-    rows = Rows(
-        inputs,
-        Columns.rows(coefficients),
-        coefficients.group,
-        coefficients.n_groups,
-        apart=template.uses_sensitive,
-        squares=variance_penalty > 0.0,
-    )
-    centre, scale = moments(inputs)
-    unit = float(np.abs(coefficients.utility).sum())
+    rows = rows_of(log, coefficients, template, squares=variance_penalty > 0.0)
+    centre, scale = moments(rows.inputs)
+    unit = float(np.abs(rows.columns[0]).sum())
     problem = Problem(
         Remembered(rows),
         Columns.of(coefficients),
@@ -250,47 +288,3 @@ def _problem(
         variance_penalty,
     )
     return problem, rows
-
-
-def _starts(
-    log: DecisionLog,
-    rows: Rows,
-    problem: Problem,
-    objective: Objective,
-    n_starts: int,
-    rng: np.random.Generator,
-) -> dict[str, Floats]:
-    """Where to start from: a predictive model, an even chance for all, and at random."""
-    size = rows.n_parameters
-    starts = {"prediction": _predicted(log, rows, problem, objective)}
-    starts["even chance"] = np.zeros(size)
-    for k in range(n_starts - 2):
-        starts[f"random {k + 1}"] = problem.original(rng.normal(size=size))
-    return dict(list(starts.items())[:n_starts])
-
-
-def _flattened(problem: Problem, theta: Floats) -> Floats:
-    """The same cut, less steep: a steep policy would not move."""
-    beta = problem.standardised(theta)
-    steepest = np.abs(np.delete(beta.reshape(problem.n_blocks, -1), 0, axis=1)).max(initial=0.0)
-    return problem.original(beta * min(1.0, _FLAT / max(steepest, 1e-300)))
-
-
-def _predicted(log: DecisionLog, rows: Rows, problem: Problem, objective: Objective) -> Floats:
-    """The policy that cuts where a weighted logistic regression predicts the cost."""
-    accepted = np.flatnonzero(log.decision)
-    accepted = accepted[:: max(1, len(accepted) // SCREENED)]
-    weights = objective.weighting.weights(log)[accepted]
-    cost = objective.cost if log.cost is None else float(log.cost.mean())
-    theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
-    for block in range(problem.n_blocks):
-        mine = accepted if problem.n_blocks == 1 else accepted[log.group[accepted] == block]
-        chosen = weights if problem.n_blocks == 1 else weights[log.group[accepted] == block]
-        if len(mine) and log.label[mine].min() < log.label[mine].max():
-            phi = np.ones((len(problem.centre) + 1, len(mine)))
-            phi[1:] = ((rows.inputs[mine] - problem.centre) / problem.scale).T
-            ridge = _SHRUNK * float(chosen.sum())
-            start = np.zeros(len(phi))
-            theta[block] = fit_logistic(phi, log.label[mine], chosen, start, ridge, 50)[0]
-        theta[block, 0] += np.log((1.0 - cost) / cost)
-    return problem.original(theta.ravel())

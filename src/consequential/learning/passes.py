@@ -37,7 +37,8 @@ class Rows:
     """What a pass reads: inputs without their constant, and columns of coefficients.
 
     `apart` gives each group parameters of its own. With `squares` a last column is added, the
-    sum of the squared terms of the first one, by which its variance is known.
+    sum of the squared terms of the first one, by which its variance is known. `fixed` is what
+    people add to the sums whose propensity does not depend on theta; their columns are 0.
     """
 
     inputs: Floats  # (n, k)
@@ -46,6 +47,7 @@ class Rows:
     n_groups: int
     apart: bool = False
     squares: bool = False
+    fixed: Floats | None = None  # by column, squares included, and group
 
     @property
     def n_parameters(self) -> int:
@@ -63,6 +65,7 @@ class Rows:
             self.n_groups,
             self.apart,
             self.squares,
+            self.fixed,
         )
 
     def sums(self, theta: Floats, link: Bend, n_threads: int | None = None) -> Floats:
@@ -80,7 +83,10 @@ class Rows:
             return total
 
         with compiling_reported("the solver"):
-            return _added_up(stretch, n, n_threads)
+            total = _added_up(stretch, n, n_threads)
+        if self.fixed is not None:
+            total[:, :, 0] += self.fixed
+        return total
 
     def curvature(
         self, theta: Floats, link: Bend, weights: Floats, n_threads: int | None = None
@@ -104,10 +110,14 @@ class Rows:
         return total
 
     def totals(self) -> Floats:
-        """Return the columns' sums by group: `sums` where everybody is accepted."""
+        """Return the columns' sums by group, and after them what is fixed.
+
+        Together they are `sums` where everybody is accepted whose propensity is not fixed.
+        """
         squares = [self.columns[0] ** 2] if self.squares else []
         columns = [*self.columns, *squares]
-        return np.stack([np.bincount(self.group, column, self.n_groups) for column in columns])
+        total = np.stack([np.bincount(self.group, column, self.n_groups) for column in columns])
+        return np.stack([total, np.zeros_like(total) if self.fixed is None else self.fixed])
 
     def _read(self) -> tuple[Floats, Floats, Codes, bool, bool]:
         return self.inputs, self.columns, self.group, self.apart, self.squares

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
+from consequential.learning.passes import Rows
+from consequential.log import DecisionLog
 from consequential.objective import Coefficients, Objective, Sums, deviations
+from consequential.policies import Policy
 from consequential.policies.compiled import Bend, propensities
 
 Floats = NDArray[np.float64]
@@ -36,7 +39,7 @@ class Passes(Protocol):
         ...
 
     def totals(self) -> Floats:
-        """Return the columns' sums by group: the sums where everybody is accepted."""
+        """Return the sums where everybody is accepted who can be, and what is fixed."""
         ...
 
 
@@ -66,7 +69,7 @@ class Remembered:
         return self.passes.curvature(theta, link, weights)
 
     def totals(self) -> Floats:
-        """Return the columns' sums by group: the sums where everybody is accepted."""
+        """Return the sums where everybody is accepted who can be, and what is fixed."""
         return self.passes.totals()
 
 
@@ -103,6 +106,37 @@ class Columns:
         denominators = np.ones_like(numerators)
         denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
         return Sums(float(values[0].sum()) + self.utility_constant, numerators, denominators)
+
+
+def rows_of(
+    log: DecisionLog, coefficients: Coefficients, template: Policy, *, squares: bool
+) -> Rows:
+    """Return what passes read of a log, for policies like a template.
+
+    People whom the template's support decides on add what they add, whatever theta is.
+    """
+    columns = Columns.rows(coefficients)
+    fixed: Floats | None = None
+    if template.support is not None and template.support.overrules:
+        sensitive = log.sensitive if template.uses_sensitive else None
+        outside = ~template.supports(log.features, sensitive)
+        chance = log.propensity_of(template)[outside]
+        added = columns[:, outside] * chance
+        if squares:
+            added = np.vstack([added, added[0] ** 2])
+        group = coefficients.group[outside]
+        sums = [np.bincount(group, each, coefficients.n_groups) for each in added]
+        fixed = np.stack(sums).astype(np.float64)
+        columns[:, outside] = 0.0
+    return Rows(
+        template.mapped(log.features),
+        columns,
+        coefficients.group,
+        coefficients.n_groups,
+        template.uses_sensitive,
+        squares,
+        fixed,
+    )
 
 
 @dataclass
@@ -168,10 +202,10 @@ class Problem:
         propensities(self.link, np.array(scores), chances)
         found = []
         for chance in chances:
-            values = chance * totals
+            values = chance * totals[0]
             if self.variance_penalty:
                 values[-1] *= chance  # the squares' column
-            found.append(self._judged(values))
+            found.append(self._judged(values + totals[1]))
         return found
 
     def _judged(self, values: Floats) -> tuple[Sums, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.passes import Rows
-from consequential.learning.problem import Columns
+from consequential.learning.problem import Columns, rows_of
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective, Whole
 from consequential.policies import Policy
@@ -49,7 +49,7 @@ class ScannedRows:
         return self._added_up(_PieceCurvature(theta, link, weights))
 
     def totals(self) -> Floats:
-        """Return the columns' sums by group: the sums where everybody is accepted."""
+        """Return the sums where everybody is accepted who can be, and what is fixed."""
         return self._added_up(Rows.totals)
 
     def _added_up(self, of_rows: Callable[[Rows], Floats]) -> Floats:
@@ -86,16 +86,7 @@ class _Piece:
         if len(log) == 0:
             return np.zeros(1)
         coefficients = self.objective.coefficients(log, self.whole)
-        return self.of_rows(
-            Rows(
-                self.template.mapped(log.features),
-                Columns.rows(coefficients),
-                coefficients.group,
-                coefficients.n_groups,
-                self.template.uses_sensitive,
-                self.squares,
-            )
-        )
+        return self.of_rows(rows_of(log, coefficients, self.template, squares=self.squares))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,9 @@ _MANY_PARAMETERS = 500  # the curvature then takes longer than many passes
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Where one start ended, and on the way there, the best without the constraint."""
+    """Where one start ended."""
 
     theta: Floats
-    free_theta: Floats
     sums: Sums
     value: float  # the objective there, without the constraint's terms
     violation: float
@@ -177,13 +176,12 @@ class Climb:
         """The parameters of the inputs as they are."""
         return self.problem.original(self.beta)
 
-    def reached(self, free_theta: Floats | None = None) -> Attempt:
+    def reached(self) -> Attempt:
         """Return what is reached here; one more pass."""
         sums, value = self.problem.at(self.theta)
         violation = self.price.constraint.violation(sums.benefits)
         return Attempt(
             self.theta,
-            self.theta if free_theta is None else free_theta,
             sums,
             value,
             violation,
@@ -210,18 +208,25 @@ def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
 
 
 def constrain(
-    problem: Problem, attempt: Attempt, constraint: Constraint, *, max_passes: int
+    problem: Problem,
+    attempt: Attempt,
+    constraint: Constraint,
+    *,
+    by_degrees: bool,
+    max_passes: int,
 ) -> Attempt:
-    """Go on from a free attempt to the best that keeps a constraint, by way of looser ones."""
-    if not constraint.binds:
-        return attempt
+    """Go on from a free attempt to the best that keeps a constraint.
+
+    By degrees it is reached by way of looser constraints, each tightened from the last. That is for
+    starts that break the constraint by far, such as the best policy without it.
+    """
     climb = Climb.on(problem, attempt, max_passes)
-    for by in _RELAXED:
+    for by in _RELAXED if by_degrees else ():
         climb.price.constraint = constraint.relaxed(by)
         climb.satisfy(_SMALLEST_GAIN_NEARBY, n_rounds=2)
     climb.price.constraint = constraint
     climb.satisfy(_SMALLEST_GAIN)
-    return climb.reached(attempt.theta)
+    return climb.reached()
 
 
 def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
@@ -265,8 +270,7 @@ def _bettered(
 ) -> Attempt:
     """Ascend from an attempt; stay there if that is better."""
     climb = Climb.on(problem, attempt, max_passes)
-    free_theta = attempt.free_theta if attempt.price.constraint.binds else None
-    before = climb.reached(free_theta)
+    before = climb.reached()
     if final:
         climb.price.steepness = max(climb.price.steepness, _STEEP_AT_LAST)
     if len(climb.beta) <= _MANY_PARAMETERS:
@@ -277,7 +281,7 @@ def _bettered(
         climb.satisfy(_SMALLEST_GAIN, 3, carried=True)
     if final:
         climb.restore()
-    after = climb.reached(free_theta)
+    after = climb.reached()
     # a constraint that was all but kept, and now is, may cost a little
     mended = after.violation <= KEPT < before.violation
     affordable = after.value > before.value - _STRANGE * problem.unit
