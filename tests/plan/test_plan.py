@@ -6,10 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import consequential as cq
-from consequential.planning.stakes import Stakes, worst_second_moment
+from consequential.evaluation.influence import Ratios
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.sequences import lower_bounds
+from consequential.planning.advantage import Advantage, worst_advantage
+from consequential.planning.power import decisions_to_any_time_proof, share_proven
+from consequential.planning.stakes import Stakes
 
 FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
 
@@ -19,74 +23,169 @@ def cut_at(x):
     return cq.ThresholdPolicy(cq.logistic_model([-x, 1.0]), 0.5)
 
 
-# world, incumbent, candidate
+# world, cost, incumbent, candidate
 SETTINGS = {
-    "first": (FIRST, cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), FIRST.cost), cut_at(-0.3)),
+    "first": (
+        FIRST,
+        FIRST.cost,
+        cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), FIRST.cost),
+        cut_at(-0.3),
+    ),
     "second": (
         SECOND,
+        SECOND.cost,
         cq.ThresholdPolicy(cq.logistic_model([-3.5, 0.6]), SECOND.cost),
         cut_at(-1.6978),
     ),
+    # few large losses beside many small gains, and the other way round
+    "costly, accepts more": (FIRST, 0.85, cut_at(0.75), cut_at(0.6)),
+    "costly, rejects more": (FIRST, 0.85, cut_at(0.4), cut_at(0.6)),
 }
 
 
-def advantage(world, incumbent, candidate):
-    return world.exact(candidate).utility - world.exact(incumbent).utility
+def advantage(world, cost, incumbent, candidate):
+    new, old = (
+        found.utility + (world.cost - cost) * found.acceptance
+        for found in (world.exact(candidate), world.exact(incumbent))
+    )
+    return new - old
 
 
-def share_proven(world, incumbent, candidate, floor, decisions, repeats, seed):
-    """How often the two-sided 95 % interval of the improvement lies above zero."""
+def share_better(setting, floor, decisions, repeats, *, method="normal", seed=1):
+    """How often `compare` says better on later logs."""
+    world, cost, incumbent, candidate = SETTINGS[setting]
     rng = np.random.default_rng(seed)
-    proven = 0
+    better = 0
     for _ in range(repeats):
         log = world.collect(incumbent.with_floor(floor), decisions, rng)
-        change = log.propensity_of(candidate) - log.propensity_of(incumbent)
-        v = cq.InversePropensity().weights(log) * (log.outcome - world.cost) * change
-        proven += v.mean() - norm.ppf(0.975) * v.std() / np.sqrt(decisions) > 0
-    return proven / repeats
+        better += cq.compare(candidate, incumbent, log, cost=cost, method=method).better
+    return better / repeats
+
+
+def planned(setting, floor, **options):
+    """How many decisions a plan asks for, made from a log that explores."""
+    world, cost, incumbent, candidate = SETTINGS[setting]
+    known = world.collect(incumbent.with_floor(0.2), 50_000, np.random.default_rng(0))
+    found = cq.plan(
+        known,
+        cost=cost,
+        improvement=advantage(world, cost, incumbent, candidate),
+        incumbent=incumbent,
+        candidate=candidate,
+        floors=[floor],
+        **options,
+    )
+    return found.options[0].decisions
 
 
 # --- proofs arrive as promised
 
 
-@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize(
-    ("floor", "repeats"),
-    [(0.2, 250), pytest.param(0.05, 2000, marks=pytest.mark.slow)],
+    ("setting", "floor", "method", "repeats"),
+    [
+        ("second", 0.2, "normal", 60),
+        ("costly, rejects more", 0.05, "normal", 80),
+        ("costly, rejects more", 0.2, "any_time", 40),
+        pytest.param("first", 0.1, "normal", 400, marks=pytest.mark.slow),
+        pytest.param("second", 0.1, "normal", 400, marks=pytest.mark.slow),
+        pytest.param("costly, accepts more", 0.2, "normal", 400, marks=pytest.mark.slow),
+        pytest.param("costly, rejects more", 0.05, "normal", 400, marks=pytest.mark.slow),
+        pytest.param("first", 0.2, "any_time", 400, marks=pytest.mark.slow),
+        pytest.param("second", 0.2, "any_time", 400, marks=pytest.mark.slow),
+        pytest.param("costly, rejects more", 0.05, "any_time", 400, marks=pytest.mark.slow),
+    ],
 )
-def test_the_promised_power_is_reached(name, floor, repeats):
-    world, incumbent, candidate = SETTINGS[name]
-    known = world.collect(incumbent.with_floor(0.2), 100_000, np.random.default_rng(0))
-    found = cq.plan(
-        known,
-        cost=world.cost,
-        improvement=advantage(world, incumbent, candidate),
-        incumbent=incumbent,
-        candidate=candidate,
-        floors=[floor],
-    )
-    power = share_proven(
-        world, incumbent, candidate, floor, found.options[0].decisions, repeats, seed=1
-    )
-    # three binomial standard errors, and a little for the plan's own estimate of the variance
-    assert power == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / repeats) + 0.01)
+def test_the_promised_power_is_reached(setting, floor, method, repeats):
+    decisions = planned(setting, floor, method=method)
+    found = share_better(setting, floor, decisions, repeats, method=method)
+    # 5 points, or three binomial standard errors where there are few logs
+    assert found == pytest.approx(0.8, abs=max(0.05, 3 * np.sqrt(0.16 / repeats)))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_plan_without_labels_asks_for_too_many_decisions_rather_than_too_few(name):
-    world, incumbent, candidate = SETTINGS[name]
+def test_another_power_is_kept_too():
+    decisions = planned("costly, rejects more", 0.05, power=0.5)
+    assert decisions < planned("costly, rejects more", 0.05)
+    found = share_better("costly, rejects more", 0.05, decisions, 60)
+    assert found == pytest.approx(0.5, abs=3 * np.sqrt(0.25 / 60))
+
+
+@pytest.mark.parametrize("setting", ["first", "second"])
+def test_a_plan_without_labels_asks_for_too_many_decisions_rather_than_too_few(setting):
+    world, cost, incumbent, candidate = SETTINGS[setting]
     log = world.collect(incumbent, 20_000, np.random.default_rng(0))
-    gain = advantage(world, incumbent, candidate)
-    found = cq.plan(log, cost=world.cost, improvement=gain, candidate=candidate, floors=[0.2])
-    # the first setting's labels vary far less than they might: its plan is four times too long
-    decisions = min(found.options[0].decisions, 8000)
-    assert share_proven(world, incumbent, candidate, 0.2, decisions, 100, seed=2) > 0.75
+    gain = advantage(world, cost, incumbent, candidate)
+    found = cq.plan(log, cost=cost, improvement=gain, candidate=candidate, floors=[0.2])
+    # labels vary far less than they might
+    assert found.options[0].decisions > 1.05 * planned(setting, 0.2)
+
+
+def rare_gains():
+    """A distribution of few large gains and many small losses."""
+    return Advantage(np.array([9.0, -1.0]), np.array([0.02, 0.1]), np.array([10.0, 10.0]))
+
+
+def drawn_rows(found, n, rng):
+    probabilities = np.r_[found.masses, 1.0 - found.masses.sum()]
+    return rng.choice(np.r_[found.values, 0.0], size=n, p=probabilities)
+
+
+def test_simulated_intervals_are_those_of_compare():
+    found, n, repeats = rare_gains(), 1200, 300
+    rng = np.random.default_rng(0)
+    intervals, nobody = Normal((), 0.95, 0), np.zeros(n, dtype=np.intp)
+    above = 0
+    for _ in range(repeats):
+        rows = Ratios(drawn_rows(found, n, rng), np.ones(n), nobody, 1)
+        above += intervals.difference(rows).low > 0.0
+    share = share_proven(found.binned(), n, 0.95)
+    assert 0.2 < share < 0.9
+    assert share == pytest.approx(above / repeats, abs=3 * np.sqrt(0.25 / repeats))
+
+
+def test_simulated_sequences_are_those_of_compare():
+    found, repeats, reach = rare_gains(), 100, (-10.0, 10.0, -1.0, 1.0)
+    n = decisions_to_any_time_proof(found.binned(), 0.6, 0.95, reach)
+    rng = np.random.default_rng(0)
+    above = sum(
+        lower_bounds(drawn_rows(found, n, rng), -10.0, 1.0, 0.95)[-1] > 0.0 for _ in range(repeats)
+    )
+    assert above / repeats == pytest.approx(0.6, abs=3 * np.sqrt(0.24 / repeats))
+
+
+def test_fewer_than_a_hundred_people_prove_nothing():
+    """An advantage without any variance but that of who is accepted: `compare` wants a hundred."""
+    found = Advantage(np.array([5.0]), np.array([0.1]), np.array([10.0]))
+    assert share_proven(found.binned(), 700, 0.95) == pytest.approx(0.0, abs=0.01)
+    assert share_proven(found.binned(), 1400, 0.95) == pytest.approx(1.0, abs=0.01)
+
+
+def test_gains_and_losses_are_tilted_to_the_mean_and_as_frequent_as_before():
+    rng = np.random.default_rng(0)
+    found = Advantage(rng.normal(size=500), rng.random(500) / 600, rng.random(500))
+    tilted = found.with_mean(0.05)
+    assert tilted.values @ tilted.masses == pytest.approx(0.05)
+    assert tilted.masses.sum() == pytest.approx(found.masses.sum())
+    for gains in (found.values > 0, found.values < 0):
+        factors = tilted.masses[gains] / found.masses[gains]
+        np.testing.assert_allclose(factors, factors[0])
+    assert found.with_mean(10.0) is None
+
+
+def test_bins_keep_every_sum():
+    rng = np.random.default_rng(0)
+    found = Advantage(rng.normal(size=2000) ** 3, rng.random(2000) / 2000, rng.random(2000))
+    bins = found.binned()
+    assert len(bins.masses) < 60
+    columns = (found.values, found.values**2, found.values**3, found.told, found.told**2)
+    expected = [float(each @ found.masses) for each in columns]
+    np.testing.assert_allclose(bins.moments @ bins.masses, expected)
 
 
 def test_an_assumed_success_rate_that_is_true_gives_the_true_plan():
-    world, incumbent, candidate = SETTINGS["first"]
-    gain = advantage(world, incumbent, candidate)
-    arguments = {"cost": world.cost, "improvement": gain, "candidate": candidate, "floors": [0.1]}
+    world, cost, incumbent, candidate = SETTINGS["first"]
+    gain = advantage(world, cost, incumbent, candidate)
+    arguments = {"cost": cost, "improvement": gain, "candidate": candidate, "floors": [0.1]}
     unexplored = world.collect(incumbent, 50_000, np.random.default_rng(0))
     explored = world.collect(incumbent.with_floor(0.3), 50_000, np.random.default_rng(0))
     # the candidate accepts people of whom this share has label 1
@@ -98,12 +197,27 @@ def test_an_assumed_success_rate_that_is_true_gives_the_true_plan():
     assert assumed.decisions == pytest.approx(known.decisions, rel=0.05)
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_without_a_candidate_the_plan_is_long_enough_for_any_that_changes_as_much(setting):
+    world, cost, incumbent, candidate = SETTINGS[setting]
+    log = world.collect(incumbent.with_floor(0.1), 20_000, np.random.default_rng(0))
+    share = float(np.abs(log.propensity_of(candidate) - log.propensity_of(incumbent)).mean())
+    question = {
+        "cost": cost,
+        "improvement": advantage(world, cost, incumbent, candidate),
+        "incumbent": incumbent,
+        "floors": [0.05],
+    }
+    worst = cq.plan(log, changed=share, **question).options[0]
+    assert worst.decisions >= cq.plan(log, candidate=candidate, **question).options[0].decisions
+
+
 # --- costs come true
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_loss_is_what_the_world_loses(name):
-    world, incumbent, _ = SETTINGS[name]
+@pytest.mark.parametrize("setting", ["first", "second"])
+def test_the_loss_is_what_the_world_loses(setting):
+    world, _, incumbent, _ = SETTINGS[setting]
     log = world.collect(incumbent.with_floor(0.1), 100_000, np.random.default_rng(0))
     found = cq.plan(log, cost=world.cost, improvement=0.01, incumbent=incumbent, floors=[0.02, 0.1])
     for option in found.options:
@@ -114,8 +228,25 @@ def test_the_loss_is_what_the_world_loses(name):
         assert option.worst_loss == pytest.approx(option.extra_acceptances * world.cost)
 
 
+def test_a_larger_floor_is_dearer_in_all_where_the_candidate_only_rejects_more():
+    """People whom the incumbent accepts get labels without any floor."""
+    world, cost, incumbent, candidate = SETTINGS["costly, rejects more"]
+    log = world.collect(incumbent.with_floor(0.05), 20_000, np.random.default_rng(0))
+    gain = advantage(world, cost, incumbent, candidate)
+    small, large = cq.plan(
+        log,
+        cost=cost,
+        improvement=gain,
+        incumbent=incumbent,
+        candidate=candidate,
+        floors=[0.01, 0.1],
+    ).options
+    assert small.decisions == pytest.approx(large.decisions, rel=0.03)
+    assert large.total_loss > 8 * small.total_loss > 0
+
+
 def test_what_nobody_knows_stays_unknown():
-    world, incumbent, _ = SETTINGS["first"]
+    world, _, incumbent, _ = SETTINGS["first"]
     log = world.collect(incumbent, 2000, np.random.default_rng(0))
     found = cq.plan(log, cost=world.cost, improvement=0.01)
     option = found.options[0]
@@ -125,7 +256,7 @@ def test_what_nobody_knows_stays_unknown():
 
 
 def test_an_assumed_loss_has_no_interval_and_vanishes_at_the_break_even_rate():
-    world, incumbent, _ = SETTINGS["first"]
+    world, _, incumbent, _ = SETTINGS["first"]
     log = world.collect(incumbent, 2000, np.random.default_rng(0))
     found = cq.plan(log, cost=world.cost, improvement=0.01, success_rate=world.cost)
     assert found.break_even == pytest.approx(world.cost)
@@ -134,7 +265,7 @@ def test_an_assumed_loss_has_no_interval_and_vanishes_at_the_break_even_rate():
 
 
 def test_months_are_decisions_over_their_rate_and_the_wait_for_outcomes():
-    world, incumbent, _ = SETTINGS["first"]
+    world, _, incumbent, _ = SETTINGS["first"]
     log = world.collect(incumbent, 500, np.random.default_rng(0))
     option = cq.plan(log, cost=0.4, improvement=0.02, rate=1000, horizon=6).options[0]
     assert option.months == pytest.approx(option.decisions / 1000 + 6)
@@ -171,7 +302,8 @@ def test_no_rule_that_changes_as_much_has_a_larger_second_moment(seed):
     )
     stakes = Stakes.of(log, 0.3, None)
     after = 0.05 + 0.95 * before
-    bound = worst_second_moment(stakes, before, after, changed)
+    worst = worst_advantage(stakes, before, after, changed)
+    bound = float(worst.masses @ worst.values**2)
     closest = 0.0
     for k in range(3000):
         target = (rng.random(n) < 0.5).astype(float)
@@ -194,7 +326,7 @@ def test_no_rule_that_changes_as_much_has_a_larger_second_moment(seed):
 
 
 def test_it_prints_a_row_a_floor():
-    world, incumbent, _ = SETTINGS["first"]
+    world, _, incumbent, _ = SETTINGS["first"]
     log = world.collect(incumbent, 500, np.random.default_rng(0))
     lines = str(cq.plan(log, cost=0.4, improvement=0.02, floors=[0.02, 0.3])).splitlines()
     assert lines[0].split("  ")[-1].strip() == "until +0.02 is proven"
@@ -203,18 +335,18 @@ def test_it_prints_a_row_a_floor():
 
 
 def test_it_goes_into_json():
-    world, incumbent, _ = SETTINGS["first"]
+    world, _, incumbent, _ = SETTINGS["first"]
     log = world.collect(incumbent, 500, np.random.default_rng(0))
     back = json.loads(json.dumps(cq.plan(log, cost=0.4, improvement=0.02).to_dict()))
     assert [option["floor"] for option in back["options"]] == [0.01, 0.02, 0.05, 0.1]
     assert back["options"][0]["months"] is None
 
 
-def test_few_acceptances_that_matter_are_noted():
-    world, incumbent, _ = SETTINGS["first"]
-    log = world.collect(incumbent.with_floor(0.5), 5000, np.random.default_rng(0))
-    found = cq.plan(log, cost=0.14, improvement=0.2, floors=[0.02], candidate=cq.AcceptAll())
-    assert "take the number of decisions for a rough guess" in found.notes[-1]
+def test_few_labels_to_plan_from_are_noted():
+    world, _, incumbent, _ = SETTINGS["first"]
+    log = world.collect(incumbent.with_floor(0.2), 300, np.random.default_rng(0))
+    found = cq.plan(log, cost=0.14, improvement=0.05, floors=[0.02], candidate=cq.AcceptAll())
+    assert "take the numbers of decisions for a rough guess" in found.notes[-1]
 
 
 def test_estimated_propensities_are_noted():
@@ -237,6 +369,7 @@ WRONG = {
     "nobody changed": ({"changed": 0.0}, "changed is a share of people above 0, not 0.0"),
     "success in percent": ({"success_rate": 40}, "success_rate is a share between 0 and 1, not 40"),
     "no rate": ({"rate": 0}, "rate is the number of decisions a month, not 0"),
+    "bootstrap": ({"method": "bootstrap"}, "method is 'normal' or 'any_time', not 'bootstrap'"),
     "horizon before": ({"horizon": -1}, "horizon is the number of months an outcome takes, not -1"),
     "out of reach": ({"improvement": 0.3}, r"0.3 is out of reach: .* 0.06 at most. Give a larger"),
     "candidate out of reach": (
@@ -255,3 +388,9 @@ def test_a_wrong_argument_is_named(arguments, message):
     log = cq.DecisionLog.from_arrays([0.0, 1.0, 2.0], [1, 0, 1], [0.5, 0.5, 1.0], [1, None, 0])
     with pytest.raises(ValueError, match=message):
         cq.plan(log, **{"cost": 0.4, "improvement": 0.01} | arguments)
+
+
+def test_a_candidate_for_whom_no_label_speaks_cannot_be_planned_for():
+    log = cq.DecisionLog.from_arrays([0.0, 1.0, 2.0], [1, 0, 1], [0.5, 0.5, 0.5], [0, None, 0])
+    with pytest.raises(ValueError, match="the log has too few labels that speak for the candidate"):
+        cq.plan(log, cost=0.4, improvement=0.1, incumbent=cq.RejectAll(), candidate=cq.AcceptAll())

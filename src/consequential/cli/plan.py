@@ -65,6 +65,12 @@ def add_plan(commands: Commands) -> None:
     add("--outcome-months", type=not_negative, default=0.0, help="months until an outcome is known")
     add("--power", type=share, default=0.8, help="probability of a proof if the gain is real")
     add("--confidence", type=share, default=0.95, help="of the interval that proves it")
+    add(
+        "--method",
+        choices=("normal", "any_time"),
+        default="normal",
+        help="of that interval: one look at the end, or as many as you like",
+    )
     add_out(parser, "plan")
     parser.set_defaults(run=_run)
 
@@ -95,6 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         horizon=options.outcome_months,
         power=options.power,
         confidence=options.confidence,
+        method=options.method,
     )
     print(found)
     notes += [note for note in found.notes if note not in notes]
@@ -103,7 +110,8 @@ def _run(options: argparse.Namespace) -> int:
         Findings(
             "What exploring costs",
             "A floor accepts everybody with at least that probability. It costs something with "
-            "every decision, and the larger it is, the sooner an improvement is proven.",
+            "every decision. The larger it is, the sooner a rule is proven better that accepts "
+            "people now rejected; for a rule that only rejects more it changes nothing.",
             log,
             found.to_dict(),
             [Piece("Floors compared", plan_table(found))],

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 
 TUNED_FOR = 1000
 # before any row is seen
-_GUESSED_VARIANCE = 0.05
-_LARGEST_BET = 0.5
+GUESSED_VARIANCE = 0.05
+LARGEST_BET = 0.5
 
 
 def mean_sequence(
@@ -97,10 +97,10 @@ def lower_bounds(
     count = np.arange(1, len(x) + 1)
     guess = np.minimum(np.cumsum(x) / (count + 1.0), most / scale)
     earlier = np.concatenate([[min(0.0, most / scale)], guess[:-1]])
-    variance = (_GUESSED_VARIANCE + np.cumsum((x - guess) ** 2)) / (count + 1.0)
-    known = np.concatenate([[_GUESSED_VARIANCE], variance[:-1]])
+    variance = (GUESSED_VARIANCE + np.cumsum((x - guess) ** 2)) / (count + 1.0)
+    known = np.concatenate([[GUESSED_VARIANCE], variance[:-1]])
     horizon = np.maximum(tuned_for, count * np.log1p(count) / np.log1p(tuned_for))
-    bet = np.minimum(_LARGEST_BET, np.sqrt(2.0 * level / (known * horizon)))
+    bet = np.minimum(LARGEST_BET, np.sqrt(2.0 * level / (known * horizon)))
     toll = (-np.log1p(-bet) - bet) * (x - earlier) ** 2
     bound = (np.cumsum(bet * x - toll) - level) / np.cumsum(bet)
     running: Floats = np.maximum.accumulate(bound) * scale

@@ -24,7 +24,7 @@ class Option:
     worst_loss
         The same if all of them fail.
     decisions
-        How many decisions until the improvement is proven.
+        How many decisions until the improvement is proven, to about one in a hundred.
     months
         How long they and their outcomes take; None without a rate.
     total_loss
@@ -54,7 +54,7 @@ class Plan:
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], [None, 1])
     >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1])
     >>> found.options[0].decisions, found.options[0].worst_loss
-    (3917, 25.0)
+    (3880, 25.0)
     """
 
     options: tuple[Option, ...]
@@ -62,6 +62,7 @@ class Plan:
     break_even: float
     power: float
     confidence: float
+    method: str
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.judged import FEW
+from consequential.evaluation.reach import Extremes, Span
 from consequential.log import DecisionLog
+from consequential.objective import InversePropensity, Objective, effective_sample_size
+from consequential.planning.advantage import Advantage, worst_advantage
 from consequential.planning.options import Option, Plan
-from consequential.planning.stakes import Stakes, losses_per_thousand, worst_second_moment
+from consequential.planning.power import decisions_to_any_time_proof, decisions_to_normal_proof
+from consequential.planning.stakes import Stakes, losses_per_thousand
 from consequential.policies import DecisionRule, Logged
 
 Floats = NDArray[np.float64]
-
-_FEW = 30.0  # with fewer acceptances that matter a normal interval is a rough guess
 
 
 def plan(
@@ -32,20 +35,24 @@ def plan(
     horizon: float = 0.0,
     power: float = 0.8,
     confidence: float = 0.95,
+    method: Literal["normal", "any_time"] = "normal",
 ) -> Plan:
     """Say what an exploration floor costs and when an improvement can be proven under it.
 
     A floor eps turns the incumbent's propensity p into `p' = eps + (1 - eps) p`. Per decision it
     costs `eps E[(1 - p) (cost - y)]`. From decisions taken with p' a candidate's advantage over
-    the incumbent is the mean of `v = d/p' (y - cost) (pi - p)`, whose variance is
-    `E[(y - cost)^2 (pi - p)^2 / p'] - improvement^2`. The improvement counts as proven when its
-    two-sided normal interval at `confidence` lies above zero, which happens with probability
-    `power` after `n = (z_conf + z_power)^2 variance / improvement^2` decisions, z_conf and
-    z_power being normal quantiles at `(1 + confidence)/2` and at `power`.
+    the incumbent is the mean of `v = d/p' (y - cost) (pi - p)`. The improvement counts as proven
+    when `compare(candidate, incumbent, later_log)` says *better* with this method and confidence.
 
-    People who had no chance of acceptance have no labels in any such log. For them
-    `(y - cost)^2` is what `success_rate` makes it, or as large as it can be; what accepting them
-    brings is what `success_rate` makes it, or unknown but for the worst.
+    How v is distributed is estimated from the log: each label stands for w people, who will be
+    accepted with p'. Gains are made more frequent and losses less, or the other way round, until
+    the mean is the improvement asked for. Logs drawn from that distribution then show after how
+    many decisions a share `power` of them proves it. Few large losses, or few large gains, are
+    taken into account.
+
+    People who had no chance of acceptance have no labels in any such log. Their gains and losses
+    are what `success_rate` makes them, or as large as they can be; what accepting them brings is
+    what `success_rate` makes it, or unknown but for the worst.
 
     Parameters
     ----------
@@ -60,8 +67,8 @@ def plan(
     incumbent
         The rule now in force; what the log did by default.
     candidate
-        The rule that is to be proven better. Without one, the plan is for the worst of all rules
-        that decide differently on a share `changed` of people.
+        The rule that is to be proven better. Without one, the plan is for the largest variance of
+        all rules that decide differently on a share `changed` of people.
     changed
         That share; without effect where a candidate is given.
     success_rate
@@ -72,6 +79,9 @@ def plan(
         The probability of a proof when the improvement is real.
     confidence
         Of the interval that proves it.
+    method
+        Of the interval, as in `compare`: `"normal"` for one look when all decisions are in,
+        `"any_time"` for looking as often as one likes.
 
     Examples
     --------
@@ -84,14 +94,19 @@ def plan(
     >>> print(found)
            per thousand decisions             until +0.02 is proven
     floor  more accepted   loss  if all fail  decisions  months  total loss
-     0.02           13.4  -0.77         1.91      48063    12.6       -37.2
-     0.05           33.6  -1.93         4.78      19221     6.8       -37.2
+     0.02           13.4  -0.77         1.91      42000    11.4       -32.5
+     0.05           33.6  -1.93         4.78      16800     6.4       -32.5
     - 67.1% of people never had a chance of acceptance: of their labels 20% assumed
-    - for the worst of all rules that decide differently on 30%
+    - for the largest variance of all rules that decide differently on 30%
 
-    The smaller floor takes longer and costs as much: a floor buys time.
+    Here the people on whom rules differ are people whom the incumbent rejects. A log says about
+    them as much as it accepts of them, so a small floor takes longer and costs as much in all. A
+    candidate that only rejects more needs no floor: then a larger one costs more and proves nothing
+    sooner.
     """
     _check(cost, improvement, floors, changed, success_rate, rate, horizon, power, confidence)
+    if method not in ("normal", "any_time"):
+        raise ValueError(f"method is 'normal' or 'any_time', not {method!r}")
     people = log.settled()
     stakes = Stakes.of(people, cost, success_rate)
     before = people.propensity_of(Logged() if incumbent is None else incumbent)
@@ -99,39 +114,68 @@ def plan(
     _check_possible(improvement, stakes, shift, changed)
     options, notes = [], list(stakes.notes)
     if shift is None:
-        notes.append(f"for the worst of all rules that decide differently on {changed:.0%}")
+        notes.append(
+            f"for the largest variance of all rules that decide differently on {changed:.0%}"
+        )
+    else:
+        notes += _few_labels(stakes, shift)
+    if method == "any_time":
+        notes.append("for intervals that hold however often one looks")
     for floor in floors:
         after = floor + (1.0 - floor) * before
         if shift is None:
-            second = worst_second_moment(stakes, before, after, changed)
-            matter = floor * changed
+            advantage = worst_advantage(stakes, before, after, changed)
         else:
-            second = float((stakes.squares * shift * shift / after).mean())
-            matter = float((after * np.abs(shift)).mean())
-        decisions = _decisions(second, improvement, power, confidence)
-        if matter * decisions < _FEW:
-            notes.append(
-                f"floor {floor:g}: only {matter * decisions:.0f} of the people accepted would tell "
-                "the rules apart; take the number of decisions for a rough guess"
-            )
+            advantage = Advantage.of(stakes, shift, after)
+        bins = _with_mean(advantage, improvement).binned()
+        if method == "normal":
+            needed = decisions_to_normal_proof(bins, power, confidence)
+        else:
+            reach = _reach(people, cost, float(after.min()))
+            needed = decisions_to_any_time_proof(bins, power, confidence, reach)
         losses = losses_per_thousand(floor, before, stakes, confidence)
-        options.append(_option(floor, before, stakes, losses, decisions, rate, horizon))
+        options.append(_option(floor, before, stakes, losses, _rounded(needed), rate, horizon))
     return Plan(
         tuple(options),
         improvement=float(improvement),
         break_even=float(stakes.cost.mean()),
         power=float(power),
         confidence=float(confidence),
+        method=method,
         notes=tuple(notes),
     )
 
 
-def _decisions(second: float, improvement: float, power: float, confidence: float) -> int:
-    from scipy.stats import norm
+def _reach(log: DecisionLog, cost: float, lowest: float) -> Span:
+    """Return how far rows and means of a later log can go, as `compare` sees it."""
+    extremes = Extremes.of(InversePropensity(), lowest)
+    return extremes.difference(Objective(cost), log, np.array([])).at(0.0)
 
-    quantiles = float(norm.ppf(0.5 + confidence / 2.0) + norm.ppf(power))
-    variance = max(second - improvement**2, 0.0)
-    return max(1, ceil(quantiles**2 * variance / improvement**2))
+
+def _with_mean(advantage: Advantage, improvement: float) -> Advantage:
+    found = advantage.with_mean(improvement)
+    if found is None:
+        raise ValueError(
+            f"an improvement of {improvement!r} is out of reach: the log has too few labels that "
+            "speak for the candidate. Ask for less."
+        )
+    return found
+
+
+def _few_labels(stakes: Stakes, shift: Floats) -> list[str]:
+    told = effective_sample_size((stakes.masses * np.abs(shift))[:, stakes.possible].sum(axis=0))
+    if not stakes.possible[shift != 0.0].any() or told >= FEW:
+        return []
+    return [
+        f"the plan rests on {told:.0f} labels in effect of people on whom the rules differ: take "
+        "the numbers of decisions for a rough guess"
+    ]
+
+
+def _rounded(decisions: int) -> int:
+    """Round up to three digits; a simulation does not know more."""
+    unit = int(10 ** max(len(str(decisions)) - 3, 0))
+    return -(-decisions // unit) * unit
 
 
 def _option(

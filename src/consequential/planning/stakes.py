@@ -8,22 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
+from consequential.objective import InversePropensity
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """What accepting each person brings and how widely it varies, as far as the log can tell.
+    """What accepting each person brings, as far as the log can tell.
 
-    `gains` and `squares` average to `E[y - cost]` and `E[(y - cost)^2]`, times the amount and its
-    square: weighted where a person had a chance of acceptance, assumed or bounded where not.
+    Accepting person i brings `values[:, i]` with the probabilities `masses[:, i]`. Where a person
+    had a chance of acceptance, the label that the log has is weighted by inverse propensity, so
+    masses are 0 for rejected people and average to one over people. Where not, both labels are
+    possible, with the probabilities assumed; or, nothing being known, the largest gain or loss
+    there can be with either sign.
     """
 
-    gains: Floats  # NaN where nothing is known
-    squares: Floats
-    largest: Floats
+    values: Floats  # (2, n)
+    masses: Floats  # (2, n)
+    known: NDArray[np.bool_]  # from the log, or by assumption
     possible: NDArray[np.bool_]
+    largest: Floats
     cost: Floats
     amount: Floats
     notes: tuple[str, ...]
@@ -31,52 +36,60 @@ class Stakes:
     @classmethod
     def of(cls, log: DecisionLog, cost: float, success_rate: float | None) -> Stakes:
         """Read the stakes off a settled log."""
-        amount = np.ones(len(log)) if log.amount is None else log.amount
-        costs = np.full(len(log), float(cost)) if log.cost is None else log.cost
-        possible = log.propensity > 0
-        weights = np.divide(1.0, log.propensity, out=np.zeros(len(log)), where=log.decision)
-        gain = amount * (log.outcome - costs)
+        n = len(log)
+        amount = np.ones(n) if log.amount is None else log.amount
+        costs = np.full(n, float(cost)) if log.cost is None else log.cost
         largest = amount * np.maximum(costs, 1.0 - costs)
-        notes = []
+        possible = log.propensity > 0
+        seen = np.stack([amount * (log.outcome - costs), np.zeros(n)])
+        weights = np.stack([InversePropensity().weights(log), np.zeros(n)])
         if success_rate is None:
-            unseen_gain, unseen_square = np.full(len(log), np.nan), largest**2
+            unseen, chances = np.stack([largest, -largest]), np.full((2, n), 0.5)
         else:
-            unseen_gain = amount * (success_rate - costs)
-            unseen_square = amount**2 * (
-                success_rate * (1.0 - costs) ** 2 + (1.0 - success_rate) * costs**2
-            )
-        if not possible.all():
-            known = "nothing is known" if success_rate is None else f"{success_rate:.0%} assumed"
-            share = 1.0 - possible.mean()
-            notes.append(
-                f"{share:.1%} of people never had a chance of acceptance: of their labels {known}"
-            )
-        if log.estimated_propensity:
-            notes.append("propensities are estimates, and so is everything made from them")
+            unseen = np.stack([amount * (1.0 - costs), -amount * costs])
+            chances = np.repeat([[success_rate], [1.0 - success_rate]], n, axis=1)
         return cls(
-            gains=np.where(possible, weights * gain, unseen_gain),
-            squares=np.where(possible, weights * gain**2, unseen_square),
-            largest=largest,
+            values=np.where(possible, seen, unseen),
+            masses=np.where(possible, weights, chances),
+            known=possible | (success_rate is not None),
             possible=possible,
+            largest=largest,
             cost=costs,
             amount=amount,
-            notes=tuple(notes),
+            notes=_notes(log, float(possible.mean()), success_rate),
+        )
+
+    @property
+    def gains(self) -> Floats:
+        """What accepting each person brings on average; NaN where nothing is known."""
+        return np.where(self.known, (self.values * self.masses).sum(axis=0), np.nan)
+
+    def at_worst(self) -> Stakes:
+        """Return the stakes with labels from the log replaced by the largest gain and loss."""
+        bounds = np.stack([self.largest, -self.largest])
+        return Stakes(
+            np.where(self.possible, bounds, self.values),
+            np.where(self.possible, 0.5, self.masses),
+            self.known,
+            self.possible,
+            self.largest,
+            self.cost,
+            self.amount,
+            self.notes,
         )
 
 
-def worst_second_moment(stakes: Stakes, before: Floats, after: Floats, changed: float) -> float:
-    """Bound `E[v^2]` over all rules with `E|pi - p| <= changed`.
-
-    `|pi - p|` is at most `u = max(p, 1 - p)`, and a square lies below its chord, so the share to
-    be changed goes where `bound u / p'` is largest until it is used up.
-    """
-    bound = np.where(stakes.possible, stakes.largest**2, stakes.squares)
-    room = np.maximum(before, 1.0 - before)
-    per_change = bound * room / after
-    order = np.argsort(-per_change)
-    left = changed * len(room) - np.concatenate([[0.0], np.cumsum(room[order])[:-1]])
-    used = np.clip(left, 0.0, room[order])
-    return float(per_change[order] @ used) / len(room)
+def _notes(log: DecisionLog, possible: float, success_rate: float | None) -> tuple[str, ...]:
+    notes = []
+    if possible < 1.0:
+        known = "nothing is known" if success_rate is None else f"{success_rate:.0%} assumed"
+        notes.append(
+            f"{1.0 - possible:.1%} of people never had a chance of acceptance: of their labels "
+            f"{known}"
+        )
+    if log.estimated_propensity:
+        notes.append("propensities are estimates, and so is everything made from them")
+    return tuple(notes)
 
 
 def losses_per_thousand(
