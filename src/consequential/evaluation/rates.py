@@ -1,0 +1,251 @@
+"""Rates: shares of weighted people, with intervals that cover although few people carry them.
+
+A true positive rate is `A / (A + B)`, with weighted counts of the positives that a rule accepts
+and of those that it rejects: `A = sum w y pi` and `B = sum w y (1 - pi)`, where `w = d / p`.
+Where the log has accepted nobody who counts in B, the estimate is 1 and its estimated variance 0,
+although it is known how many such people there were, and how small their chances. So:
+
+1. The next person in a count, with a share a of it (here `pi` or `1 - pi`), is expected to add
+   `k = sum a^2 / p / sum a`, over everybody of the group and not only the accepted ones. With it,
+   each count is like a gamma variable, and the rate like a beta variable: see `counts`. With equal
+   weights this is nearly Jeffreys' interval of a proportion; in large logs the usual normal one.
+2. A person whom the rule accepts with a probability adds to both counts. The numbers of people
+   that carry A and B are multiplied so that the variance of `log(A / B)` is right:
+   `1/n_A + 1/n_B - 2 sum w^2 y pi (1 - pi) / (m_A m_B)`. There is less of such overlap if pi is
+   measured from the lowest to the highest propensity of the rule, between which every rate of it
+   lies: `A = sum w y (pi - lowest)` and `B = sum w y (highest - pi)`.
+3. Neither count can exceed the number of people it is a part of.
+
+False positive rates are the same with `1 - y` for y; predictive values are made of accepted
+positives and accepted negatives. All follow from sums over rows, which add up over the pieces of
+a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.evaluation.counts import Count, Moments, log_odds_variance, share_quantile
+from consequential.objective import NOBODY
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+FEW = 15.0  # people in effect; intervals of rates that fewer carry are wide and cautious
+
+
+@dataclass(frozen=True, slots=True)
+class RateSums:
+    """All that rows contribute to true and false positive rates and to predictive values.
+
+    Attributes
+    ----------
+    positives, negatives
+        People of either label, by `d / p`.
+    everybody
+        All people, whom the next one may resemble: each counts once, and `1 / p` in squares.
+    lowest, highest
+        Of the rule's propensities.
+    """
+
+    positives: Moments
+    negatives: Moments
+    everybody: Moments
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(
+        cls,
+        weights: Floats,
+        outcome: Floats,
+        chance: Floats,
+        propensity: Floats,
+        group: Codes,
+        n_groups: int,
+        n_rows: int | None = None,
+    ) -> RateSums:
+        """Add up the rows of a log, or of a piece of one.
+
+        Parameters
+        ----------
+        weights, outcome
+            Of each label, 0 where there is none.
+        chance
+            One over the weight that a person has or would have if accepted; 0 for people who
+            never could be.
+        propensity
+            That the rule in question accepts.
+        group, n_groups
+            The group of each row.
+        n_rows
+            Rows of the whole log. People with smaller chances than one in so many are not
+            expected to be seen at all, and count with that chance.
+        """
+        rows = len(weights) if n_rows is None else n_rows
+        possible = (chance > 0.0).astype(np.float64)
+        next_weight = possible / np.maximum(chance, 1.0 / max(rows, 1))
+        columns = propensity, group, n_groups
+        positive = weights * outcome
+        negative = weights - positive
+        reached = propensity[chance > 0.0]
+        return cls(
+            Moments.of(positive, weights * positive, *columns),
+            Moments.of(negative, weights * negative, *columns),
+            Moments.of(possible, next_weight, *columns),
+            float(reached.min(initial=1.0)),
+            float(reached.max(initial=0.0)),
+        )
+
+    def __add__(self, other: RateSums) -> RateSums:
+        return RateSums(
+            self.positives + other.positives,
+            self.negatives + other.negatives,
+            self.everybody + other.everybody,
+            min(self.lowest, other.lowest),
+            max(self.highest, other.highest),
+        )
+
+    @property
+    def true_positive_rates(self) -> Rates:
+        """The share of each group's positives that the rule accepts."""
+        return self._accepted_share(self.positives, ("true positive rate", "positives"))
+
+    @property
+    def false_positive_rates(self) -> Rates:
+        """The share of each group's negatives that the rule accepts."""
+        return self._accepted_share(self.negatives, ("false positive rate", "negatives"))
+
+    @property
+    def predictive_values(self) -> Rates:
+        """The share of positives among the people of each group that the rule accepts."""
+        people = self.everybody.above(0.0)
+        positives, negatives = self.positives.above(0.0), self.negatives.above(0.0)
+        return Rates(
+            _share(positives[0], positives[0] + negatives[0]),
+            self._count(positives, people),
+            self._count(negatives, people),
+            np.zeros_like(people[0]),
+            ("predictive value", "people it accepts"),
+        )
+
+    def _accepted_share(self, labelled: Moments, kind: tuple[str, str]) -> Rates:
+        low, high = self.lowest, self.highest
+        if low > high:  # nobody could be accepted
+            low, high = 0.0, 1.0
+        return Rates(
+            _share(labelled.sums[1], labelled.sums[0]),
+            self._count(labelled.above(low), self.everybody.above(low)),
+            self._count(labelled.below(high), self.everybody.below(high)),
+            labelled.overlap(low, high),
+            kind,
+            low,
+            high,
+        )
+
+    def _count(self, seen: tuple[Floats, Floats], people: tuple[Floats, Floats]) -> Count:
+        # one average person of the log more, since a group may have nobody with a share
+        n = max(float(self.everybody.sums[0].sum()), 1.0)
+        shares, squares = (each + each.sum() / n for each in people)
+        weight = np.divide(squares, shares, out=np.zeros_like(shares), where=shares > 0.0)
+        return Count(np.maximum(seen[0], 0.0), np.maximum(seen[1], 0.0), weight, people[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The rate `counted / (counted + others)` of each group, between `lowest` and `highest`.
+
+    `shared` is the sum of the products of what each person adds to the two counts, and `kind` what
+    the rate and the people who carry it are called.
+
+    Examples
+    --------
+    Ten positives whose labels are all known, and nine of them accepted:
+
+    >>> import numpy as np
+    >>> from consequential.evaluation.rates import RateSums
+    >>> ones, accepted = np.ones(10), np.array([1.0] * 9 + [0.0])
+    >>> sums = RateSums.of(ones, ones, ones, accepted, np.zeros(10, dtype=np.intp), 1)
+    >>> low, high = sums.true_positive_rates.bounds(0.95)
+    >>> sums.true_positive_rates.values.round(2), low.round(2), high.round(2)
+    (array([0.9]), array([0.59]), array([0.99]))
+    """
+
+    values: Floats
+    counted: Count
+    others: Count
+    shared: Floats
+    kind: tuple[str, str]
+    lowest: float = 0.0
+    highest: float = 1.0
+
+    def bounds(self, confidence: float) -> tuple[Floats, Floats]:
+        """Return the ends of an interval for each group, also where a rate has no value.
+
+        An estimate may lie outside: at 0 or 1, or where its weights stand for too many people.
+        """
+        tail, span = (1.0 - confidence) / 2.0, self.highest - self.lowest
+        ends = np.stack(
+            [
+                share_quantile(self.counted, self.others, self.shared, level)
+                for level in (tail, 1.0 - tail)
+            ]
+        )
+        # limits that seldom matter are allowed a quarter of the error, on top
+        most, rest = self.counted.at_most(span), self.others.at_most(span)
+        least = share_quantile(self.counted, rest, 0.0, tail / 4.0)
+        largest = share_quantile(most, self.others, 0.0, 1.0 - tail / 4.0)
+        limited = np.stack([np.fmax(ends[0], least), np.fmin(ends[1], largest)])
+        # with wrong propensities, weights may stand for so many people that nothing is left
+        ends = np.where(limited[0] < limited[1], limited, ends)
+        return (
+            self.lowest + span * np.nan_to_num(ends[0], nan=0.0),
+            self.lowest + span * np.nan_to_num(ends[1], nan=1.0),
+        )
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Of the rates, with the variances that the intervals are made of."""
+        total = self.counted.mean + self.others.mean
+        share = np.divide(self.counted.mean, total, out=np.zeros_like(total), where=total > 0.0)
+        variance, _ = log_odds_variance(self.counted, self.others, self.shared)
+        slope = (self.highest - self.lowest) * share * (1.0 - share)
+        return np.where(slope > 0.0, slope * np.sqrt(np.nan_to_num(variance)), 0.0)
+
+    @property
+    def effective(self) -> Floats:
+        """How many equally weighted people carry the smaller count; infinite for a constant."""
+        if self.highest == self.lowest:
+            return np.full_like(self.values, np.inf)
+        return np.minimum(self.counted.effective, self.others.effective)
+
+
+def few_notes(
+    rate: str, people: str, groups: Sequence[Hashable], effective: Floats
+) -> tuple[str, ...]:
+    """Return a note that names the groups whose rate fewer than `FEW` people carry in effect.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consequential.evaluation.rates import few_notes
+    >>> few_notes("true positive rate", "positives", ["a", "b"], np.array([80.0, 3.2]))
+    ('few positives carry the true positive rate: in effect 3 in group b. Its interval is wide',)
+    """
+    few = [
+        f"{count:.0f} in group {group}"
+        for group, count in zip(groups, effective.tolist(), strict=True)
+        if count < FEW
+    ]
+    wide = "Its interval is wide" if len(few) == 1 else "Their intervals are wide"
+    return (f"few {people} carry the {rate}: in effect {', '.join(few)}. {wide}",) if few else ()
+
+
+def _share(part: Floats, total: Floats) -> Floats:
+    unknown = np.full_like(total, np.nan)
+    share: Floats = np.divide(part, total, out=unknown, where=total > NOBODY)
+    return share
