@@ -118,8 +118,8 @@ def test_errors_are_those_of_the_evaluation():
 def test_the_ratio_of_two_groups_has_the_interval_of_its_logarithm():
     log_ = exploring_log(800)
     ours = cq.group_metrics(POLICY, log_)
-    a, b = ours.by_group["false_positive_rate"].values()
-    ratio = ours.ratio["false_positive_rate"]
+    a, b = ours.by_group["selection_rate"].values()
+    ratio = ours.ratio["selection_rate"]
     away = abs(log(a.value / b.value))
     error = sqrt((a.standard_error / a.value) ** 2 + (b.standard_error / b.value) ** 2)
     assert ratio.value == pytest.approx(np.exp(-away))

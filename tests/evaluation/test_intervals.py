@@ -189,7 +189,7 @@ def test_the_bootstrap_depends_on_its_seed_alone():
 def test_the_largest_gap_of_many_groups_is_bounded_pair_by_pair():
     """The formula, written out over pairs."""
     log_ = exploring_log(900, 4, seed=11)
-    found = cq.evaluate(POLICY, log_, cost=0.4, fairness="equal_opportunity")
+    found = cq.evaluate(POLICY, log_, cost=0.4, fairness="demographic_parity")
     pairs = [(i, j) for i in range(4) for j in range(i)]
     values = np.array([found.benefits[z].value for z in range(4)])
     errors = np.array([found.benefits[z].standard_error for z in range(4)])

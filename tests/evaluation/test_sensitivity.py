@@ -97,11 +97,12 @@ def test_at_a_factor_of_one_bounds_are_the_evaluation():
         assert (one.low, one.high) == pytest.approx((found.utility.low, found.utility.high))
         for z in (0, 1):
             ends, each = bounds.benefits[z][0], found.benefits[z]
-            assert (ends.low, ends.high) == pytest.approx((each.low, each.high))
+            # intervals of rates are not quite symmetric, those of bounds are
+            assert (ends.low, ends.high) == pytest.approx((each.low, each.high), abs=0.01)
         if notion.name != "equalised_odds":
             gap = bounds.benefit_gap[0]
             assert (gap.low, gap.high) == pytest.approx(
-                (found.benefit_gap.low, found.benefit_gap.high)
+                (found.benefit_gap.low, found.benefit_gap.high), abs=0.01
             )
 
 
@@ -127,7 +128,7 @@ def test_unknown_labels_widen_bounds_as_they_widen_intervals(unknown, notion):
     assert (one.low, one.high) == pytest.approx((found.utility.low, found.utility.high))
     for z in (0, 1):
         ends, each = bounds.benefits[z][0], found.benefits[z]
-        assert (ends.low, ends.high) == pytest.approx((each.low, each.high))
+        assert (ends.low, ends.high) == pytest.approx((each.low, each.high), abs=0.02)
     apart = cq.sensitivity(POLICY, log, gammas=[1.0], versus=cq.Logged(), **question).utility[0]
     gain = cq.compare(POLICY, cq.Logged(), log, **question).utility
     assert (apart.low, apart.high) == pytest.approx((gain.low, gain.high))

@@ -15,11 +15,13 @@ from consequential.evaluation.bounds import (
     largest_interval,
     measured_groups,
 )
+from consequential.evaluation.contrasts import largest
 from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.influence import RatioSums
 from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
 from consequential.evaluation.judged import checked_log, judge, needs_folds
-from consequential.evaluation.measure import Facts
-from consequential.evaluation.quantiles import checked_confidence
+from consequential.evaluation.measure import Facts, rate_notes
+from consequential.evaluation.quantiles import checked_confidence, two_sided
 from consequential.evaluation.simultaneous import Pairs, sup_t_quantile
 from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog
@@ -66,7 +68,7 @@ class GroupMetrics:
     >>> log = world.collect(world.initial_policy().with_floor(0.2), 4000, np.random.default_rng(3))
     >>> found = cq.group_metrics(cq.Policy([1.5, 5.0]), log)
     >>> found.by_group["true_positive_rate"][0]
-    0.8837 [0.8568, 0.9105]
+    0.8837 [0.8540, 0.9083]
     >>> found.difference["selection_rate"]
     0.1245 [0.1057, 0.1433]
     """
@@ -177,11 +179,13 @@ def group_metrics(
     everybody = _pooled(within)
     facts = Facts.of(within, pi, judged.notes)
     by_group, total, difference, ratio = {}, {}, {}, {}
+    rates: list[Range] = []
     for name, shape in METRICS.items():
         ranges = [
             replace(each, objective=replace(objective, fairness=_Rate(shape))).benefits(pi)[0]
             for each in (everybody, within)
         ]
+        rates.append(ranges[1])
         made = _Made(level, seed, facts, shape.labelled)
         total[name] = made.overall(ranges[0])
         by_group[name] = made.by_group(ranges[1])
@@ -192,7 +196,7 @@ def group_metrics(
         difference,
         ratio,
         dict(zip(rows.groups, rows.group_counts.tolist(), strict=True)),
-        facts.notes,
+        (*facts.notes, *rate_notes(rates, rows.groups)),
     )
 
 
@@ -287,6 +291,25 @@ class _Made:
         high = min(1.0, float(highs.min()) / max(float(lows.max()), 1e-300))
         return Interval((low + high) / 2.0, low, high, float("inf"))
 
+    def _rate_quotient(self, ratios: RatioSums, smallest: float) -> Interval:
+        """Bound the logarithms of rates by those of their own bounds."""
+        assert ratios.rates is not None
+        known, errors = ratios.known, ratios.rates.standard_errors
+        relative = errors[known] / ratios.values[known]
+        contrast = Pairs((ratios,)).contrast[:, known]
+        spread = contrast @ np.diag(relative**2) @ contrast.T
+        level = two_sided(sup_t_quantile(spread, self.confidence, seed=self.seed))
+        logs = [
+            tuple(np.log(np.maximum(end[known], 1e-300)) for end in ratios.rates.bounds(at))
+            for at in (self.confidence, level)
+        ]
+        (low, high), (surely_low, surely_high) = logs
+        values = np.log(ratios.values[known])
+        least, most = largest(values, (low, high), (surely_low, surely_high))
+        error = smallest * float(np.sqrt(np.diag(spread).max()))
+        ends = float(np.exp(-most)), float(np.exp(-least))
+        return Interval(smallest, min(ends[0], smallest), max(ends[1], smallest), error)
+
     def _quotient(self, found: Range) -> Interval:
         """Bound the logarithms of all pairs' quotients at once."""
         if not found.exact:
@@ -299,6 +322,8 @@ class _Made:
         if values.min() <= 0.0 or not np.isfinite(errors).all():
             return Interval(smallest, 0.0, 1.0, float("inf"))
         pairs = Pairs((ratios,))
+        if ratios.rates is not None:
+            return self._rate_quotient(ratios, smallest)
         logs = np.full((1, ratios.n_groups), np.nan)
         logs[0, ratios.known] = np.log(values)
         contrast = pairs.contrast[:, ratios.known]

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.rates import Rates
 from consequential.evaluation.reach import Reach
 from consequential.objective import NOBODY, Benefit
 
@@ -31,6 +32,7 @@ class RatioSums(ABC):
 
     n_groups: int
     labelled: bool
+    rates: Rates | None
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -92,6 +94,9 @@ class Ratios(RatioSums):
         How far a row can go, and what was then multiplied into it; None where nobody asked.
     labelled
         Whether labels matter.
+    rates
+        The same ratios as shares of weighted people, where they are: their intervals cover although
+        few people carry them.
     """
 
     numerator: Floats
@@ -102,6 +107,7 @@ class Ratios(RatioSums):
     reach: Reach | None = None
     scale: Floats | None = None
     labelled: bool = True
+    rates: Rates | None = None
 
     def __len__(self) -> int:
         return len(self.numerator)

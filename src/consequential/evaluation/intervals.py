@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from math import log, sqrt
 from typing import Any, ClassVar, Self
 
@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.bootstrap import replicates
+from consequential.evaluation.contrasts import contrast as rate_contrast
+from consequential.evaluation.contrasts import largest as rate_largest
 from consequential.evaluation.influence import Ratios
-from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
+from consequential.evaluation.quantiles import normal_quantile, skewness_corrected, two_sided
+from consequential.evaluation.rates import FEW
 from consequential.evaluation.reach import Span
 from consequential.evaluation.sequences import lower_bounds
-from consequential.evaluation.simultaneous import Pairs, largest
+from consequential.evaluation.simultaneous import Pairs, largest, sup_t_quantile
 
 Floats = NDArray[np.float64]
 
@@ -79,13 +82,20 @@ class Normal(Intervals):
     from_sums = True
 
     def of(self, ratios: Any) -> list[Interval]:
-        """Return the values, plus and minus z standard errors."""
+        """Return the values, plus and minus z standard errors; rates have bounds of their own."""
+        if ratios.rates is not None:
+            return _rate_intervals(ratios, self.confidence)
         z = normal_quantile(self.confidence)
         pairs = zip(ratios.values.tolist(), ratios.standard_errors.tolist(), strict=True)
         return [_around(value, error, z, z) for value, error in pairs]
 
     def contrast(self, terms: Terms) -> Interval:
-        """Return the sum, plus and minus z standard errors of the summed influence."""
+        """Return the sum, plus and minus z standard errors of the summed influence.
+
+        Rates of one rule are put together by squaring and adding the distances to their own
+        bounds. So are those of two rules where few people carry them; otherwise what the rules
+        agree on cancels row by row, which only influence knows.
+        """
         value = sum(float(signs @ each.values) for each, signs in terms)
         inflation = np.max([each.inflation for each, _ in terms], axis=0)
         squares = (
@@ -96,17 +106,26 @@ class Normal(Intervals):
             )
             / max(len(terms[0][0]), 1) ** 2
         )
-        if not (np.isfinite(inflation).all() and np.isfinite(value)):
-            return _around(value, float("inf"), 1.0, 1.0)
-        z = normal_quantile(self.confidence)
         # rounding may leave less than nothing of a difference that does not vary
-        return _around(value, sqrt(max(float(squares @ inflation), 0.0)), z, z)
+        error = float("inf")
+        if np.isfinite(inflation).all() and np.isfinite(value):
+            error = sqrt(max(float(squares @ inflation), 0.0))
+        rates = [each.rates for each, _ in terms if each.rates is not None]
+        few = any((each.effective < FEW).any() for each in rates)
+        if len(rates) == len(terms) and (few or len({id(each) for each, _ in terms}) == 1):
+            return _rate_contrast(terms, value, error, self.confidence)
+        if not np.isfinite(error):
+            return _around(value, error, 1.0, 1.0)
+        z = normal_quantile(self.confidence)
+        return _around(value, error, z, z)
 
     def largest(self, benefits: tuple[Any, ...]) -> Interval:
         """Return simultaneous bounds over all pairs of groups."""
         pairs = Pairs(benefits)
         if len(pairs) == 0:
             return UNKNOWN
+        if all(each.rates is not None for each in benefits):
+            return _largest_rates(benefits, pairs, self.confidence, self.seed)
         differences = pairs.differences(np.stack([each.values for each in benefits]))
         return Interval(*largest(differences, pairs.covariance(), self.confidence, self.seed))
 
@@ -114,6 +133,64 @@ class Normal(Intervals):
         """Correct for skewness: differences of similar rules live on few rows."""
         below, above = skewness_corrected(ratios.skewness, len(ratios), self.confidence)
         return _around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)
+
+
+def _rate_intervals(ratios: Any, confidence: float) -> list[Interval]:
+    """Return the bounds of rates, which reach to the values where these lie outside."""
+    low, high = ratios.rates.bounds(confidence)
+    values, errors = ratios.values, ratios.rates.standard_errors
+    columns = zip(values, np.fmin(low, values), np.fmax(high, values), errors, strict=True)
+    return [Interval(*map(float, four)) if np.isfinite(four[0]) else UNKNOWN for four in columns]
+
+
+def _rate_contrast(terms: Terms, value: float, error: float, confidence: float) -> Interval:
+    """Square and add the distances of rates to their bounds; rates of one group are correlated."""
+    if not np.isfinite(value):
+        return UNKNOWN
+    bounds = [each.rates.bounds(confidence) for each, _ in terms]
+    low, high = rate_contrast(
+        np.concatenate([each.values for each, _ in terms]),
+        (np.concatenate([low for low, _ in bounds]), np.concatenate([high for _, high in bounds])),
+        np.concatenate([signs for _, signs in terms]),
+        _correlation([each for each, _ in terms]),
+    )
+    if len(terms) == 1:
+        ratios, signs = terms[0]
+        error = float(np.linalg.norm(signs * ratios.rates.standard_errors))
+    return Interval(value, min(low, value), max(high, value), error)
+
+
+def _correlation(ratios: list[Any]) -> Floats:
+    """Return the correlation of several rules' rates over (ratios times groups)."""
+    n_groups = ratios[0].n_groups
+    matrix = np.eye(len(ratios) * n_groups)
+    rows = np.arange(n_groups)
+    for (k, one), (m, other) in permutations(enumerate(ratios), 2):
+        spread = np.sqrt(one.products(one) * other.products(other))
+        shared = np.divide(one.products(other), spread, out=np.zeros(n_groups), where=spread > 0.0)
+        matrix[k * n_groups + rows, m * n_groups + rows] = shared
+    return matrix
+
+
+def _largest_rates(
+    benefits: tuple[Any, ...], pairs: Pairs, confidence: float, seed: int
+) -> Interval:
+    """Bound the largest difference between rates of two groups, over all benefits."""
+    errors = np.concatenate([each.rates.standard_errors for each in benefits])
+    covariance = pairs.contrast @ np.diag(np.nan_to_num(errors) ** 2) @ pairs.contrast.T
+    level = two_sided(sup_t_quantile(covariance, confidence, seed=seed))
+    size = np.abs(pairs.differences(np.stack([each.values for each in benefits])))
+    widest = int(size.argmax())
+    value = float(size[widest])
+    ends = []
+    for each in benefits:
+        alone, together = (
+            tuple(end[each.known] for end in each.rates.bounds(at)) for at in (confidence, level)
+        )
+        ends.append(rate_largest(each.values[each.known], alone, together))
+    low = min(value, max(least for least, _ in ends))
+    high = max(value, max(most for _, most in ends))
+    return Interval(value, low, high, float(np.sqrt(covariance[widest, widest])))
 
 
 class Bootstrap(Intervals):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from consequential.evaluation.bounds import Range
 from consequential.evaluation.doubts import CONTRADICTED, weight_doubts
 from consequential.evaluation.influence import RatioSums
 from consequential.evaluation.judged import unsupported_note, weight_notes
+from consequential.evaluation.rates import few_notes
 from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog
 
@@ -102,6 +103,17 @@ def acceptance_shares(
     shares = np.divide(inside, accepted, out=np.zeros(n_groups), where=accepted > 0)
     total = float(accepted.sum())
     return (float(inside.sum()) / total if total > 0 else 0.0), shares
+
+
+def rate_notes(benefits: Sequence[Range], groups: Sequence[Hashable]) -> tuple[str, ...]:
+    """Return notes that name the groups whose rates few people carry."""
+    notes: list[str] = []
+    for benefit in benefits:
+        carried = [side.rates.effective for side in benefit.sides if side.rates is not None]
+        if carried:
+            rate, people = benefit.low.rates.kind  # type: ignore[union-attr]
+            notes += few_notes(rate, people, groups, np.min(carried, axis=0))
+    return tuple(notes)
 
 
 def _untold_note(yardstick: Yardstick, propensity: Floats) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from consequential.evaluation.judged import (
     needs_folds,
     question,
 )
-from consequential.evaluation.measure import Facts, Measure
+from consequential.evaluation.measure import Facts, Measure, rate_notes
 from consequential.evaluation.quantiles import checked_confidence
 from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.yardstick import Yardstick
@@ -281,7 +281,7 @@ def evaluation(
         group_effective_sizes=dict(zip(facts.groups, facts.effective_sizes.tolist(), strict=True)),
         n=n,
         effective_sample_size=facts.effective_size,
-        notes=(*facts.notes, *gap_notes),
+        notes=(*facts.notes, *rate_notes(measure.benefits, facts.groups), *gap_notes),
         confidence=intervals.confidence,
         method=intervals.name,
         unsupported=unsupported,

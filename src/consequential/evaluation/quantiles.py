@@ -24,6 +24,11 @@ def normal_quantile(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2.0)
 
 
+def two_sided(z: float) -> float:
+    """Return the probability with which a standard normal lies in [-z, z]."""
+    return 2.0 * NormalDist().cdf(z) - 1.0
+
+
 def skewness_corrected(skewness: float, n: int, confidence: float) -> tuple[float, float]:
     """Return how many standard errors below and above a mean its interval reaches.
 

@@ -20,7 +20,8 @@ from consequential.evaluation.bounds import Range
 from consequential.evaluation.influence import Ratios, RatioSums
 from consequential.evaluation.judged import unsupported_note, weight_notes
 from consequential.evaluation.measure import Facts, Measure, Measured
-from consequential.evaluation.yardstick import TOO_FEW, Yardstick
+from consequential.evaluation.rates import Rates, RateSums
+from consequential.evaluation.yardstick import RATES, TOO_FEW, Yardstick
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import NOBODY, Objective, Tally, Whole
 from consequential.policies import DecisionRule
@@ -75,6 +76,7 @@ class ScannedRatios(RatioSums):
     n_groups: int
     labelled: bool
     told: bool = True  # whether the labels it needs are known
+    rates: Rates | None = None
 
     def __len__(self) -> int:
         return self.gram.n
@@ -136,6 +138,7 @@ class _Weight:
     unsupported: Floats  # accepted people no weight stands for
     never: float  # of these, people who could not be accepted
     heaviest: float
+    rates: RateSums | None  # where rows are weighted people
 
     def __add__(self, other: _Weight) -> _Weight:
         return _Weight(
@@ -145,6 +148,7 @@ class _Weight:
             self.unsupported + other.unsupported,
             self.never + other.never,
             max(self.heaviest, other.heaviest),
+            None if self.rates is None or other.rates is None else self.rates + other.rates,
         )
 
     @property
@@ -195,12 +199,13 @@ class _Piece:
             utility = yardstick.utility(pi)
             benefits = [each.low for each in yardstick.benefits(pi)]
             ratios += [*_three(utility), yardstick.acceptance(pi), *benefits]
-        weights = [_weight(yardstick, pi) for pi in found]
+        n = self.whole.n
+        weights = [_weight(yardstick, pi, n) for pi in found]
         if self.compared:
             one, other = found
             utility = yardstick.utility(one, other)
             ratios += [*_three(utility), yardstick.acceptance(one, other)]
-            weights.append(_weight(yardstick, np.abs(one - other)))
+            weights.append(_weight(yardstick, np.abs(one - other), n))
         return Gram.of(ratios, log), tuple(weights)
 
 
@@ -209,7 +214,7 @@ def _three(utility: Range) -> tuple[RatioSums, RatioSums, RatioSums]:
     return utility.low, utility.high, utility.plain or utility.low
 
 
-def _weight(yardstick: Yardstick, propensity: Floats) -> _Weight:
+def _weight(yardstick: Yardstick, propensity: Floats, n_rows: int) -> _Weight:
     weighted, log = yardstick.weighted(propensity), yardstick.log
     lost = yardstick.overall.unsupported
     unsupported = np.zeros(len(log)) if lost is None else propensity * lost
@@ -224,6 +229,7 @@ def _weight(yardstick: Yardstick, propensity: Floats) -> _Weight:
         by_group(unsupported),
         float(propensity[log.propensity <= 0.0].sum()),
         float(weighted.max()),
+        yardstick.rate_sums(yardstick.within, propensity, n_rows) if yardstick.has_rates else None,
     )
 
 
@@ -250,9 +256,16 @@ def measured(
         supported = not weight.unsupported.any()
         benefits = tuple(
             Range.exactly(
-                ScannedRatios(gram, k * size + 4 + j, n_groups, labelled, supported or not labelled)
+                ScannedRatios(
+                    gram,
+                    k * size + 4 + j,
+                    n_groups,
+                    labelled,
+                    supported or not labelled,
+                    getattr(weight.rates, rate) if rate and weight.rates is not None else None,
+                )
             )
-            for j, (n_groups, labelled) in enumerate(shapes)
+            for j, (n_groups, labelled, rate) in enumerate(shapes)
         )
         measures.append(Measure(utility, acceptance, benefits))
     notes = _left_out(scan, whole)
@@ -274,8 +287,8 @@ def _utility_and_acceptance(gram: Gram, start: int, weight: _Weight) -> tuple[Ra
     return utility, ScannedRatios(gram, start + 3, 1, False)
 
 
-def _unmeasured(weight: _Weight, shapes: list[tuple[int, bool]]) -> tuple[str, ...]:
-    if not weight.unsupported.any() or not any(labelled for _, labelled in shapes):
+def _unmeasured(weight: _Weight, shapes: list[tuple[int, bool, str]]) -> tuple[str, ...]:
+    if not weight.unsupported.any() or not any(labelled for _, labelled, _ in shapes):
         return ()
     return (
         "benefits that need labels of people who were never accepted are not bounded on a scan: "
@@ -283,8 +296,8 @@ def _unmeasured(weight: _Weight, shapes: list[tuple[int, bool]]) -> tuple[str, .
     )
 
 
-def _shapes(objective: Objective, n_groups: int) -> list[tuple[int, bool]]:
-    """For each benefit, how many groups it has and whether labels matter."""
+def _shapes(objective: Objective, n_groups: int) -> list[tuple[int, bool, str]]:
+    """For each benefit, how many groups it has, whether labels matter, and the rate it is."""
     assert objective.fairness is not None
     nobody = np.zeros(0)
 
@@ -298,8 +311,11 @@ def _shapes(objective: Objective, n_groups: int) -> list[tuple[int, bool]]:
         np.ones((3, n_groups)),
     )
     benefits = objective.fairness.benefits(empty)
-    labelled = [benefit.shape is None or benefit.shape.labelled for benefit in benefits]
-    return [(n_groups, each) for each in labelled]
+    shapes = [benefit.shape for benefit in benefits]
+    return [
+        (n_groups, shape is None or shape.labelled, "" if shape is None else RATES.get(shape, ""))
+        for shape in shapes
+    ]
 
 
 def _left_out(scan: LogScan, whole: Whole) -> tuple[str, ...]:

@@ -10,12 +10,27 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.bounds import Mask, Range, extreme_ratios
 from consequential.evaluation.influence import Ratios, benefit_ratios
+from consequential.evaluation.rates import Rates, RateSums
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Tally, Whole, effective_sample_size
+from consequential.objective import (
+    Clipped,
+    Objective,
+    Shape,
+    Tally,
+    Whole,
+    effective_sample_size,
+)
+from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
 
 Floats = NDArray[np.float64]
 
+# benefits that are shares of weighted people, and what `RateSums` calls them
+RATES = {
+    Shape(POSITIVES, share_of=POSITIVES): "true_positive_rates",
+    Shape(NEGATIVES, share_of=NEGATIVES): "false_positive_rates",
+    Shape(POSITIVES, share_of=LABELLED, denominator=LABELLED): "predictive_values",
+}
 # fewer effective labels than this say nothing about the people a rule would accept
 TOO_FEW = 10.0
 # how far a sum is moved to see what follows it; the error is of the order of its square
@@ -179,6 +194,33 @@ class Yardstick:
             and bool((possible & (tally.unsupported < 1.0)).all())
         )
 
+    def rate_sums(self, tally: Tally, propensity: Floats, n_rows: int | None = None) -> RateSums:
+        """Return the sums that intervals of rates are made of."""
+        weighting, log = self.objective.weighting, self.log
+        chance = log.label_propensity
+        if isinstance(weighting, Clipped):
+            chance = np.maximum(chance, 1.0 / weighting.maximum)
+        weights = tally.positives + tally.negatives
+        # a filled-in label of somebody who was never accepted counts once
+        chance = np.where(log.propensity > 0.0, chance, np.minimum(weights, 1.0))
+        outcome = np.divide(tally.positives, weights, out=np.zeros(len(log)), where=weights > 0.0)
+        return RateSums.of(
+            weights, outcome, chance, propensity, log.group, len(tally.sizes), n_rows
+        )
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether rows are weighted people: then rates have intervals of their own."""
+        weighting = self.objective.weighting
+        pessimistic = isinstance(weighting, Clipped) and weighting.pessimistic
+        return weighting.row_by_row and not pessimistic
+
+    def _rates(self, tally: Tally, shape: Shape | None, propensity: Floats) -> Rates | None:
+        if self.part or not self.has_rates or shape not in RATES:
+            return None
+        found: Rates = getattr(self.rate_sums(tally, propensity), RATES[shape])
+        return found
+
     def _ratios(
         self, tally: Tally, propensity: Floats, k: int, mask: Mask | bool = False
     ) -> Ratios:
@@ -196,7 +238,7 @@ class Yardstick:
             reach = self.extremes.benefit(benefit.shape)
             return replace(ratios, reach=reach, scale=benefit.scale)
         if tally.normalised is None:
-            return ratios
+            return replace(ratios, rates=self._rates(filled(), benefit.shape, propensity))
         more, fewer = (
             benefit_ratios(notion.benefits(filled(1.0 + nudge))[k], propensity, group).values
             for nudge in (_NUDGE, -_NUDGE)
