@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
     from consequential.baseline import Baselines as Baselines
     from consequential.baseline import baselines as baselines
+    from consequential.estimator import BoundNotShownError as BoundNotShownError
     from consequential.estimator import FairPolicyLearner as FairPolicyLearner
     from consequential.evaluation import Comparison as Comparison
     from consequential.evaluation import Estimate as Estimate
@@ -171,6 +172,7 @@ _HOME = {
     **dict.fromkeys(["Plan", "plan"], "planning"),
     **dict.fromkeys(["Baselines", "baselines"], "baseline"),
     **dict.fromkeys(["Frontier", "frontier"], "tradeoff"),
+    "BoundNotShownError": "estimator",
     "FairPolicyLearner": "estimator",
     "cluster": "workers",
     **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),

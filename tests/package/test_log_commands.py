@@ -98,7 +98,9 @@ def test_fit_writes_everything_it_knows_as_json(shelf):
     assert found["log"]["features"] == NAMES
     assert {"consequential", "numpy", "scikit-learn"} <= set(found["versions"])
     assert set(found["results"]) == {
+        "bound",
         "certificates",
+        "policy_gap",
         "value",
         "comparisons",
         "group_metrics",
@@ -668,3 +670,62 @@ def test_help_teaches_with_an_example_that_can_be_parsed(command, capsys):
     example = out.split("example:\n")[1].replace("\\\n", " ")
     options = _parser().parse_args(example.split()[1:])
     assert options.command == command
+
+
+# --- bounds among people, people without support, labels that never came
+
+
+def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shelf):
+    found = results(shelf / "fit")["results"]
+    assert found["bound"].startswith("Bound (gap at most 0.05): ")
+    assert "among people it was not learned from" in found["bound"]
+    page = (shelf / "fit" / "report.html").read_text()
+    assert page.index("Bound (gap at most 0.05)") < page.index("Read this first")
+    gap = found["policy_gap"]
+    kept = max(gap["high"], -gap["low"]) <= 0.05
+    assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
+
+
+def test_a_bound_with_confidence_is_shown_on_held_out_rows_or_nothing_is_written(
+    shelf, here, capsys
+):
+    pa.csv.write_csv(people(6000, seed=3), "many.csv")
+    arguments = ["fit", "many.csv", *FEATURES, *LOGGED, *COST, "--max-gap", "0.3"]
+    assert main([*arguments, "--bound-confidence", "0.95", "--out", "shown"]) == 0
+    said = capsys.readouterr().out
+    assert "Bound (gap at most 0.3): shown to be kept with confidence 0.95" in said
+    assert results(here / "shown")["results"]["value"]["n"] == 3000
+    bound = ["--max-gap", "0.005", "--fairness", "equal_opportunity", "--bound-confidence", "0.95"]
+    few = ["fit", str(shelf / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]
+    assert main([*few, "--out", "declined"]) != 0
+    assert "no policy can be shown to keep a gap of at most 0.005" in capsys.readouterr().err
+    assert not (here / "declined" / "policy.json").exists()
+
+
+def test_a_log_without_exploration_is_refused_and_nothing_written(here, capsys):
+    table = people()
+    sure = pa.array([float(d) for d in table["approved"].to_pylist()])
+    pa.csv.write_csv(table.set_column(table.column_names.index("p"), "p", sure), "sure.csv")
+    assert main(["fit", "sure.csv", *FEATURES, *LOGGED, *COST, "--out", "no"]) != 0
+    assert "cannot be told from this log" in capsys.readouterr().err
+    assert not (here / "no").exists()
+
+
+def test_labels_that_never_came_are_refused_or_made_up_for(here, capsys):
+    table = people()
+    labels = table["repaid"].to_pylist()
+    accepted = [k for k, label in enumerate(labels) if label is not None]
+    for k in accepted[::7]:
+        labels[k] = None
+    gone = table.set_column(table.column_names.index("repaid"), "repaid", pa.array(labels))
+    pa.csv.write_csv(gone, "gone.csv")
+    arguments = ["evaluate", "gone.csv", *FEATURES, *LOGGED, *COST, "--policy", "accept-all"]
+    assert main([*arguments, "--out", "refused"]) != 0
+    assert "missing=" in capsys.readouterr().err
+    for how in ("against", "at_random"):
+        assert main([*arguments, "--missing", how, "--out", how]) == 0
+        assert "accepted without a label" in capsys.readouterr().out
+    wide, narrow = (
+        results(here / how)["results"]["evaluation"]["utility"] for how in ("against", "at_random")
+    )
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]

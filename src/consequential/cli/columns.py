@@ -26,6 +26,7 @@ _ROLES = (
     "time_step",
     "amount",
     "cost_column",
+    "observed",
 )
 
 
@@ -80,6 +81,14 @@ def add_columns(parser: argparse.ArgumentParser, *, features: str = "", label: b
         metavar="STEPS",
         help="how many time steps an outcome may take; younger decisions are left out",
     )
+    add(
+        "--missing",
+        choices=("refuse", "against", "at_random"),
+        default="refuse",
+        help="accepted people whose label never came: an error, any label they could have, or "
+        "missing by chance given features and group",
+    )
+    add("--observed", metavar="NAME", help="for at_random: the probability that a label is known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class Source:
     table: Any
     roles: dict[str, str]
     features: tuple[str, ...]
-    steps: dict[str, Any]
+    times: dict[str, Any]  # what is made of labels that are young or missing
     estimate: EstimatedPropensity | None
     notes: tuple[str, ...]
 
@@ -123,8 +132,12 @@ class Source:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         estimate = EstimatedPropensity(seed=seed) if options.estimate_propensity else None
         name = options.file.name
-        steps = {"horizon": options.horizon, "period": options.period}
-        return cls(name, digest, table, roles, features, steps, estimate, notes)
+        times = {
+            "horizon": options.horizon,
+            "period": options.period,
+            "missing": options.missing,
+        }
+        return cls(name, digest, table, roles, features, times, estimate, notes)
 
     def log(self, *more: str) -> DecisionLog:
         """Return the log; `more` features stand after those asked for."""
@@ -147,7 +160,7 @@ class Source:
         if "cost_column" in columns:
             columns["cost"] = columns.pop("cost_column")
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
-        log = DecisionLog.from_frame(table, features=list(features), **self.steps, **given)
+        log = DecisionLog.from_frame(table, features=list(features), **self.times, **given)
         return replace(log, notes=(*self.notes, *log.notes))
 
     def columns_of(self, rule: DecisionRule) -> tuple[str, ...]:

@@ -39,6 +39,13 @@ def add_form(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
     )
     add("--floor", type=_floor, default=0.0, help="nobody is accepted with less probability")
+    add(
+        "--unsupported",
+        choices=("reject", "as_logged", "trust_model"),
+        default="reject",
+        help="people like whom the log accepts nobody: reject them, do as the past rule did, or "
+        "extrapolate from others",
+    )
     return group
 
 
@@ -54,6 +61,7 @@ def learner_of(options: argparse.Namespace, question: dict[str, Any]) -> FairPol
         feature_map=_feature_map(options),
         l2=options.l2,
         floor=options.floor,
+        unsupported=options.unsupported,
         uses_sensitive=options.uses_sensitive,
         random_state=options.seed,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from consequential.cli.columns import Source
 from consequential.log import DecisionLog
@@ -91,17 +91,6 @@ class Ruled:
 def _groups(rule: DecisionRule) -> str:
     groups = " or ".join(map(str, getattr(rule, "groups", ())))
     return f" ({groups})" if groups else ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unseen(DecisionRule):
-    """A learner's policies, each asked only about people it was not fitted on."""
-
-    values: Floats
-
-    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Return what was found for these very rows."""
-        return self.values
 
 
 def log_for(source: Source, *rules: Ruled) -> DecisionLog:

@@ -8,27 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from consequential.estimator.checks import check_options, unexplored
+from consequential.estimator.safety import Safety, safely_fitted
 from consequential.estimator.tables import (
-    accepted_rows,
     at_step,
-    coded_labels,
     column_of,
     frame_like,
-    log_of,
-    people_of,
-    seen_labels,
+    log_from,
+    template_for,
 )
-from consequential.evaluation import evaluate
-from consequential.learning import Aggregated, Constraint, Fitted, fit_policy
+from consequential.evaluation import cross_fitted, deployed_gap, evaluate
+from consequential.evaluation.judged import checked_log
+from consequential.learning import (
+    Aggregated,
+    Constraint,
+    Fitted,
+    UnexploredLogError,
+    fit_policy,
+)
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Fairness, Objective, Weighting
-from consequential.policies import FeatureMap, Link, Policy, PolicyError
+from consequential.policies import FeatureMap, Link, Policy, PolicyError, Unsupported
 
 if TYPE_CHECKING:
-    from consequential.evaluation import Evaluation
+    from consequential.evaluation import Estimate, Evaluation
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +55,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         The paper's lambda: `utility - penalty/2 (benefit gap)^2`.
     max_gap
         The largest difference allowed between any two groups' benefits.
+    confidence
+        How sure to be that people keep `max_gap`, not only the rows learned from. With 0.95 the
+        true gap of `policy_` exceeds the bound in at most 5 % of logs: candidates are learned from
+        half of the log and tested on the other half, and `BoundNotShownError` says where none can
+        be shown to keep it. Without it the bound is kept where the policy was learned, and among
+        other people more or less so; see `policy_gap_`.
     min_ratio
         The smallest ratio allowed between any two groups' benefits. 0.8 with demographic parity is
         the four-fifths *screen*: a rule of thumb for where to look closer, not a legal test.
@@ -63,7 +74,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Shrinkage of the standardised parameters, per unit of the utility's scale; the intercept is
         free. Below 1e-9, which lets policies be all but thresholds, it makes no difference.
     floor
-        Nobody is accepted with a smaller probability, so that the next log still explores.
+        Nobody is accepted with a smaller probability, so that the next log still explores; people
+        whom the log does not support stay rejected.
+    unsupported
+        What the policy does with people whom the log cannot speak about, because people like them
+        were accepted with a probability below 20 over the number of decisions (or 0.05, if that is
+        smaller). `"reject"` rejects them, also new ones: the policy keeps the support with it.
+        `"as_logged"` follows the past rule there. `"trust_model"` extrapolates from other people.
     uses_sensitive
         Whether each sensitive group has parameters of its own. A policy that does decides by the
         sensitive attribute, and says so wherever it is shown.
@@ -88,10 +105,15 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         The policy: save it with `save_policy`, evaluate it, let it decide.
     result_
         Certificates: utility and gap on the log, what fairness cost, which start won, whether it
-        converged. They flatter the policy, being maxima; see `value_`.
+        converged, and `notes`. They flatter the policy, being maxima; see `value_`.
     value_
         After `fit_log(log, folds=k)`: what such a policy is worth, each row judged by a policy that
-        was not fitted on it.
+        was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
+    policy_gap_
+        The gap of `policy_` itself among people, with an interval; after `fit_log(log, folds=k)` or
+        with `confidence`. It is wider than that of `value_`, which is the average policy's.
+    safety_
+        With `confidence`: the candidates that passed the test.
 
     Examples
     --------
@@ -113,11 +135,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         fairness: str | Fairness = "demographic_parity",
         penalty: float = 0.0,
         max_gap: float | None = None,
+        confidence: float | None = None,
         min_ratio: float | None = None,
         link: str | Link = "logistic",
         feature_map: FeatureMap | None = None,
         l2: float = 1e-8,
         floor: float = 0.0,
+        unsupported: Unsupported = "reject",
         uses_sensitive: bool = False,
         weighting: Weighting | None = None,
         variance_penalty: float = 0.0,
@@ -130,11 +154,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.fairness = fairness
         self.penalty = penalty
         self.max_gap = max_gap
+        self.confidence = confidence
         self.min_ratio = min_ratio
         self.link = link
         self.feature_map = feature_map
         self.l2 = l2
         self.floor = floor
+        self.unsupported = unsupported
         self.uses_sensitive = uses_sensitive
         self.weighting = weighting
         self.variance_penalty = variance_penalty
@@ -167,25 +193,44 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `propensities` are the probabilities with which people were accepted.
         """
         return self._learn(
-            self._log(X, y, sensitive_features, decisions, propensities, amounts, costs, reset=True)
+            log_from(
+                self,
+                X,
+                y,
+                sensitive_features,
+                decisions,
+                propensities,
+                amounts,
+                costs,
+                reset=True,
+            )
         )
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
 
-        With folds, `value_` says what comes of it on rows not learned from.
+        With folds, `value_` says what comes of it on rows not learned from, and `policy_gap_` how
+        wide the gap of `policy_` is. With `confidence` held-out rows say both, and no folds are
+        needed.
         """
+        if folds is not None and self.confidence is not None:
+            raise ValueError(
+                "confidence= holds out half of the log, which gives value_ and policy_gap_: leave "
+                "folds out"
+            )
         self._remember_features(log)
         self._learn(log)
         if folds is not None:
-            self.value_: Evaluation = evaluate(
-                clone(self),
-                log,
-                cost=self.cost,
-                fairness=self.fairness,
-                weighting=self.weighting,
-                folds=folds,
-            )
+            checked_log(log)
+            assert isinstance(log, DecisionLog)  # a scan has been refused
+            question: dict[str, Any] = {
+                "cost": self.cost,
+                "fairness": self.fairness,
+                "weighting": self.weighting,
+            }
+            crossed = cross_fitted(clone(self), log, folds)
+            self.value_: Evaluation = evaluate(crossed, log, **question)
+            self.policy_gap_: Estimate = deployed_gap(crossed, log, **question)
         return self
 
     def partial_fit(
@@ -206,7 +251,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         as any other to be among them. Give `classes` where the first batch may lack one.
         """
         first = not hasattr(self, "policy_")
-        log = self._log(
+        log = log_from(
+            self,
             X,
             y,
             sensitive_features,
@@ -225,46 +271,50 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return self._learn(self.kept_, warm=getattr(self, "policy_", None))
 
     def _learn(self, log: DecisionLog | LogScan, warm: Policy | None = None) -> FairPolicyLearner:
-        constraint = Constraint(self.max_gap, self.min_ratio)
-        objective = Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting)
-        for name, least in (("l2", 0.0), ("variance_penalty", 0.0)):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= least):
-                raise ValueError(f"{name} is finite and not negative, not {value!r}")
-        for name in ("n_starts", "max_passes", "max_rows"):
-            value = getattr(self, name)
-            if value != int(value) or value < 1:
-                raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
-        if self.uses_sensitive and len(log.groups) < 2:
-            raise DecisionLogError(
-                "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "
-                f"has {len(log.groups)}"
+        check_options(self, log)
+        rng = np.random.default_rng(self.random_state)
+        if self.confidence is None:
+            self.result_: Fitted = self._fitted(log, self.max_gap, rng, warm)
+        else:
+            assert isinstance(log, DecisionLog)  # check_options has seen to these
+            assert self.max_gap is not None
+            self.safety_: Safety = safely_fitted(
+                lambda rows, bound: self._fitted(rows, bound, rng),
+                log,
+                Objective(self.cost, self.fairness, weighting=self.weighting),
+                self.max_gap,
+                self.confidence,
+                rng,
             )
-        self.result_: Fitted = fit_policy(
-            log,
-            self._template(log) if warm is None else warm,
-            objective,
-            constraint,
-            l2=self.l2,
-            n_starts=self.n_starts,
-            variance_penalty=self.variance_penalty,
-            max_passes=self.max_passes,
-            warm=warm,
-            rng=np.random.default_rng(self.random_state),
-        )
+            self.result_ = self.safety_.chosen.fitted
+            self.value_ = self.safety_.chosen.value
+            self.policy_gap_ = self.value_.benefit_gap
         self.policy_: Policy = self.result_.policy
         return self
 
-    def _template(self, log: DecisionLog | LogScan) -> Policy:
-        """A policy of the form asked for, its feature map fitted on everybody in the log."""
-        feature_map, width = None, len(log.feature_names)
-        if self.feature_map is not None:
-            features = people_of(log, self.random_state)
-            feature_map = clone(self.feature_map).fit(features)
-            width = feature_map.transform(features[:1]).shape[1]
-        groups = log.groups if self.uses_sensitive else ()
-        size = (width + 1) * max(len(groups), 1)
-        return Policy(np.zeros(size), self.link, feature_map, floor=self.floor, groups=groups)
+    def _fitted(
+        self,
+        log: DecisionLog | LogScan,
+        max_gap: float | None,
+        rng: np.random.Generator,
+        warm: Policy | None = None,
+    ) -> Fitted:
+        try:
+            return fit_policy(
+                log,
+                template_for(self, log) if warm is None else warm,
+                Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting),
+                Constraint(max_gap, self.min_ratio),
+                l2=self.l2,
+                n_starts=self.n_starts,
+                variance_penalty=self.variance_penalty,
+                max_passes=self.max_passes,
+                warm=warm,
+                unsupported=self.unsupported,
+                rng=rng,
+            )
+        except UnexploredLogError as error:
+            raise DecisionLogError(unexplored(log, error)) from None
 
     # Deciding
 
@@ -308,7 +358,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ) -> float:
         """Return the estimated utility per applicant of the policy on other people's decisions."""
         check_is_fitted(self)
-        log = self._log(X, y, sensitive_features, decisions, propensities, reset=False)
+        log = log_from(self, X, y, sensitive_features, decisions, propensities, reset=False)
         coefficients = Objective(self.cost, weighting=self.weighting).coefficients(log)
         gains = len(log) * coefficients.utility * log.propensity_of(self.policy_)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -325,60 +375,6 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 )
             sensitive = column_of(sensitive_features)
         return self.policy_.propensity(matrix, sensitive)
-
-    def _classes(self, seen: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
-        """Both labels, sorted: the second is the outcome hoped for."""
-        check_classification_targets(seen)
-        found = np.unique(seen if classes is None else np.asarray(classes))
-        if len(found) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is multiclass: "
-                f"y has {len(found)} classes; 1 is the outcome hoped for, 0 the other"
-            )
-        if len(found) < 2:
-            raise ValueError(
-                f"y has one class, {found.tolist()[0]!r}: labels of both kinds are needed to tell "
-                "whom to accept"
-            )
-        return found
-
-    def _log(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        decisions: ArrayLike | None,
-        propensities: ArrayLike | None,
-        amounts: ArrayLike | None = None,
-        costs: ArrayLike | None = None,
-        *,
-        reset: bool,
-        classes: ArrayLike | None = None,
-    ) -> DecisionLog:
-        """What scikit-learn hands over, as a log; labels of rejected people are not looked at."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        matrix: Floats
-        if decisions is None:
-            matrix, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        else:
-            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
-            labels = column_of(y)
-        accepted = accepted_rows(decisions, propensities, len(matrix))
-        seen = seen_labels(labels, accepted)
-        if reset:
-            self.classes_ = self._classes(seen, classes)
-        names = getattr(self, "feature_names_in_", None)
-        return log_of(
-            matrix,
-            coded_labels(seen, accepted, self.classes_),
-            sensitive_features,
-            decisions,
-            propensities,
-            amounts,
-            costs,
-            None if names is None else list(names),
-        )
 
     def _remember_features(self, log: DecisionLog | LogScan) -> None:
         self.n_features_in_ = len(log.feature_names)

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.policies import PolicyError, group_codes
+from consequential.policies import Policy, PolicyError, group_codes
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +59,23 @@ def seen_labels(labels: NDArray[Any], accepted: NDArray[np.bool_]) -> NDArray[An
     return np.array(seen.tolist()) if seen.dtype == object else seen
 
 
+def both_classes(seen: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
+    """Return both labels, sorted: the second is the outcome hoped for."""
+    check_classification_targets(seen)
+    found = np.unique(seen if classes is None else np.asarray(classes))
+    if len(found) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"y has {len(found)} classes; 1 is the outcome hoped for, 0 the other"
+        )
+    if len(found) < 2:
+        raise ValueError(
+            f"y has one class, {found.tolist()[0]!r}: labels of both kinds are needed to tell "
+            "whom to accept"
+        )
+    return found
+
+
 def coded_labels(seen: NDArray[Any], accepted: NDArray[np.bool_], classes: NDArray[Any]) -> Floats:
     """Return labels as 0 and 1 for accepted people, missing for the others."""
     unknown = np.setdiff1d(seen, classes)
@@ -69,29 +89,61 @@ def coded_labels(seen: NDArray[Any], accepted: NDArray[np.bool_], classes: NDArr
     return coded
 
 
-def log_of(
-    matrix: Floats,
-    labels: Floats,
+def log_from(
+    learner: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     sensitive: ArrayLike | None,
     decisions: ArrayLike | None,
     propensities: ArrayLike | None,
-    amounts: ArrayLike | None,
-    costs: ArrayLike | None,
-    names: list[str] | None,
+    amounts: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
+    *,
+    reset: bool,
+    classes: ArrayLike | None = None,
 ) -> DecisionLog:
-    """Return a log of arrays; features are not copied, since nobody else keeps the log."""
+    """Return as a log what scikit-learn hands over; labels of rejected people are not looked at.
+
+    With `reset` the learner remembers the features and classes it sees; features are not copied,
+    since nobody else keeps the log.
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    matrix: Floats
+    if decisions is None:
+        matrix, labels = validate_data(learner, X, y, reset=reset, dtype=np.float64)
+    else:
+        matrix = validate_data(learner, X, reset=reset, dtype=np.float64)
+        labels = column_of(y)
+    accepted = accepted_rows(decisions, propensities, len(matrix))
+    seen = seen_labels(labels, accepted)
+    if reset:
+        learner.classes_ = both_classes(seen, classes)
+    names = getattr(learner, "feature_names_in_", None)
     everybody = np.ones(len(matrix))
     return DecisionLog.from_arrays(
         matrix,
         everybody if decisions is None else column_of(decisions),
         everybody if decisions is None else _optional(propensities),
-        labels,
+        coded_labels(seen, accepted, learner.classes_),
         _optional(sensitive),
         amount=_optional(amounts),
         cost=_optional(costs),
-        feature_names=names,
+        feature_names=None if names is None else list(names),
         copy=False,
     )
+
+
+def template_for(learner: Any, log: DecisionLog | LogScan) -> Policy:
+    """Return a policy of the form asked for, its feature map fitted on everybody in the log."""
+    feature_map, width = None, len(log.feature_names)
+    if learner.feature_map is not None:
+        features = people_of(log, learner.random_state)
+        feature_map = clone(learner.feature_map).fit(features)
+        width = feature_map.transform(features[:1]).shape[1]
+    groups = log.groups if learner.uses_sensitive else ()
+    size = (width + 1) * max(len(groups), 1)
+    return Policy(np.zeros(size), learner.link, feature_map, floor=learner.floor, groups=groups)
 
 
 def people_of(log: DecisionLog | LogScan, seed: int) -> Floats:
