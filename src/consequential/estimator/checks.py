@@ -30,6 +30,23 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
             "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "
             f"has {len(log.groups)}"
         )
+    if learner.confidence is not None:
+        _check_confidence(learner, log)
+
+
+def _check_confidence(learner: Any, log: DecisionLog | LogScan) -> None:
+    if not 0.5 < learner.confidence < 1.0:
+        raise ValueError(
+            f"confidence lies between 0.5 and 1, 0.95 say, not {learner.confidence!r}: how often "
+            "the bound is to hold"
+        )
+    if learner.max_gap is None:
+        raise ValueError("confidence is that of a bound on the gap: give max_gap= too")
+    if isinstance(log, LogScan):
+        raise ValueError(
+            "confidence= needs a log in memory: learn from scan.sample(n, rng), which holds out "
+            "half of its rows"
+        )
 
 
 def unexplored(log: DecisionLog | LogScan, error: DecisionLogError) -> str:

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from consequential.estimator.checks import check_options, unexplored
+from consequential.estimator.safety import Safety, safely_fitted
 from consequential.estimator.tables import (
     at_step,
     column_of,
@@ -18,7 +19,8 @@ from consequential.estimator.tables import (
     log_from,
     template_for,
 )
-from consequential.evaluation import evaluate
+from consequential.evaluation import cross_fitted, deployed_gap, evaluate
+from consequential.evaluation.judged import checked_log
 from consequential.learning import (
     Aggregated,
     Constraint,
@@ -31,7 +33,7 @@ from consequential.objective import Fairness, Objective, Weighting
 from consequential.policies import FeatureMap, Link, Policy, PolicyError, Unsupported
 
 if TYPE_CHECKING:
-    from consequential.evaluation import Evaluation
+    from consequential.evaluation import Estimate, Evaluation
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +55,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         The paper's lambda: `utility - penalty/2 (benefit gap)^2`.
     max_gap
         The largest difference allowed between any two groups' benefits.
+    confidence
+        How sure to be that people keep `max_gap`, not only the rows learned from. With 0.95 the
+        true gap of `policy_` exceeds the bound in at most 5 % of logs: candidates are learned from
+        half of the log and tested on the other half, and `BoundNotShownError` says where none can
+        be shown to keep it. Without it the bound is kept where the policy was learned, and among
+        other people more or less so; see `policy_gap_`.
     min_ratio
         The smallest ratio allowed between any two groups' benefits. 0.8 with demographic parity is
         the four-fifths *screen*: a rule of thumb for where to look closer, not a legal test.
@@ -100,7 +108,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         converged, and `notes`. They flatter the policy, being maxima; see `value_`.
     value_
         After `fit_log(log, folds=k)`: what such a policy is worth, each row judged by a policy that
-        was not fitted on it.
+        was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
+    policy_gap_
+        The gap of `policy_` itself among people, with an interval; after `fit_log(log, folds=k)` or
+        with `confidence`. It is wider than that of `value_`, which is the average policy's.
+    safety_
+        With `confidence`: the candidates that passed the test.
 
     Examples
     --------
@@ -122,6 +135,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         fairness: str | Fairness = "demographic_parity",
         penalty: float = 0.0,
         max_gap: float | None = None,
+        confidence: float | None = None,
         min_ratio: float | None = None,
         link: str | Link = "logistic",
         feature_map: FeatureMap | None = None,
@@ -140,6 +154,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.fairness = fairness
         self.penalty = penalty
         self.max_gap = max_gap
+        self.confidence = confidence
         self.min_ratio = min_ratio
         self.link = link
         self.feature_map = feature_map
@@ -194,19 +209,28 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
 
-        With folds, `value_` says what comes of it on rows not learned from.
+        With folds, `value_` says what comes of it on rows not learned from, and `policy_gap_` how
+        wide the gap of `policy_` is. With `confidence` held-out rows say both, and no folds are
+        needed.
         """
+        if folds is not None and self.confidence is not None:
+            raise ValueError(
+                "confidence= holds out half of the log, which gives value_ and policy_gap_: leave "
+                "folds out"
+            )
         self._remember_features(log)
         self._learn(log)
         if folds is not None:
-            self.value_: Evaluation = evaluate(
-                clone(self),
-                log,
-                cost=self.cost,
-                fairness=self.fairness,
-                weighting=self.weighting,
-                folds=folds,
-            )
+            checked_log(log)
+            assert isinstance(log, DecisionLog)  # a scan has been refused
+            question: dict[str, Any] = {
+                "cost": self.cost,
+                "fairness": self.fairness,
+                "weighting": self.weighting,
+            }
+            crossed = cross_fitted(clone(self), log, folds)
+            self.value_: Evaluation = evaluate(crossed, log, **question)
+            self.policy_gap_: Estimate = deployed_gap(crossed, log, **question)
         return self
 
     def partial_fit(
@@ -248,25 +272,49 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _learn(self, log: DecisionLog | LogScan, warm: Policy | None = None) -> FairPolicyLearner:
         check_options(self, log)
-        objective = Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting)
+        rng = np.random.default_rng(self.random_state)
+        if self.confidence is None:
+            self.result_: Fitted = self._fitted(log, self.max_gap, rng, warm)
+        else:
+            assert isinstance(log, DecisionLog)  # check_options has seen to these
+            assert self.max_gap is not None
+            self.safety_: Safety = safely_fitted(
+                lambda rows, bound: self._fitted(rows, bound, rng),
+                log,
+                Objective(self.cost, self.fairness, weighting=self.weighting),
+                self.max_gap,
+                self.confidence,
+                rng,
+            )
+            self.result_ = self.safety_.chosen.fitted
+            self.value_ = self.safety_.chosen.value
+            self.policy_gap_ = self.value_.benefit_gap
+        self.policy_: Policy = self.result_.policy
+        return self
+
+    def _fitted(
+        self,
+        log: DecisionLog | LogScan,
+        max_gap: float | None,
+        rng: np.random.Generator,
+        warm: Policy | None = None,
+    ) -> Fitted:
         try:
-            self.result_: Fitted = fit_policy(
+            return fit_policy(
                 log,
                 template_for(self, log) if warm is None else warm,
-                objective,
-                Constraint(self.max_gap, self.min_ratio),
+                Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting),
+                Constraint(max_gap, self.min_ratio),
                 l2=self.l2,
                 n_starts=self.n_starts,
                 variance_penalty=self.variance_penalty,
                 max_passes=self.max_passes,
                 warm=warm,
                 unsupported=self.unsupported,
-                rng=np.random.default_rng(self.random_state),
+                rng=rng,
             )
         except UnexploredLogError as error:
             raise DecisionLogError(unexplored(log, error)) from None
-        self.policy_: Policy = self.result_.policy
-        return self
 
     # Deciding
 
