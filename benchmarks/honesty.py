@@ -153,9 +153,10 @@ def bounds(logs: int) -> Iterator[str]:
                     declined, broken, _, missed, _ = np.nanmean(found, axis=0)
                     shown = np.isfinite(found[:, 2])
                     utility = np.median(found[shown, 2]) if shown.any() else np.nan
+                    without = np.median(found[:, 4])
                     yield (
                         f"  {name:14} {short:12} {n:6d} rows, gap {bound:g}   {declined:.1%}   "
-                        f"{broken:.1%}   {missed:.1%}   {utility:.4f} of {np.median(found[:, 4]):.4f}"
+                        f"{broken:.1%}   {missed:.1%}   {utility:.4f} of {without:.4f}"
                     )
 
 
