@@ -351,3 +351,13 @@ def test_folds_use_settled_rows_only():
     log = exploring_log(300, time_step=np.arange(300) // 50, horizon=2)
     assert cq.cross_fitted_propensities(Cuts(), log, folds=3).shape == (200,)
     assert cq.evaluate(Cuts(), log, cost=0.4, folds=3).n == 200
+
+
+def test_copies_of_rows_are_pointed_out():
+    """Every row three times: intervals would cover in three of four logs, and say nothing."""
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.1), 1000, np.random.default_rng(0))
+    copied = log.take(np.repeat(np.arange(1000), 3))
+    policy = cq.Policy([1.5, 5.0])
+    assert any("exact copies" in n for n in cq.evaluate(policy, copied, cost=world.cost).notes)
+    assert not any("copies" in n for n in cq.evaluate(policy, log, cost=world.cost).notes)

@@ -81,7 +81,7 @@ def judge(
     """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log."""
     rows = log.settled()
     left_out = len(log) - len(rows)
-    notes: list[str] = []
+    notes = list(log.concerns)
     if left_out:
         notes.append(
             f"{_rows(left_out)} younger than the horizon of {log.horizon} time steps left out, "
