@@ -19,6 +19,7 @@ import consequential as cq
 from consequential.workers import in_order
 from consequential.worlds.synthetic import SecondSetting, _Normal
 
+Rows = list[int]
 FLOOR = 0.05
 SHARES = (0.4, 0.35, 0.25)
 
@@ -72,10 +73,10 @@ def _own_log(name: str, n: int, seed: int) -> tuple:
     return found.utility.low <= truth, crossed.utility.low <= truth
 
 
-def own_log(logs: int) -> Iterator[str]:
+def own_log(logs: int, rows: Rows) -> Iterator[str]:
     yield "95% lower bounds of a learned policy's utility that hold: its own log, cross-fitted"
     for name in ("first", "second"):
-        for n in (5000, 20_000):
+        for n in rows:
             own, crossed = repeated(partial(_own_log, name, n), logs).mean(axis=0)
             yield f"  {name:14} {n:6d} rows   {own:.1%}   {crossed:.1%}"
 
@@ -97,7 +98,7 @@ def _totals(name: str, seed: int) -> tuple:
     return tuple(ratios)
 
 
-def totals(logs: int) -> Iterator[str]:
+def totals(logs: int, rows: Rows) -> Iterator[str]:
     yield "equal opportunity: how much wider intervals are if totals are taken for fixed, by group"
     for name in ("first", "second"):
         wider = repeated(partial(_totals, name), logs).mean(axis=0) - 1.0
@@ -115,11 +116,12 @@ def _gap(name: str, notion: str, n: int, bound: float, seed: int) -> tuple:
     return truth in learner.value_.benefit_gap, truth in learner.policy_gap_
 
 
-def gap(logs: int) -> Iterator[str]:
+def gap(logs: int, rows: Rows) -> Iterator[str]:
     yield "the true gap of policy_ lies in: value_.benefit_gap, policy_gap_"
     for name in WORLDS:
         for short, notion in NOTIONS.items():
-            for n, bound in ((5000, 0.05), (20_000, 0.02)):
+            for n in rows:
+                bound = 0.05 if n < 10_000 else 0.02
                 one = partial(_gap, name, notion, n, bound)
                 crossed, deployed = repeated(one, logs).mean(axis=0)
                 yield f"  {name:14} {short:12} {n:6d} rows   {crossed:.1%}   {deployed:.1%}"
@@ -143,12 +145,12 @@ def _bounds(name: str, notion: str, n: int, bound: float, seed: int) -> tuple:
     return False, broken, found.utility, missed, truth.utility
 
 
-def bounds(logs: int) -> Iterator[str]:
+def bounds(logs: int, rows: Rows, max_gaps: tuple[float, ...] = (0.02, 0.05)) -> Iterator[str]:
     yield "confidence=.95: declined, bound broken; without it: bound broken; median utilities"
     for name in WORLDS:
         for short, notion in NOTIONS.items():
-            for n in (5000, 20_000):
-                for bound in (0.02, 0.05):
+            for n in rows:
+                for bound in max_gaps:
                     found = repeated(partial(_bounds, name, notion, n, bound), logs)
                     declined, broken, missed = found[:, [0, 1, 3]].mean(axis=0)
                     shown = np.isfinite(found[:, 2])
@@ -160,16 +162,23 @@ def bounds(logs: int) -> Iterator[str]:
                     )
 
 
-SECTIONS = {"own-log": own_log, "totals": totals, "gap": gap, "bounds": bounds}
+SECTIONS = {
+    "own-log": own_log,
+    "totals": totals,
+    "gap": gap,
+    "bounds": bounds,
+    "bounds-.05": partial(bounds, max_gaps=(0.05,)),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", default=list(SECTIONS), choices=[*SECTIONS, []])
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS)[:4], choices=[*SECTIONS, []])
     parser.add_argument("--logs", type=int, default=300)
+    parser.add_argument("--rows", type=int, nargs="+", default=[5000, 20_000])
     options = parser.parse_args()
     for section in options.sections:
-        for line in SECTIONS[section](options.logs):
+        for line in SECTIONS[section](options.logs, options.rows):
             print(line, flush=True)
 
 

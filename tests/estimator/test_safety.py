@@ -77,6 +77,21 @@ def test_candidates_are_tested_from_the_strictest_on_until_one_fails():
     assert "held-out decisions" in str(found)
 
 
+def test_a_fair_policy_worth_less_than_rejecting_everybody_is_no_answer():
+    costly = cq.worlds.second_setting()
+    log = costly.collect(cq.AcceptAll(), 4000, np.random.default_rng(0))
+    objective = cq.Objective(0.9, "demographic_parity")
+    with pytest.raises(cq.BoundNotShownError, match="worth no more than rejecting everybody"):
+        safely_fitted(
+            lambda rows, _: SimpleNamespace(policy=cq.AcceptAll()),
+            log,
+            objective,
+            0.05,
+            0.95,
+            np.random.default_rng(0),
+        )
+
+
 # --- the learner
 
 

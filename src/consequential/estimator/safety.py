@@ -33,8 +33,6 @@ from consequential.policies import Policy
 _STRICTNESS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # a log so many times as long is out of reach, and the number of its rows a wild guess
 _HOPELESS = 1000.0
-# a share of people that is none
-_NOBODY = 1e-6
 
 
 class BoundNotShownError(DecisionLogError):
@@ -127,7 +125,7 @@ def safely_fitted(
     """Learn candidates from half of a log and test them on the other half.
 
     `fit` learns from rows under a bound. Raises `BoundNotShownError` where not even the strictest
-    candidate passes.
+    candidate passes, and where the one to be taken is worth no more than rejecting everybody.
     """
     learned, held_out = log.settled().split(0.5, by="random", rng=rng)
     passed: list[Tested] = []
@@ -138,9 +136,9 @@ def safely_fitted(
         if candidate.most > max_gap:
             break
         passed.append(candidate)
-    # that a rule which accepts nobody is fair needs no showing
-    if not passed or passed[-1].value.acceptance.value < _NOBODY:
-        raise _not_shown(candidate, max_gap, confidence, len(log))
+    # Rejecting everybody is fair, needs no log and is worth 0: a policy worth less is no answer.
+    if not passed or passed[-1].value.utility.value <= 0.0:
+        raise _not_shown(passed[-1] if passed else candidate, max_gap, confidence, len(log))
     return Safety(max_gap, confidence, tuple(passed), held_out)
 
 
@@ -164,6 +162,16 @@ def _tested(
 
 
 def _not_shown(tried: Tested, max_gap: float, confidence: float, n_log: int) -> BoundNotShownError:
+    if tried.most <= max_gap:
+        return BoundNotShownError(
+            f"the only policy that can be shown to keep a gap of at most {max_gap:g} with "
+            f"confidence {confidence:g} on this log is worth no more than rejecting everybody: "
+            f"{tried.value.utility!r} on {tried.value.n} held-out decisions. Ask for a wider gap, "
+            "or for less confidence; the policy is in this error's `policy`",
+            tried.fitted.policy,
+            tried.value.benefit_gap,
+            inf,
+        )
     gap, needed = tried.value.benefit_gap, tried.decisions_needed(max_gap, n_log)
     more = "more decisions will hardly show it, for the gap itself is estimated to be about as wide"
     if needed < _HOPELESS * n_log:
