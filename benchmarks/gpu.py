@@ -11,12 +11,12 @@ import json
 import time
 
 import numpy as np
-
-import consequential as cq
-from consequential.objective import fairness_named
 from consequential.simulation.device import DeviceFleet
 from consequential.simulation.loop import Plan
 from consequential.simulation.sweep import crew_of
+
+import consequential as cq
+from consequential.objective import fairness_named
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-0.5, 4, 19))
 

@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
-from measure import alternately
-
 from consequential.learning.kernel import Ascent, ascend
 from consequential.learning.matrices import mean_squares
 from consequential.learning.sums import Rows, gradient_of_two
-from consequential.policies.compiled import Bend, compiled, derivatives, exponential_ratio
+from measure import alternately
+
+from consequential.policies.compiled import compiled, derivatives, exponential_ratio
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
-LOGISTIC = Bend(1.0, 0.0, 0.0)
+LOGISTIC = LinkNumbers(1.0, 0.0, 0.0)
 
 
 @compiled

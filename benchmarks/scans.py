@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from consequential.learning.scanned import ScannedRows, whole_of
 from measure import machine
 
 import consequential as cq
-from consequential.learning.scanned import ScannedRows, whole_of
-from consequential.policies.compiled import bend_of
+from consequential.policies.compiled import link_numbers
 
 FEATURES = [f"x{k}" for k in range(10)]
 NAMES = {
@@ -86,7 +86,7 @@ def one_pass(scan):
     policy = cq.Policy(np.linspace(-0.5, 0.5, len(FEATURES) + 1))
     rows = ScannedRows(scan, objective, policy, whole_of(scan, objective))
     started = time.perf_counter()
-    rows.sums(policy.theta, bend_of(policy))
+    rows.sums(policy.theta, link_numbers(policy))
     return time.perf_counter() - started
 
 

@@ -28,14 +28,21 @@ def exploring_log(
     )
 
 
+def means_at(objective, policy, rows, coefficients=None):
+    """Return an ascent's running means, made of all rows at the policy's theta."""
+    from consequential.kernels.random import UniformStream
+    from consequential.learning.ascent import Means, Minibatch, Schedule
+    from consequential.learning.update import compiled_rows
+
+    n, of_log = len(rows), objective.coefficients(rows) if coefficients is None else coefficients
+    phi = policy.inputs(rows.features)
+    batches = compiled_rows(phi, of_log, objective.coefficients(rows).shares(), n)
+    ascent = cq.UpdatePolicy(objective, 1, n).numbers(n, 0.1)
+    means = Means(batches, Schedule(1, n, 0), penalised=True)
+    means.absorb(Minibatch(batches, 0, policy, policy.theta, ascent, UniformStream(0)))
+    return means
+
+
 def residual_slopes(objective, policy, rows):
     """Return what an ascent takes for the slopes of its penalty's residuals, from all rows."""
-    from consequential.learning.reference import Circle, _Batch, _Running
-    from consequential.policies.uniforms import UniformStream
-
-    phi, coefficients = policy.inputs(rows.features), objective.coefficients(rows)
-    scale = phi.T @ phi / len(phi)
-    circle = Circle(phi, scale, coefficients, coefficients.shares(), len(phi), 0)
-    running = _Running(circle, objective)
-    running.absorb(_Batch(circle, objective, policy, policy.theta, 0, UniformStream(0)))
-    return running.prepared(cq.PreconditionedStep(), policy.theta, 0.1)[0]
+    return means_at(objective, policy, rows).residual_slopes()

@@ -5,7 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log
+from conftest import exploring_log, means_at
+from consequential.kernels.random import UniformStream
+from consequential.learning.ascent import Means, Minibatch, Schedule
+from consequential.learning.update import compiled_rows
 from consequential.objective import benefit_gap, deviations
 
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
@@ -156,18 +159,18 @@ def test_an_update_of_nothing_is_refused(name, least):
 
 def absorbed(monkeypatch, n_reference, n_rows=700):
     """Return which minibatches say how large residuals are, and which their slopes."""
-    from consequential.learning.reference import _Running
+    from consequential.learning.ascent import Means
 
-    seen = {"_absorb_levels": [], "_absorb_slopes": []}
+    seen = {"absorb_levels": [], "absorb_slopes": []}
 
     def spy_on(name):
-        original = getattr(_Running, name)
+        original = getattr(Means, name)
 
         def spy(self, batch, weight):
             seen[name].append((batch.number, weight))
             original(self, batch, weight)
 
-        monkeypatch.setattr(_Running, name, spy)
+        monkeypatch.setattr(Means, name, spy)
 
     for name in seen:
         spy_on(name)
@@ -176,7 +179,7 @@ def absorbed(monkeypatch, n_reference, n_rows=700):
         objective, n_iterations=5, batch_size=100, n_reference=n_reference, engine="numpy"
     )
     update(cq.Policy([0.0, 0.1, 0.0]), exploring_log(n_rows), rng=np.random.default_rng(0))
-    return seen["_absorb_levels"], seen["_absorb_slopes"]
+    return seen["absorb_levels"], seen["absorb_slopes"]
 
 
 def test_residuals_and_their_slopes_come_from_different_rows(monkeypatch):
@@ -195,38 +198,24 @@ def test_on_the_spot_residuals_and_slopes_come_from_the_minibatch_itself(monkeyp
 
 def test_running_means_follow_theta():
     """Means of the whole log, taken to another theta, are those at that theta, to first order."""
-    from consequential.learning.reference import Circle, _Batch, _Running
-    from consequential.policies.uniforms import UniformStream
-
     log = exploring_log(400, 3)
     objective = cq.Objective(0.5, "predictive_parity", 1.0)
     policy = cq.Policy([0.2, 0.4, -0.3])
-    phi = policy.inputs(log.features)
-    coefficients = objective.coefficients(log)
-    circle = Circle(phi, phi.T @ phi / 400, coefficients, coefficients.shares(), 400, 0)
-
-    def residuals_at(theta):
-        running = _Running(circle, objective)
-        running.absorb(_Batch(circle, objective, policy, theta, 0, UniformStream(0)))
-        return running, running.residuals()
 
     change = np.array([1e-4, -2e-4, 1e-4])
-    running, here = residuals_at(policy.theta)
-    _, there = residuals_at(policy.theta + change)
-    slopes, _ = running.prepared(cq.PreconditionedStep(), policy.theta, 0.1)
-    assert_allclose(here + slopes @ change, there, atol=1e-8)
-    running.follow(change)
-    assert_allclose(running.residuals(), there, atol=1e-8)
-    whole = deviations(coefficients.sums(policy.propensity(log.features)).benefits)
+    means = means_at(objective, policy, log)
+    here = means.residuals()
+    there = means_at(objective, policy.at(policy.theta + change), log).residuals()
+    assert_allclose(here + means.residual_slopes() @ change, there, atol=1e-8)
+    means.follow(change)
+    assert_allclose(means.residuals(), there, atol=1e-8)
+    whole = deviations(objective.coefficients(log).sums(policy.propensity(log.features)).benefits)
     assert_allclose(here, np.sqrt(2.0) * whole.ravel(), atol=1e-12)
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
 def test_how_many_of_a_group_are_in_a_minibatch_does_not_matter(notion):
     """Doubling the rows of one group in a minibatch leaves benefits as they are."""
-    from consequential.learning.reference import Circle, _Batch, _Running
-    from consequential.policies.uniforms import UniformStream
-
     log = exploring_log(300)
     objective = cq.Objective(0.5, notion, 1.0)
     policy = cq.Policy([0.2, 0.4, -0.3])
@@ -234,11 +223,11 @@ def test_how_many_of_a_group_are_in_a_minibatch_does_not_matter(notion):
     twice = np.concatenate([np.arange(300), np.flatnonzero(log.group == 1)])
 
     def benefits(rows):
-        phi = policy.inputs(log.features[rows])
-        shares, scale = coefficients.shares(), phi.T @ phi / len(phi)
-        circle = Circle(phi, scale, coefficients.take(rows), shares, len(rows), 0)
-        running = _Running(circle, objective)
-        running.absorb(_Batch(circle, objective, policy, policy.theta, 0, UniformStream(0)))
-        return running.levels.benefits(circle)[0]
+        phi, n = policy.inputs(log.features[rows]), len(rows)
+        batches = compiled_rows(phi, coefficients.take(rows), coefficients.shares(), n)
+        means = Means(batches, Schedule(1, n, 0), penalised=True)
+        ascent = learner(objective).numbers(n, 0.1)
+        means.absorb(Minibatch(batches, 0, policy, policy.theta, ascent, UniformStream(0)))
+        return means.group_benefits(means.levels, means.level_shares)[0]
 
     assert_allclose(benefits(twice), benefits(np.arange(300)), rtol=1e-12)

@@ -17,13 +17,12 @@ from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.learning import StepRule, kernel
-from consequential.learning import compiled as learning_compiled
-from consequential.learning.newton import RIDGE, fit_logistic
+from consequential.kernels.logistic import RIDGE, fit_logistic
+from consequential.learning import StepRule
 from consequential.learning.sequences import reservoir_moves
+from consequential.learning.update import is_compiled
 from consequential.policies import LINKS
-from consequential.policies.compiled import bend_of
-from consequential.policies.uniforms import uniforms
+from consequential.policies.compiled import link_numbers
 
 JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [
@@ -192,24 +191,6 @@ def test_both_engines_ascend_as_printed_where_a_group_is_seldom_there(missing):
         objective = cq.Objective(0.4, notion, 3.0, decisions="sampled")
         update = cq.UpdatePolicy(objective, 50, 20, cq.GradientStep(0.1), n_reference=0)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, notion)
-
-
-@pytest.mark.parametrize("n_given", [0, 40, 100_000])
-def test_numbers_that_are_there_already_are_the_ones_that_would_be_drawn(n_given):
-    objective = cq.Objective(0.4, "demographic_parity", 3.0, decisions="sampled")
-    update = cq.UpdatePolicy(objective, 30, 47, cq.GradientStep(0.1), n_reference=0)
-    policy, key = cq.Policy([0.1, 0.5, -0.2]), np.uint64(12)
-    circle = update._circle(policy, LOG, objective.coefficients(LOG), np.random.default_rng(0))
-    ascent = learning_compiled.numbers_of(update.step, objective, 30, circle.batch_size, 0)
-    given = [
-        kernel.ascend(
-            learning_compiled.rows_of(circle), bend_of(policy), ascent, policy.theta, circle.scale,
-            key, uniforms(key, 0, n), np.empty(n_copied),
-        )[0]
-        for n, n_copied in ((0, 0), (n_given, 0), (0, 10_000))
-    ]  # fmt: skip
-    assert_array_equal(given[1], given[0])
-    assert_array_equal(given[2], given[0])
 
 
 # --- logs out of the ordinary
@@ -386,7 +367,7 @@ class HalfStep(cq.PreconditionedStep):
 )
 def test_a_link_or_a_step_of_ones_own_runs_in_numpy_on_either_engine(link, step, decisions):
     policy = cq.Policy([0.1, 0.5, -0.2], link)
-    assert not learning_compiled.knows(policy, step)
+    assert link_numbers(policy) is None or not is_compiled(step)
     objective = cq.Objective(0.4, "equal_opportunity", 1.0, decisions=decisions)
     compiled, defined = both(cq.UpdatePolicy(objective, 12, 48, step), policy, LOG)
     assert_array_equal(compiled.policy.theta, defined.policy.theta)
@@ -396,7 +377,8 @@ def test_a_link_or_a_step_of_ones_own_runs_in_numpy_on_either_engine(link, step,
 
 def test_the_kernel_knows_our_links_and_our_steps():
     for link, step in product(LINKS, STEPS):
-        assert learning_compiled.knows(cq.Policy([0.0], link), step)
+        assert link_numbers(cq.Policy([0.0], link)) is not None
+        assert is_compiled(step)
 
 
 # --- Newton's fit

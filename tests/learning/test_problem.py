@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from consequential.learning.problem import Remembered
-from consequential.policies.compiled import Bend
+from consequential.kernels.links import LinkNumbers
+from consequential.learning.rows import Remembered
 
-LINK = Bend(1.0, 0.0, 0.0)
+LINK = LinkNumbers(1.0, 0.0, 0.0)
 
 
 class Counting:

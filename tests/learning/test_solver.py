@@ -11,9 +11,9 @@ import consequential as cq
 from conftest import exploring_log
 from consequential.learning import Constraint, fit_policy, solver
 from consequential.learning.fitting import _problem
-from consequential.learning.passes import moments
 from consequential.learning.problem import Price
-from consequential.policies.compiled import bend_of
+from consequential.learning.rows import moments
+from consequential.policies.compiled import link_numbers
 
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
 
@@ -34,7 +34,7 @@ def somewhere(notion, link, apart, n_groups):
     size = 3 * (n_groups if apart else 1)
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
-    problem, _ = _problem(log, template, objective, bend_of(template), 0.01, 0.5)
+    problem, _ = _problem(log, template, objective, link_numbers(template), 0.01, 0.5)
     beta = np.random.default_rng(3).normal(size=size)
     return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
 
@@ -82,7 +82,9 @@ def test_everybody_alike_is_what_a_pass_says(notion, apart):
 def test_the_worst_excess_has_the_gradient_it_says(notion):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))
-    problem, _ = _problem(log, template, cq.Objective(0.4, notion), bend_of(template), 0.01, 0.0)
+    problem, _ = _problem(
+        log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0
+    )
     constraint = Constraint(max_gap=0.01)
     beta = np.random.default_rng(3).normal(size=3)
     numeric = approx_fprime(beta, lambda at: problem.worst(at, constraint)[0], 1e-7)
@@ -93,7 +95,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
     log = exploring_log(n=300)
     policy = cq.Policy([0.3, -1.0, 0.5])
     objective = cq.Objective(0.4, "equal_opportunity", 2.0)
-    problem, _ = _problem(log, policy, objective, bend_of(policy), 0.0, 0.0)
+    problem, _ = _problem(log, policy, objective, link_numbers(policy), 0.0, 0.0)
     loss, _ = problem.loss(problem.standardised(policy.theta), Price(Constraint()))
     assert_allclose(-loss * problem.unit, objective.value(policy, log), rtol=1e-12)
 
@@ -101,7 +103,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
 def test_standardising_parameters_can_be_undone():
     log = exploring_log(n=100)
     policy = cq.Policy(np.arange(6.0), groups=log.groups)
-    problem, _ = _problem(log, policy, cq.Objective(0.4), bend_of(policy), 0.0, 0.0)
+    problem, _ = _problem(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
     there = problem.standardised(policy.theta)
     assert_allclose(problem.original(there), policy.theta, atol=1e-12)
 

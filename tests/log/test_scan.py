@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from consequential.learning.scanned import ScannedRows, whole_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
 from conftest import exploring_log
 from consequential.learning import fitting
-from consequential.learning.passes import Rows
 from consequential.learning.problem import Columns
-from consequential.learning.scanned import ScannedRows, whole_of
-from consequential.policies.compiled import bend_of
+from consequential.learning.rows import Rows
+from consequential.policies.compiled import link_numbers
 
 NAMES = {
     "features": ["x0", "x1"],
@@ -138,7 +138,7 @@ def test_sums_and_gradients_are_those_in_memory(log, scan, notion, apart):
     coefficients = objective.coefficients(log)
     rows = Rows(log.features, Columns.rows(coefficients), log.group, len(log.groups), apart, True)
     scanned = ScannedRows(scan, objective, template, whole_of(scan, objective), True)
-    link = bend_of(template)
+    link = link_numbers(template)
     assert_allclose(scanned.sums(theta, link), rows.sums(theta, link), rtol=1e-10, atol=1e-13)
     for column in fields(Columns):
         assert_allclose(

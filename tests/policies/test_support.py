@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 import consequential as cq
 from consequential.policies import Support, smallest_supported
-from consequential.policies.compiled import bend_of
+from consequential.policies.compiled import link_numbers
 
 N = 20_000
 
@@ -215,9 +215,9 @@ def test_people_with_other_features_are_refused():
 
 
 def test_compiled_code_does_not_overlook_a_support():
-    assert bend_of(supported()) is None
-    assert bend_of(supported("as_logged")) is None
-    assert bend_of(supported("trust_model")) == bend_of(cq.Policy([0.0]))
+    assert link_numbers(supported()) is None
+    assert link_numbers(supported("as_logged")) is None
+    assert link_numbers(supported("trust_model")) == link_numbers(cq.Policy([0.0]))
 
 
 def exploring(n=2_000):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from consequential.simulation.fleet import Fleet
 from numpy.testing import assert_allclose
 from tiny_worlds import TINY, Districts, Stay, assert_same_run, small_table, tiny
 
 import consequential as cq
-from consequential.simulation.fleet import Fleet
 from consequential.simulation.strategies import Strategy
 from consequential.worlds.drift import Drift
 

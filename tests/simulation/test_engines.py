@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from consequential.simulation.crew import Crew
+from consequential.simulation.fleet import Fleet
+from consequential.simulation.loop import Plan
+from consequential.simulation.sweep import compiled_starts
+from consequential.simulation.truth import Truth
 from numpy.testing import assert_allclose
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
@@ -18,11 +23,6 @@ from tiny_worlds import Districts, TwoMethods, assert_same_run, small_table, tin
 
 import consequential as cq
 from consequential.learning import Iterative
-from consequential.simulation.crew import Crew
-from consequential.simulation.fleet import Fleet
-from consequential.simulation.loop import Plan
-from consequential.simulation.sweep import compiled_starts
-from consequential.simulation.truth import Truth
 
 FEW = cq.Aggregated(500)  # less than two steps of people: it overflows
 JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))

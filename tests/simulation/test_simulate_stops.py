@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 import pytest
+from consequential.simulation.fleet import Fleet
 from tiny_worlds import Districts, Interrupting, Stay, assert_same_run
 
 import consequential as cq
-from consequential.simulation.fleet import Fleet
 from consequential.simulation.simulate import planned, stream
 
 

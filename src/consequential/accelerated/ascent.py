@@ -1,4 +1,4 @@
-"""The ascent of many runs at once, as a JAX program: what `learning.reference` computes.
+"""The ascent of many runs at once, as a JAX program: what `learning.ascent` computes.
 
 Rows are those of `functionals`. Whatever is small (theta, running means, matrices) is kept as lists
 of (S, P) arrays and worked on entry by entry: then an iteration is one sum over the minibatch and

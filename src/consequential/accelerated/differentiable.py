@@ -11,7 +11,8 @@ import numpy as np
 from consequential.accelerated.backend import compiled, needed
 from consequential.accelerated.loop import ascend, circle_of
 from consequential.accelerated.policy import DifferentiablePolicy
-from consequential.learning.ascent import (
+from consequential.learning.ascent import Schedule
+from consequential.learning.update import (
     CHECKED,
     NOBODY_ACCEPTED,
     Update,
@@ -19,7 +20,6 @@ from consequential.learning.ascent import (
     absent_groups,
     update_notes,
 )
-from consequential.learning.reference import before_first_step
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 
@@ -115,7 +115,7 @@ class UpdateDifferentiable:
         people = policy.inputs(passed.features, passed.sensitive if policy.groups else None)
         of_all = self.objective.coefficients(log)
         coefficients, n_batches = of_all.take(order), n_passed // batch_size
-        n_before = before_first_step(self.n_reference, batch_size, n_batches)
+        n_before = Schedule(n_batches, batch_size, self.n_reference).n_before
         first = slice(0, min(n_passed, CHECKED))
 
         def value(policy: DifferentiablePolicy) -> float:

@@ -1,4 +1,4 @@
-"""The ascent as one compiled loop: what `learning.reference` computes, with autodiff."""
+"""The ascent as one compiled loop: what `learning.ascent` computes, with autodiff."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Circle(NamedTuple):
 
 
 class _Means(NamedTuple):
-    """Running means; see `learning.reference`."""
+    """Running means; see `learning.ascent`."""
 
     levels: Any  # (2, benefits, groups): numerators and denominators
     level_sizes: Any

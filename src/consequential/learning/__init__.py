@@ -1,7 +1,6 @@
 """Learning: from a policy and a log to a better policy."""
 
 from consequential.learning.algorithm import Collector, Learner, Step, consequential_learning
-from consequential.learning.ascent import Update, UpdatePolicy
 from consequential.learning.constraints import Constraint
 from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
@@ -13,6 +12,7 @@ from consequential.learning.sequences import (
     sequence_named,
 )
 from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
+from consequential.learning.update import Update, UpdatePolicy
 
 __all__ = [
     "Aggregated",

@@ -1,201 +1,239 @@
-"""UpdatePolicy: minibatch ascent on the objective, from logged decisions."""
+"""The ascent in NumPy, minibatch by minibatch: what the compiled kernel computes, for any link.
+
+An iteration takes the gradient of the utility from one minibatch. The penalty is a product,
+residual times slope of the residual, and would be biased if both came from the same rows. So
+minibatches of even number say how large the residuals are and those of odd number which slopes they
+have. Both are running means over earlier minibatches, moved to first order as theta moves.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from consequential.learning import compiled, reference
-from consequential.learning.reference import Circle
-from consequential.learning.steps import PreconditionedStep, StepRule
-from consequential.log import DecisionLog
-from consequential.objective import Coefficients, Objective, effective_sample_size
-from consequential.policies import DecisionRule, Policy
+from consequential.kernels import NOBODY, ROOT_TWO
+from consequential.kernels.ascent import Ascent
+from consequential.kernels.batch_sums import Rows
+from consequential.kernels.random import UniformStream
+from consequential.learning.steps import Step, StepRule, Surroundings
+from consequential.objective import decided, deviations
+from consequential.policies import LOGISTIC, Policy
 
 Floats = NDArray[np.float64]
 
-# on so many rows at most the objective before and after an update is compared
-CHECKED = 1024
-NOBODY_ACCEPTED = "nobody was accepted, so there is no label to learn from; the policy stays"
-
-
-_Learned = TypeVar("_Learned", bound=DecisionRule)
-
-
-@dataclass(frozen=True)
-class Update(Generic[_Learned]):
-    """A learned policy, the estimated objective before and after, and what went wrong."""
-
-    policy: _Learned
-    objective_before: float
-    objective_after: float
-    notes: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
-class UpdatePolicy:
-    """Algorithm 1's UpdatePolicy [K20: UpdatePolicy].
+class Schedule:
+    """How an ascent uses its minibatches."""
 
-    Each of M iterations takes the utility's gradient from a minibatch of B rows, of one random
-    order of the log that is read in a circle. The penalty is a product, residual times residual's
-    slope; taking both from the same rows would bias it. So minibatches of even number say how large
-    residuals are and those of odd number which slopes they have: running means over the minibatches
-    before, worth `n_reference` rows each, which follow theta to first order as it moves. Means of a
-    group are taken to its share of the whole log, whatever its share of the minibatches.
-
-    Parameters
-    ----------
-    objective
-        What to ascend.
-    n_iterations, batch_size
-        The paper's M and B.
-    step
-        `PreconditionedStep()` or the paper's `GradientStep(alpha)`.
-    n_reference
-        Rows that each running mean is worth; fewer follow theta faster, more are less noisy. With 0
-        residuals and slopes both come from the minibatch itself, as the paper prints it.
-    shuffle
-        Whether to bring the rows into random order first; not needed where people came in
-        random order anyway.
-    engine
-        `"compiled"`, or `"numpy"` for the same in plain NumPy, which is what defines it. A link
-        or a step rule of your own always runs in NumPy.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> world = cq.worlds.first_setting()
-    >>> policy = world.initial_policy("logistic")
-    >>> log = world.collect(policy, 32_768, np.random.default_rng(0))
-    >>> learn = cq.UpdatePolicy(cq.Objective(world.cost), n_iterations=128, batch_size=256)
-    >>> learned = learn(policy, log, rng=np.random.default_rng(1)).policy
-    >>> world.exact(learned).utility > world.exact(policy).utility + 0.005
-    True
-    """
-
-    objective: Objective
-    n_iterations: int
+    n_batches: int
     batch_size: int
-    step: StepRule = field(default_factory=PreconditionedStep)
-    n_reference: int = 1024
-    shuffle: bool = True
-    engine: Literal["compiled", "numpy"] = "compiled"
+    n_reference: int
 
-    def __post_init__(self) -> None:
-        for name, least in (("n_iterations", 1), ("batch_size", 1), ("n_reference", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is at least {least}, not {getattr(self, name)!r}")
-        if self.engine not in ("compiled", "numpy"):
-            raise ValueError(f"engine is 'compiled' or 'numpy', not {self.engine!r}")
+    @property
+    def in_batch(self) -> bool:
+        """Whether residuals and slopes come from the minibatch itself, as the paper prints it."""
+        return self.n_reference == 0 or self.n_batches == 1
 
-    def __call__(
-        self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator, time_step: int = 0
-    ) -> Update[Policy]:
-        """Return the updated policy."""
-        rows = self.objective.rows(log)
-        if rows.n_accepted == 0:
-            return Update(policy, 0.0, 0.0, (NOBODY_ACCEPTED,))
-        effective = effective_sample_size(self.objective.weighting.weights(log.settled()))
-        rate = self.step.rate(time_step, effective)
-        coefficients = self.objective.coefficients(log)
-        circle = self._circle(policy, rows, coefficients, rng)
-        with np.errstate(over="ignore", invalid="ignore"):  # such steps are not taken
-            theta, rejected = self._ascend(circle, policy, rate, int(rng.integers(2**63)))
-        learned = policy.at(theta)
-        n_checked = min(len(circle.phi), CHECKED)
-        before, after = (
-            circle.value(self.objective, each, n_checked) for each in (policy, learned)
-        )
-        notes = (
-            *absent_groups(coefficients, rows),
-            *update_notes(rejected, self.n_iterations, before, after),
-        )
-        return Update(learned, before, after, notes)
+    @property
+    def memory(self) -> float:
+        """How many minibatches a running mean is worth."""
+        return max(1.0, self.n_reference / self.batch_size)
 
-    def _ascend(self, circle: Circle, policy: Policy, rate: float, key: int) -> tuple[Floats, int]:
-        in_kernel = self.engine == "compiled" and compiled.knows(policy, self.step)
-        ascend = compiled.ascend if in_kernel else reference.ascend
-        return ascend(circle, self.objective, policy, self.step, rate, self.n_iterations, key)
+    @property
+    def n_before(self) -> int:
+        """How many minibatches enter the means before the first step."""
+        return 0 if self.in_batch else min(self.n_batches, 2 * max(1, int(self.memory / 2)))
 
-    def _circle(
-        self,
-        policy: Policy,
-        rows: DecisionLog,
-        coefficients: Coefficients,
-        rng: np.random.Generator,
-    ) -> Circle:
-        # normalisers come from the whole log, even where fewer rows are passed over
-        n_passed, batch_size = self.sizes(len(rows))
-        order = self.order(len(rows), n_passed, rng)
-        passed = rows.take(order)
-        phi = policy.inputs(
-            passed.named_features, passed.sensitive if policy.uses_sensitive else None
-        )
-        return Circle(
-            phi,
-            phi.T @ phi / len(phi),
-            coefficients.take(order),
-            coefficients.shares(),
-            batch_size,
-            self.n_reference,
-        )
+    @property
+    def refresh_every(self) -> int:
+        """After how many iterations the step's metric and the slopes are updated."""
+        return max(1, int(self.memory / 4))
 
-    def order(self, n_rows: int, n_passed: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Return which rows are passed over, in their order."""
-        if self.shuffle:
-            return rng.choice(n_rows, n_passed, replace=False)
-        start = int(rng.random() * n_rows)
-        return np.arange(start, start + n_passed) % n_rows
-
-    def sizes(self, n_rows: int) -> tuple[int, int]:
-        """Return how many of the rows are passed over, and how many of them are a minibatch.
-
-        Minibatches are of equal size and even in number, so that a row stays on its side.
-        """
-        batch_size = min(self.batch_size, max(1, n_rows // 2))
-        wanted = self.n_iterations + self.n_reference // batch_size
-        n_batches = min(n_rows // batch_size, wanted + wanted % 2)
-        return (n_batches - n_batches % 2 or n_batches) * batch_size, batch_size
+    def weight(self, n_absorbed: int) -> float:
+        """The weight of the newest minibatch: a plain mean at first, then an exponential one."""
+        return 1.0 if self.in_batch else max(2.0 / (self.memory + 1.0), 1.0 / n_absorbed)
 
 
-def update_notes(rejected: int, n_iterations: int, before: float, after: float) -> tuple[str, ...]:
-    """Say what went wrong in an update."""
-    notes = []
-    if rejected:
-        notes.append(f"{rejected} of {n_iterations} steps were not finite and not taken")
-    if lowered(before, after):
-        notes.append(
-            f"the update lowered the estimated objective from {_shown(before)} to {_shown(after)}: "
-            "the step is too long for this penalty"
-        )
-    return tuple(notes)
+def ascend(
+    rows: Rows, policy: Policy, rule: StepRule, ascent: Ascent, scale: Floats, key: int
+) -> tuple[Floats, int]:
+    """Return theta after the ascent, and how many steps were not finite and not taken.
 
-
-def _shown(value: float) -> str:
-    """Print four digits, of which none comes from rounding errors: 1e-17 is 0."""
-    return f"{round(value, 9) + 0.0:.4g}"  # -0.0 + 0.0 is 0.0
-
-
-def lowered(before: ArrayLike, after: ArrayLike) -> NDArray[np.bool_]:
-    """Whether an update made the estimated objective worse, by more than a hundredth."""
-    return np.less(after, np.subtract(before, 0.01 * np.maximum(1.0, np.abs(before))))
-
-
-def absent_groups(coefficients: Coefficients, rows: DecisionLog) -> tuple[str, ...]:
-    """Say which groups have no row to measure their benefit on."""
-    missing = sorted(
-        {
-            str(rows.groups[code])
-            for benefit in coefficients.benefits
-            for code in np.flatnonzero(~benefit.defined)
-        }
+    `scale` is `mean(phi phi')`; `key` is that of the random numbers for sampled decisions.
+    """
+    schedule = Schedule(
+        rows.inputs.shape[1] // ascent.batch_size, ascent.batch_size, ascent.n_reference
     )
-    return (absent_note(missing),) if missing else ()
+    theta, penalty, rejected = policy.theta.copy(), ascent.penalty, 0
+    looks = penalty > 0 or rule.looks_around
+    draws = UniformStream(key)
+    means = Means(rows, schedule, penalty > 0)
+    none, origin = np.zeros((0, len(theta))), np.zeros(len(theta))
+    slopes, nowhere = none, Surroundings(origin, scale, 1.0, scale, none, 0.5, origin)
+    step: Step = rule.prepare(nowhere, 0.0, ascent.rate)
+    for j in range(-schedule.n_before, ascent.n_iterations):
+        batch = Minibatch(rows, j % schedule.n_batches, policy, theta, ascent, draws)
+        if looks and schedule.in_batch:
+            means.absorb(batch)
+        change = np.zeros(len(theta))
+        if j >= 0:
+            if looks and j % schedule.refresh_every == 0:
+                slopes = means.residual_slopes() if penalty else none
+                around = means.surroundings(theta, scale, slopes)
+                step = rule.prepare(around, penalty, ascent.rate)
+            gradient = batch.gradient()
+            if penalty:
+                gradient = gradient - penalty * (means.residuals() @ slopes)
+            change = step(gradient, theta)
+            if not np.isfinite(change).all():
+                change = np.zeros(len(theta))
+                rejected += 1
+        if looks and not schedule.in_batch:
+            means.absorb(batch)
+            means.follow(change)
+        theta = theta + change
+    return theta, rejected
 
 
-def absent_note(groups: list[str]) -> str:
-    """Say which groups' benefits could not be measured."""
-    return f"no row to measure the benefit of {', '.join(groups)} on; the penalty left it out"
+class Minibatch:
+    """A minibatch at theta; its sums are estimates for the whole log."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        number: int,
+        policy: Policy,
+        theta: Floats,
+        ascent: Ascent,
+        draws: UniformStream,
+    ) -> None:
+        size = ascent.batch_size
+        here = slice(number * size, (number + 1) * size)
+        self.number, self.policy = number, policy
+        self.phi = rows.inputs[:, here].T
+        self.utility, self.columns = (
+            rows.total / size * each[..., here] for each in (rows.utility, rows.columns)
+        )
+        self.shares = rows.batch_shares[number]
+        self.eta = self.phi @ theta
+        how: Literal["sampled", "expected"] = "sampled" if ascent.sampled else "expected"
+        self.decision, self.slope = decided(how, policy, self.eta, draws)
+
+    def gradient(self) -> Floats:
+        """Return the gradient of the utility."""
+        gradient: Floats = (self.utility * self.slope) @ self.phi
+        return gradient
+
+
+class Means:
+    """Running means over minibatches."""
+
+    def __init__(self, rows: Rows, schedule: Schedule, penalised: bool) -> None:
+        self.benefits, self.schedule, self.penalised = rows.benefits, schedule, penalised
+        n_columns, m = len(rows.columns), len(rows.inputs)
+        n_groups = len(rows.benefits.shares)
+        self.levels, self.level_shares = np.zeros(n_columns), np.zeros(n_groups)
+        # of the rows that slopes come from
+        self.sums, self.shares = np.zeros(n_columns), np.zeros(n_groups)
+        self.slopes = np.zeros((n_columns, m))
+        self.curvature, self.acceptance_slope = np.zeros((m, m)), np.zeros(m)
+        self.steepness, self.acceptance = 0.0, 0.0
+        self.n_absorbed = [0, 0]
+
+    def absorb(self, batch: Minibatch) -> None:
+        """Bring a minibatch into the means."""
+        in_batch = self.schedule.in_batch
+        if self.penalised and (in_batch or batch.number % 2 == 0):
+            self.absorb_levels(batch, self._weight(0))
+        if in_batch or batch.number % 2 == 1:
+            self.absorb_slopes(batch, self._weight(1))
+
+    def _weight(self, side: int) -> float:
+        self.n_absorbed[side] += 1
+        return self.schedule.weight(self.n_absorbed[side])
+
+    def absorb_levels(self, batch: Minibatch, weight: float) -> None:
+        """Bring a minibatch into the means of what residuals are made of."""
+        self.levels += weight * (batch.columns @ batch.decision - self.levels)
+        self.level_shares += weight * (batch.shares - self.level_shares)
+
+    def absorb_slopes(self, batch: Minibatch, weight: float) -> None:
+        """Bring a minibatch into the means of slopes and of the step's metric."""
+        phi, policy = batch.phi, batch.policy
+        propensity, derivative = policy.probability(batch.eta), policy.derivative(batch.eta)
+        steepness = LOGISTIC.derivative(batch.eta)
+        if self.penalised:
+            decision = batch.decision if self.schedule.in_batch else propensity
+            self.sums += weight * (batch.columns @ decision - self.sums)
+            self.slopes += weight * ((batch.columns * batch.slope) @ phi - self.slopes)
+            self.shares += weight * (batch.shares - self.shares)
+        squares = (phi * steepness[:, None]).T @ phi / len(phi)
+        self.curvature += weight * (squares - self.curvature)
+        self.steepness += weight * (float(steepness.mean()) - self.steepness)
+        self.acceptance += weight * (float(propensity.mean()) - self.acceptance)
+        self.acceptance_slope += weight * (derivative @ phi / len(phi) - self.acceptance_slope)
+
+    def follow(self, change: Floats) -> None:
+        """Move the means to where theta goes next."""
+        self.acceptance += float(self.acceptance_slope @ change)
+        drift = self.slopes @ change
+        self.sums += drift
+        n_repeats = len(drift) // len(self.shares)
+        self.levels += np.tile(_ratio(self.level_shares, self.shares), n_repeats) * drift
+
+    def residuals(self) -> Floats:
+        """Return the residuals r of the penalty, `lambda/2 sum r^2`."""
+        return ROOT_TWO * deviations(self.group_benefits(self.levels, self.level_shares)[0]).ravel()
+
+    def residual_slopes(self) -> Floats:
+        """Return the gradients of the residuals, one row each."""
+        benefits, factor = self.group_benefits(self.sums, self.shares)
+        m, known = self.slopes.shape[1], np.isfinite(benefits)[..., None]
+        slopes = self.slopes.reshape(-1, *benefits.shape, m)
+        by_benefit = slopes[0]
+        if len(slopes) > 1:
+            by_benefit = by_benefit - np.nan_to_num(benefits)[..., None] * slopes[1]
+        by_benefit = by_benefit * factor[..., None]
+        mean = (by_benefit * known).sum(axis=1, keepdims=True)
+        mean /= np.maximum(known.sum(axis=1, keepdims=True), 1)
+        residual_slopes: Floats = ROOT_TWO * ((by_benefit - mean) * known).reshape(-1, m)
+        return residual_slopes
+
+    def group_benefits(self, sums: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        """Return the groups' benefits, NaN where nobody is there, and the factors of their slopes.
+
+        Sums are scaled to the groups' shares of the whole log: how many people of a group happen to
+        be in a minibatch is noise that can be avoided.
+        """
+        constant, defined, is_ratio, log_shares = self.benefits
+        scale = _ratio(log_shares, shares)
+        scaled = sums.reshape(-1, *constant.shape) * scale
+        numerators, denominators = constant + scaled[0], np.ones(constant.shape)
+        if len(scaled) > 1:
+            denominators = np.where(is_ratio[:, None], scaled[1], 1.0)
+        known = defined & (scale > 0.0) & (denominators > NOBODY)
+        nan = np.full_like(numerators, np.nan)
+        benefits = np.divide(numerators, denominators, out=nan, where=known)
+        factors = np.divide(scale, denominators, out=np.zeros_like(numerators), where=known)
+        return benefits, factors
+
+    def surroundings(self, theta: Floats, scale: Floats, residual_slopes: Floats) -> Surroundings:
+        """Return what a step rule needs to know about the neighbourhood of theta."""
+        return Surroundings(
+            theta.copy(),
+            self.curvature.copy(),
+            self.steepness,
+            scale,
+            residual_slopes,
+            self.acceptance,
+            self.acceptance_slope.copy(),
+        )
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """The quotient, 0 where nobody is there to divide by."""
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0)

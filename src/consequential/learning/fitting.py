@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from consequential.kernels.links import LinkNumbers
 from consequential.learning.constraints import Constraint
-from consequential.learning.passes import Rows, moments
-from consequential.learning.problem import Columns, Problem, Remembered, rows_of
-from consequential.learning.scanned import ScannedRows, whole_of
+from consequential.learning.problem import Columns, Problem
+from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, whole_of
 from consequential.learning.search import (
     Stages,
     flattened,
@@ -25,7 +25,7 @@ from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Fairness, Objective, ShapedFairness, Whole, benefit_gap
 from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
 from consequential.policies import Policy, Support, Unsupported
-from consequential.policies.compiled import Bend, bend_of
+from consequential.policies.compiled import link_numbers
 
 Floats = NDArray[np.float64]
 
@@ -121,7 +121,7 @@ def fit_policy(
     with people whom the log cannot speak about is fixed beforehand by `unsupported`; they count in
     benefits that need no label.
     """
-    link = bend_of(replace(template, support=None))
+    link = link_numbers(replace(template, support=None))
     if link is None:
         raise ValueError(f"the solver does not know the link {template.link.name!r}")
     if isinstance(log, LogScan):
@@ -187,7 +187,7 @@ def _scanned(scan: LogScan, whole: Whole, sampled: Problem, template: Policy) ->
     """The problem of a sample, for all rows of the scan it was drawn from."""
     squares = sampled.variance_penalty > 0.0
     passes = ScannedRows(scan, sampled.objective, template, whole, squares)
-    columns = passes.columns()
+    columns = Columns.of(passes.coefficients())
     return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=whole.n)
 
 
@@ -267,12 +267,12 @@ def _problem(
     log: DecisionLog,
     template: Policy,
     objective: Objective,
-    link: Bend,
+    link: LinkNumbers,
     l2: float,
     variance_penalty: float,
 ) -> tuple[Problem, Rows]:
     coefficients = objective.coefficients(log)
-    rows = rows_of(log, coefficients, template, squares=variance_penalty > 0.0)
+    rows = Rows.of(log, coefficients, template, squares=variance_penalty > 0.0)
     centre, scale = moments(rows.inputs)
     unit = float(np.abs(rows.columns[0]).sum())
     problem = Problem(

@@ -99,7 +99,7 @@ class FitPredictor(PredictorFit):
         return PredictionUpdate(ThresholdPolicy(model, self.threshold), notes)
 
     def _logistic(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
-        from consequential.learning.newton import RIDGE, fit_logistic
+        from consequential.kernels.logistic import RIDGE, fit_logistic
 
         n, n_features = accepted.features.shape
         phi = np.ones((n_features + 1, n))

@@ -4,73 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.kernels.links import LinkNumbers, propensities
 from consequential.learning.constraints import Constraint
-from consequential.learning.passes import Rows
-from consequential.log import DecisionLog
+from consequential.learning.rows import Passes
 from consequential.objective import Coefficients, Objective, Sums, deviations
-from consequential.policies import Policy
-from consequential.policies.compiled import Bend, propensities
 
 Floats = NDArray[np.float64]
 
-_KEPT = 4  # results of passes that are remembered
-_NEARBY = 1e-6  # between sums, by their size, whose difference of worth is a derivative
-
-
-class Passes(Protocol):
-    """Sums over rows, wherever they are."""
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers theta has."""
-        ...
-
-    def sums(self, theta: Floats, link: Bend) -> Floats:
-        """Return sums by column and group: the functional, then its gradient."""
-        ...
-
-    def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
-        """Return the second derivative of the sums, weighted by column and group, in theta."""
-        ...
-
-    def totals(self) -> Floats:
-        """Return the sums where everybody is accepted who can be, and what is fixed."""
-        ...
-
-
-class Remembered:
-    """Passes whose last results are kept: an ascent comes back to where it has just been."""
-
-    def __init__(self, passes: Passes) -> None:
-        self.passes = passes
-        self._kept: dict[tuple[bytes, Bend], Floats] = {}
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers theta has."""
-        return self.passes.n_parameters
-
-    def sums(self, theta: Floats, link: Bend) -> Floats:
-        """Return sums by column and group: the functional, then its gradient."""
-        key = (theta.tobytes(), link)
-        if key not in self._kept:
-            if len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = self.passes.sums(theta, link)
-        return self._kept[key]
-
-    def curvature(self, theta: Floats, link: Bend, weights: Floats) -> Floats:
-        """Return the second derivative of the sums, weighted by column and group, in theta."""
-        return self.passes.curvature(theta, link, weights)
-
-    def totals(self) -> Floats:
-        """Return the sums where everybody is accepted who can be, and what is fixed."""
-        return self.passes.totals()
+_NEARBY = 1e-6  # a relative difference of sums that is small enough for a derivative
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +38,6 @@ class Columns:
             np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
         )
 
-    @staticmethod
-    def rows(coefficients: Coefficients) -> Floats:
-        """Return the columns a pass reads: utility, benefits, and ratios' denominators."""
-        ratios = [b.denominator for b in coefficients.benefits if b.denominator is not None]
-        return np.stack([coefficients.utility, *(b.values for b in coefficients.benefits), *ratios])
-
     def sums(self, values: Floats) -> Sums:
         """Return the functionals' values from a pass's column sums by group."""
         n_benefits = len(self.constants)
@@ -106,37 +45,6 @@ class Columns:
         denominators = np.ones_like(numerators)
         denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
         return Sums(float(values[0].sum()) + self.utility_constant, numerators, denominators)
-
-
-def rows_of(
-    log: DecisionLog, coefficients: Coefficients, template: Policy, *, squares: bool
-) -> Rows:
-    """Return what passes read of a log, for policies like a template.
-
-    People whom the template's support decides on add what they add, whatever theta is.
-    """
-    columns = Columns.rows(coefficients)
-    fixed: Floats | None = None
-    if template.support is not None and template.support.overrules:
-        sensitive = log.sensitive if template.uses_sensitive else None
-        outside = ~template.supports(log.features, sensitive)
-        chance = log.propensity_of(template)[outside]
-        added = columns[:, outside] * chance
-        if squares:
-            added = np.vstack([added, added[0] ** 2])
-        group = coefficients.group[outside]
-        sums = [np.bincount(group, each, coefficients.n_groups) for each in added]
-        fixed = np.stack(sums).astype(np.float64)
-        columns[:, outside] = 0.0
-    return Rows(
-        template.mapped(log.features),
-        columns,
-        coefficients.group,
-        coefficients.n_groups,
-        template.uses_sensitive,
-        squares,
-        fixed,
-    )
 
 
 @dataclass
@@ -167,7 +75,7 @@ class Problem:
     passes: Passes
     columns: Columns
     objective: Objective
-    link: Bend
+    link: LinkNumbers
     centre: Floats  # of the inputs
     scale: Floats
     l2: float

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.kernels.logistic import fit_logistic
 from consequential.learning.constraints import Constraint
-from consequential.learning.newton import fit_logistic
-from consequential.learning.passes import Rows
-from consequential.learning.problem import Problem, Remembered
+from consequential.learning.problem import Problem
+from consequential.learning.rows import Remembered, Rows
 from consequential.learning.solver import (
     KEPT,
     SHRINKING,
@@ -286,7 +286,7 @@ def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy)
     seen = log.labelled
     if template.support is not None and template.support.overrules:
         sensitive = log.sensitive if template.uses_sensitive else None
-        seen = seen & template.supports(log.features, sensitive)
+        seen = seen & template.supports(log.named_features, sensitive)
     chosen = np.flatnonzero(seen)
     chosen = chosen[:: max(1, len(chosen) // SCREENED)]
     weights = objective.weighting.weights(log)[chosen]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.learning.newton import fit_logistic
+from consequential.kernels.logistic import fit_logistic
 from consequential.paper.columns import joined, read_columns, write_columns
 from consequential.policies import ThresholdPolicy, logistic_model
 from consequential.worlds.lending import Lending

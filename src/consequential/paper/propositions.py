@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Metrics, Population
-from consequential.learning.newton import fit_logistic
+from consequential.kernels.logistic import fit_logistic
 from consequential.objective import DemographicParity
 from consequential.paper.limits import Frontier
 from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model

@@ -13,8 +13,8 @@ from consequential.paper.finals import Finals
 from consequential.paper.lending_example import LendingTable, lending_example
 from consequential.paper.studies import Scale, Study, blocks
 from consequential.simulation import Run, Runs, Strategy
-from consequential.simulation.loop import Plan
-from consequential.simulation.simulate import gathered, is_compiled, planned, stream
+from consequential.simulation.replay import Experiment
+from consequential.simulation.simulate import checked_experiment, gathered, is_compiled, stream
 from consequential.workers import spread
 from consequential.worlds import World
 from consequential.worlds.lending import Lending
@@ -66,7 +66,7 @@ class Simulation(Task):
     ) -> Iterator[tuple[int, Sequence[Kept]]]:
         """Simulate seeds; what several files have in common runs once."""
         together, names = _together(self.strategies)
-        plan, seeds = planned(
+        plan, seeds = checked_experiment(
             self.world(),
             together,
             seeds=[seed for number in numbers for seed in self.blocks[number]],
@@ -95,7 +95,7 @@ class Simulation(Task):
                 yield number, [self._kept(piece, plan.world) for piece in pieces]
 
     def _blocks_of_runs(
-        self, plan: Plan, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+        self, plan: Experiment, numbers: Sequence[int], n_jobs: int | None, tick: Tick
     ) -> Iterator[tuple[int, list[Run]]]:
         """Yield the runs of each block, once all of its seeds are done."""
         seeds = [seed for number in numbers for seed in self.blocks[number]]

@@ -13,10 +13,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from consequential.objective import Fairness, fairness_named
-from consequential.simulation.loop import Plan
+from consequential.simulation.compiled_runs import compiled_starts
+from consequential.simulation.compiled_sweep import sweep
+from consequential.simulation.replay import Experiment
 from consequential.simulation.runs import Run, Runs
 from consequential.simulation.strategies import Strategy
-from consequential.simulation.sweep import compiled_starts, sweep
 from consequential.workers import on_cluster, spread
 from consequential.worlds import World
 from consequential.worlds.world import world_at
@@ -74,7 +75,7 @@ def simulate(
     >>> runs.metric("utility", "logistic, iterative").shape
     (2, 21)
     """
-    plan, numbers = planned(
+    experiment, numbers = checked_experiment(
         world,
         strategies,
         seeds=seeds,
@@ -84,14 +85,14 @@ def simulate(
         fairness=fairness,
         engine=engine,
     )
-    total = len(numbers) * len(plan.strategies) * len(plan.penalties)
+    total = len(numbers) * len(experiment.strategies) * len(experiment.penalties)
     done: list[Run] = []
     interrupted = False
     with tqdm(
-        total=total * plan.time_steps, unit="step", unit_scale=True, disable=not progress
+        total=total * experiment.time_steps, unit="step", unit_scale=True, disable=not progress
     ) as bar:
         try:
-            for n_steps, runs in stream(plan, numbers, n_jobs):
+            for n_steps, runs in stream(experiment, numbers, n_jobs):
                 done += runs
                 bar.update(n_steps)
         except KeyboardInterrupt:
@@ -100,10 +101,10 @@ def simulate(
             interrupted = True
     if interrupted:
         sys.stderr.write(f"interrupted: keeping the {len(done)} of {total} runs that are done\n")
-    return replace(gathered(plan, numbers, done), interrupted=interrupted)
+    return replace(gathered(experiment, numbers, done), interrupted=interrupted)
 
 
-def planned(
+def checked_experiment(
     world: World,
     strategies: Strategy | Sequence[Strategy],
     *,
@@ -114,7 +115,7 @@ def planned(
     fairness: str | Fairness = "demographic_parity",
     engine: Literal["compiled", "numpy", "jax"] = "compiled",
     last_only: bool = False,
-) -> tuple[Plan, list[int]]:
+) -> tuple[Experiment, list[int]]:
     """Check what `simulate` was asked for; return what to run, and the seeds."""
     chosen = [strategies] if isinstance(strategies, Strategy) else list(strategies)
     names = [strategy.name for strategy in chosen]
@@ -125,7 +126,7 @@ def planned(
     wanted = _numbers("penalty", (float(penalty) for penalty in penalties))
     if not all(np.isfinite(penalty) and penalty >= 0 for penalty in wanted):
         raise ValueError(f"a penalty is finite and not negative: {wanted}")
-    plan = Plan(
+    experiment = Experiment(
         world,
         tuple(chosen),
         tuple(wanted),
@@ -137,20 +138,20 @@ def planned(
     )
     if engine not in ("compiled", "numpy", "jax"):
         raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")
-    if plan.time_steps < 1 or plan.n_proposals < 1:
+    if experiment.time_steps < 1 or experiment.n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
-    world_at(world, plan.time_steps)  # a world that cannot go so far says so now
-    return plan, numbers
+    world_at(world, experiment.time_steps)  # a world that cannot go so far says so now
+    return experiment, numbers
 
 
-def gathered(plan: Plan, seeds: Sequence[int], runs: Iterable[Run]) -> Runs:
+def gathered(experiment: Experiment, seeds: Sequence[int], runs: Iterable[Run]) -> Runs:
     """Put runs in order: by strategy and seed as given, penalties increasing."""
-    names = [strategy.name for strategy in plan.strategies]
+    names = [strategy.name for strategy in experiment.strategies]
     done = sorted(
         runs, key=lambda run: (names.index(run.strategy), run.penalty, seeds.index(run.seed))
     )
-    name = plan.world.name or type(plan.world).__name__
-    return Runs(tuple(done), name, plan.world.groups, plan.fairness.name)
+    name = experiment.world.name or type(experiment.world).__name__
+    return Runs(tuple(done), name, experiment.world.groups, experiment.fairness.name)
 
 
 def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
@@ -162,50 +163,52 @@ def _numbers(what: str, given: Iterable[Any]) -> list[Any]:
     return numbers
 
 
-def stream(plan: Plan, seeds: list[int], n_jobs: int | None) -> Iterator[tuple[float, list[Run]]]:
+def stream(
+    experiment: Experiment, seeds: list[int], n_jobs: int | None
+) -> Iterator[tuple[float, list[Run]]]:
     """Yield how many steps were taken and which runs are done, as it goes.
 
     On a cluster each seed is a task: its people are drawn once, by the worker that uses them.
     """
     if not on_cluster():
-        yield from _streamed_here(plan, seeds, n_jobs)
+        yield from _streamed_here(experiment, seeds, n_jobs)
         return
-    for runs in spread(partial(_runs_of, plan), seeds):
-        yield plan.time_steps * len(runs), runs
+    for runs in spread(partial(_runs_of, experiment), seeds):
+        yield experiment.time_steps * len(runs), runs
 
 
-def is_compiled(plan: Plan, seeds: Sequence[int]) -> bool:
+def is_compiled(experiment: Experiment, seeds: Sequence[int]) -> bool:
     """Whether all strategies run in compiled code: then seeds are done one after the other."""
-    if plan.engine == "numpy":
+    if experiment.engine == "numpy":
         return False
-    return len(compiled_starts(plan, list(seeds[:1]))) == len(plan.strategies)
+    return len(compiled_starts(experiment, list(seeds[:1]))) == len(experiment.strategies)
 
 
-def _runs_of(plan: Plan, seed: int) -> list[Run]:
-    return [run for _, runs in _streamed_here(plan, [seed], 1) for run in runs]
+def _runs_of(experiment: Experiment, seed: int) -> list[Run]:
+    return [run for _, runs in _streamed_here(experiment, [seed], 1) for run in runs]
 
 
 def _streamed_here(
-    plan: Plan, seeds: list[int], n_jobs: int | None
+    experiment: Experiment, seeds: list[int], n_jobs: int | None
 ) -> Iterator[tuple[float, list[Run]]]:
-    others = plan.strategies
-    if plan.engine != "numpy":
-        starts = compiled_starts(plan, seeds)
-        compiled = tuple(each for each in plan.strategies if each.name in starts)
-        others = tuple(each for each in plan.strategies if each.name not in starts)
+    others = experiment.strategies
+    if experiment.engine != "numpy":
+        starts = compiled_starts(experiment, seeds)
+        compiled = tuple(each for each in experiment.strategies if each.name in starts)
+        others = tuple(each for each in experiment.strategies if each.name not in starts)
         if compiled:
-            yield from sweep(replace(plan, strategies=compiled), seeds, starts, n_jobs)
+            yield from sweep(replace(experiment, strategies=compiled), seeds, starts, n_jobs)
     if not others:
         return
-    plan = replace(plan, strategies=others)
+    experiment = replace(experiment, strategies=others)
     if n_jobs in (None, 1):
         for seed in seeds:
-            for run in plan.runs_of(seed):
-                yield plan.time_steps, [run]
+            for run in experiment.replay(seed):
+                yield experiment.time_steps, [run]
         return
-    for runs in spread(partial(_in_python, plan), seeds, n_jobs):
-        yield plan.time_steps * len(runs), runs
+    for runs in spread(partial(_in_python, experiment), seeds, n_jobs):
+        yield experiment.time_steps * len(runs), runs
 
 
-def _in_python(plan: Plan, seed: int) -> list[Run]:
-    return list(plan.runs_of(seed))
+def _in_python(experiment: Experiment, seed: int) -> list[Run]:
+    return list(experiment.replay(seed))

@@ -16,7 +16,7 @@ from consequential.worlds.tables import read_data
 from consequential.worlds.world import Parameters, checked_cost
 
 if TYPE_CHECKING:
-    from consequential.worlds.crowd import Crowd
+    from consequential.kernels.alias_table import AliasTable
 
 Floats = NDArray[np.float64]
 
@@ -80,13 +80,13 @@ class Lending(ScoreWorld):
         mass = np.diff(self._cdf, axis=0, prepend=0.0) * self._shares
         return Population(self.scores[:, None], mass, self._repaid, self.groups)
 
-    def crowd(self) -> Crowd:
+    def as_alias_table(self) -> AliasTable:
         """Return the scores of each group, as many people as there are."""
-        from consequential.worlds.crowd import crowd_of
+        from consequential.kernels.alias_table import alias_table
 
         population = self.cells(len(self.scores))
         n_groups = len(self.groups)
-        return crowd_of(
+        return alias_table(
             population.mass.T.ravel(),
             np.tile(self.scores, n_groups)[:, None],
             np.repeat(np.arange(n_groups), len(self.scores)),

@@ -13,7 +13,7 @@ from consequential.worlds.score import DensityWorld
 from consequential.worlds.world import Parameters
 
 if TYPE_CHECKING:
-    from consequential.worlds.crowd import Crowd
+    from consequential.kernels.alias_table import AliasTable
 
 Floats = NDArray[np.float64]
 
@@ -54,18 +54,18 @@ class SyntheticWorld(DensityWorld):
         group = rng.integers(self.n_groups, size=n)
         return self.scores.sample(group, rng)[:, None], group
 
-    def crowd(self) -> Crowd:
+    def as_alias_table(self) -> AliasTable:
         """Return 2^13 cells a group: constant density within one, label probabilities linear.
 
         Both errors are of second order in a cell's width: label probabilities are off by less
         than 2e-5, densities relative to themselves by less than 3e-6 within four deviations.
         """
-        from consequential.worlds.crowd import crowd_of
+        from consequential.kernels.alias_table import alias_table
 
         population = self.cells(2**13)
         edges = np.linspace(*self.bounds, 2**13 + 1)
         probability = self.score_probability(edges)
-        return crowd_of(
+        return alias_table(
             population.mass.T.ravel(),
             np.tile(edges[:-1], self.n_groups)[:, None],
             np.repeat(np.arange(self.n_groups), 2**13),

@@ -16,7 +16,7 @@ from consequential.policies import as_features
 from consequential.worlds.world import Parameters, People, World, checked_cost, labelled_population
 
 if TYPE_CHECKING:
-    from consequential.worlds.crowd import Crowd
+    from consequential.kernels.alias_table import AliasTable
 
 Floats = NDArray[np.float64]
 Table = dict[str, NDArray[Any]]
@@ -84,12 +84,12 @@ class TableWorld(World):
         rows = self._draw(n, rng)
         return People(self.table.features[rows], self.table.group[rows], self.table.label[rows])
 
-    def crowd(self) -> Crowd:
+    def as_alias_table(self) -> AliasTable:
         """Return the training rows, all equally likely."""
-        from consequential.worlds.crowd import crowd_of
+        from consequential.kernels.alias_table import alias_table
 
         rows, table = self.training_rows, self.table
-        return crowd_of(
+        return alias_table(
             np.ones(len(rows)), table.features[rows], table.group[rows], table.label[rows]
         )
 

@@ -26,7 +26,7 @@ from consequential.policies import (
 )
 
 if TYPE_CHECKING:
-    from consequential.worlds.crowd import Crowd
+    from consequential.kernels.alias_table import AliasTable
 
 Floats = NDArray[np.float64]
 
@@ -107,18 +107,18 @@ class World(ABC):
         _, sensitive = self.propose(self.n_held_out, np.random.default_rng(0))
         return tuple(np.unique(np.asarray(sensitive)).tolist())
 
-    def crowd(self) -> Crowd | None:
+    def as_alias_table(self) -> AliasTable | None:
         """Return the population as a table to draw from quickly, where the world has one."""
         return None
 
     @cached_property
-    def drawn_from(self) -> Crowd | None:
-        """The crowd, unless a subclass of the class that made it changed how people come."""
+    def alias_table(self) -> AliasTable | None:
+        """The alias table, unless a subclass of the class that has it changed how people come."""
         if vars(self).keys() & _HOW_PEOPLE_COME:
             return None
         for ancestor in type(self).__mro__:
-            if "crowd" in vars(ancestor):
-                return self.crowd()
+            if "as_alias_table" in vars(ancestor):
+                return self.as_alias_table()
             if vars(ancestor).keys() & _HOW_PEOPLE_COME:
                 return None
         return None

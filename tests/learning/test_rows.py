@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from consequential.learning import passes
-from consequential.learning.passes import Rows
-from consequential.policies.compiled import bend_of
+from consequential.learning import rows as passes
+from consequential.learning.rows import Rows
+from consequential.policies.compiled import link_numbers
 
 
 def made(n, k, n_groups, n_columns, seed=0, **options) -> Rows:
@@ -27,7 +27,7 @@ def summed(rows: Rows, theta, policy) -> np.ndarray:
     n, k = rows.inputs.shape
     phi = np.column_stack([np.ones(n), rows.inputs])
     blocks = theta.reshape(-1, k + 1)
-    eta = (phi * blocks[rows.group if rows.apart else np.zeros(n, int)]).sum(axis=1)
+    eta = (phi * blocks[rows.group if rows.by_group else np.zeros(n, int)]).sum(axis=1)
     chance, slope = policy.probability(eta), policy.derivative(eta)
     terms = [(column * chance, column * slope) for column in rows.columns]
     if rows.squares:
@@ -44,14 +44,14 @@ def summed(rows: Rows, theta, policy) -> np.ndarray:
 
 @pytest.mark.parametrize("link", ["logistic", "semi_logistic", "smooth_semi_logistic"])
 @pytest.mark.parametrize("n_groups", [1, 2, 3, 5])
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("by_group", [False, True])
 @pytest.mark.parametrize("squares", [False, True])
-def test_a_pass_sums_values_and_gradients_by_column_and_group(link, n_groups, apart, squares):
-    rows = made(1003, 3, n_groups, 2, apart=apart, squares=squares)
+def test_a_pass_sums_values_and_gradients_by_column_and_group(link, n_groups, by_group, squares):
+    rows = made(1003, 3, n_groups, 2, by_group=by_group, squares=squares)
     theta = np.random.default_rng(1).normal(size=rows.n_parameters)
     policy = cq.Policy(theta, link, floor=0.1)
     assert_allclose(
-        rows.sums(theta, bend_of(policy)), summed(rows, theta, policy), rtol=1e-11, atol=1e-10
+        rows.sums(theta, link_numbers(policy)), summed(rows, theta, policy), rtol=1e-11, atol=1e-10
     )
 
 
@@ -62,13 +62,13 @@ def test_tiles_that_are_not_full_count_all_their_rows(n, k):
     theta = np.linspace(-1.0, 1.0, rows.n_parameters)
     policy = cq.Policy(theta)
     assert_allclose(
-        rows.sums(theta, bend_of(policy)), summed(rows, theta, policy), rtol=1e-11, atol=1e-12
+        rows.sums(theta, link_numbers(policy)), summed(rows, theta, policy), rtol=1e-11, atol=1e-12
     )
 
 
 def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
     rows = made(200_000, 2, 2, 2)
-    theta, link = np.array([0.1, -0.4, 0.9]), bend_of(cq.Policy([0.0]))
+    theta, link = np.array([0.1, -0.4, 0.9]), link_numbers(cq.Policy([0.0]))
     found = []
     for n_threads in (1, 3):
         monkeypatch.setattr(passes, "_n_threads", lambda n_threads=n_threads: n_threads)

@@ -1,6 +1,6 @@
-"""Crowds: tables to draw people from, against the distributions they stand for.
+"""Alias tables to draw people from, against the distributions they stand for.
 
-A crowd's table is a distribution itself, so most of it is compared by expectation. Cells are of
+A table's table is a distribution itself, so most of it is compared by expectation. Cells are of
 some width w where the score is continuous; tolerances are of second order in it. Samples are
 within five standard errors, with fixed seeds.
 """
@@ -16,9 +16,9 @@ from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
 import consequential as cq
-from consequential.policies.uniforms import stream_key
-from consequential.simulation.proposals import SharedProposals, fill_proposals
-from consequential.worlds.crowd import FEATURES, GROUP, crowd_of, draw_people
+from consequential.kernels.alias_table import FEATURES, GROUP, alias_table, draw_people
+from consequential.kernels.random import stream_key
+from consequential.simulation.replay import Proposals, fill_proposals
 from consequential.worlds.synthetic import FirstSetting, SecondSetting
 
 SETTINGS = {"first": cq.worlds.first_setting(), "second": cq.worlds.second_setting()}
@@ -46,23 +46,23 @@ def score_of(name, group):
     return norm(loc=3 * (0.5 - group), scale=3.5)
 
 
-def masses(crowd):
+def masses(table):
     """The probability of each cell, from what the draw looks up."""
-    n = len(crowd.cells)
-    keep, alias = crowd.cells[:, KEEP], crowd.cells[:, ALIAS].astype(int)
+    n = len(table.cells)
+    keep, alias = table.cells[:, KEEP], table.cells[:, ALIAS].astype(int)
     return (keep + np.bincount(alias, 1.0 - keep, n)) / n
 
 
-def in_group(crowd, group):
+def in_group(table, group):
     """A group's cells with their masses, which sum to one."""
-    here = crowd.cells[:, GROUP] == group
-    mass = masses(crowd)[here]
-    return crowd.cells[here], mass / mass.sum()
+    here = table.cells[:, GROUP] == group
+    mass = masses(table)[here]
+    return table.cells[here], mass / mass.sum()
 
 
-def drawn(crowd, n, key=1):
-    features, group, label = np.empty((crowd.n_features, n)), np.empty(n, np.int16), np.empty(n)
-    draw_people(crowd, np.uint64(stream_key(key, 0, 0)), features, group, label)
+def drawn(table, n, key=1):
+    features, group, label = np.empty((table.n_features, n)), np.empty(n, np.int16), np.empty(n)
+    draw_people(table, np.uint64(stream_key(key, 0, 0)), features, group, label)
     return features, group, label
 
 
@@ -70,13 +70,13 @@ def drawn(crowd, n, key=1):
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_crowds_masses_are_probabilities(name):
-    crowd = WORLDS[name].drawn_from
-    assert_allclose(masses(crowd).sum(), 1.0, rtol=1e-12)
-    keep, alias = crowd.cells[:, KEEP], crowd.cells[:, ALIAS]
+def test_a_tables_masses_are_probabilities(name):
+    table = WORLDS[name].alias_table
+    assert_allclose(masses(table).sum(), 1.0, rtol=1e-12)
+    keep, alias = table.cells[:, KEEP], table.cells[:, ALIAS]
     assert ((keep >= 0) & (keep <= 1)).all()
     assert_array_equal(np.unique(np.clip(alias, 0, len(alias) - 1)), np.unique(alias))
-    label, change = crowd.cells[:, LABEL], crowd.cells[:, CHANGE]
+    label, change = table.cells[:, LABEL], table.cells[:, CHANGE]
     for chance in (label, label + change):
         assert chance.min() >= 0.0
         assert chance.max() <= 1.0 + 1e-15
@@ -92,10 +92,12 @@ def test_a_lookup_table_has_the_masses_it_was_made_from(weights):
         "all in one": np.eye(64)[17],
         "alone": np.array([3.0]),
     }[weights]
-    crowd = crowd_of(mass, np.zeros((len(mass), 1)), np.zeros(len(mass), int), np.zeros(len(mass)))
-    assert_allclose(masses(crowd), mass / mass.sum(), rtol=1e-9, atol=1e-13)
+    table = alias_table(
+        mass, np.zeros((len(mass), 1)), np.zeros(len(mass), int), np.zeros(len(mass))
+    )
+    assert_allclose(masses(table), mass / mass.sum(), rtol=1e-9, atol=1e-13)
     # nobody is in an empty cell
-    assert_allclose(masses(crowd)[mass == 0.0], 0.0, atol=0.0)
+    assert_allclose(masses(table)[mass == 0.0], 0.0, atol=0.0)
 
 
 # --- the paper's settings
@@ -103,17 +105,17 @@ def test_a_lookup_table_has_the_masses_it_was_made_from(weights):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_settings_groups_are_equally_large(name):
-    crowd = SETTINGS[name].drawn_from
-    share = np.bincount(crowd.cells[:, GROUP].astype(int), masses(crowd))
+    table = SETTINGS[name].alias_table
+    share = np.bincount(table.cells[:, GROUP].astype(int), masses(table))
     assert_allclose(share, [0.5, 0.5], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_scores_have_their_distribution(name, group):
-    crowd, score = SETTINGS[name].drawn_from, score_of(name, group)
-    cells, mass = in_group(crowd, group)
-    low, width = cells[:, FEATURES], crowd.width
+    table, score = SETTINGS[name].alias_table, score_of(name, group)
+    cells, mass = in_group(table, group)
+    low, width = cells[:, FEATURES], table.width
     assert (np.diff(low) > 0).all()
     # at the cells' edges, where uniform places within cells do not matter
     assert_allclose(np.cumsum(mass), score.cdf(low + width), rtol=0.0, atol=1e-7)
@@ -128,9 +130,9 @@ def test_a_settings_scores_have_their_distribution(name, group):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_cells_have_their_densities(name, group):
-    crowd, score = SETTINGS[name].drawn_from, score_of(name, group)
-    cells, mass = in_group(crowd, group)
-    low, width = cells[:, FEATURES], crowd.width
+    table, score = SETTINGS[name].alias_table, score_of(name, group)
+    cells, mass = in_group(table, group)
+    low, width = cells[:, FEATURES], table.width
     unit = 1.0 if name == "first" else 3.5
     near = np.abs(low - (0.5 - group) * (1.0 if name == "first" else 3.0)) < 4 * unit
     places, weights = np.polynomial.legendre.leggauss(4)
@@ -144,8 +146,8 @@ def test_a_settings_cells_have_their_densities(name, group):
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_labels_have_their_rates(name, group):
     world = SETTINGS[name]
-    crowd, score = world.drawn_from, score_of(name, group)
-    cells, mass = in_group(crowd, group)
+    table, score = world.alias_table, score_of(name, group)
+    cells, mass = in_group(table, group)
 
     def chance(x):
         return float(world.score_probability(np.array([x]))[0])
@@ -157,7 +159,7 @@ def test_a_settings_labels_have_their_rates(name, group):
         parts = [quad(f, a, b, epsabs=1e-12, epsrel=1e-12)[0] for a, b in pairwise(cuts)]
         return sum(parts)
 
-    low, change, width = cells[:, FEATURES], cells[:, CHANGE], crowd.width
+    low, change, width = cells[:, FEATURES], cells[:, CHANGE], table.width
     rate = mass @ (cells[:, LABEL] + change / 2)
     assert_allclose(rate, integral(lambda x: chance(x) * score.pdf(x)), rtol=0.0, atol=2e-6)
     # x and y together: E[x y] with both linear in the place within a cell
@@ -170,26 +172,26 @@ def test_a_settings_labels_have_their_rates(name, group):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_settings_label_probabilities_are_right_within_each_cell(name):
     world = SETTINGS[name]
-    crowd = world.drawn_from
+    table = world.alias_table
     for place in (0.0, 0.25, 0.5, 0.99):
-        score = crowd.cells[:, FEATURES] + place * crowd.width
-        chance = crowd.cells[:, LABEL] + place * crowd.cells[:, CHANGE]
+        score = table.cells[:, FEATURES] + place * table.width
+        chance = table.cells[:, LABEL] + place * table.cells[:, CHANGE]
         assert_allclose(chance, world.score_probability(score), rtol=0.0, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds", "predictive_parity"])
-def test_what_a_policy_gains_from_a_crowd_is_what_the_world_says(name, notion):
+def test_what_a_policy_gains_from_a_table_is_what_the_world_says(name, notion):
     world = SETTINGS[name]
-    crowd, policy = world.drawn_from, world.initial_policy("logistic")
-    mass, cells = masses(crowd), crowd.cells
+    table, policy = world.alias_table, world.initial_policy("logistic")
+    mass, cells = masses(table), table.cells
     group = cells[:, GROUP].astype(int)
     utility, accepted, right = 0.0, np.zeros(2), np.zeros(2)
     wrong, positives = np.zeros(2), np.zeros(2)
     places, weights = np.polynomial.legendre.leggauss(4)
     for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
         chance = cells[:, LABEL] + place * cells[:, CHANGE]
-        pi = policy.propensity(cells[:, FEATURES, None] + place * crowd.width)
+        pi = policy.propensity(cells[:, FEATURES, None] + place * table.width)
         utility += weight * (mass * pi) @ (chance - world.cost)
         accepted += np.bincount(group, weight * mass * pi)
         right += np.bincount(group, weight * mass * pi * chance)
@@ -212,37 +214,37 @@ def test_what_a_policy_gains_from_a_crowd_is_what_the_world_says(name, notion):
 
 
 @pytest.mark.parametrize("name", LENDING)
-def test_lendings_crowd_is_its_table(name):
+def test_lendings_table_is_its_table(name):
     world = LENDING[name]
-    crowd, exact = world.drawn_from, world.cells(0)
-    assert crowd.width == 0.0
-    mass = masses(crowd).reshape(len(world.groups), -1)
+    table, exact = world.alias_table, world.cells(0)
+    assert table.width == 0.0
+    mass = masses(table).reshape(len(world.groups), -1)
     assert_allclose(mass.T, exact.mass, rtol=1e-9, atol=1e-15)
-    label = crowd.cells[:, LABEL].reshape(mass.shape)
+    label = table.cells[:, LABEL].reshape(mass.shape)
     assert_array_equal(label.T, exact.label_probability)
-    score = crowd.cells[:, FEATURES].reshape(mass.shape)
+    score = table.cells[:, FEATURES].reshape(mass.shape)
     assert_array_equal(score.T, np.repeat(exact.points, len(world.groups), axis=1))
-    assert_array_equal(crowd.cells[:, CHANGE], 0.0)
+    assert_array_equal(table.cells[:, CHANGE], 0.0)
 
 
 def test_lendings_groups_have_the_shares_asked_for():
     world = LENDING["lending, four groups"]
-    crowd = world.drawn_from
-    share = np.bincount(crowd.cells[:, GROUP].astype(int), masses(crowd))
+    table = world.alias_table
+    share = np.bincount(table.cells[:, GROUP].astype(int), masses(table))
     assert world.groups == ("asian", "black", "hispanic", "white")
     assert_allclose(share, [0.1, 0.3, 0.2, 0.4], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_tables_crowd_is_its_training_rows(name):
+def test_the_table_of_a_data_set_is_its_training_rows(name):
     world = TABLES[name]
-    crowd, rows, table = world.drawn_from, world.training_rows, world.table
-    assert crowd.width == 0.0
-    assert_allclose(masses(crowd), 1 / len(rows), rtol=1e-12)
-    assert_array_equal(crowd.cells[:, FEATURES:], table.features[rows])
-    assert_array_equal(crowd.cells[:, GROUP], table.group[rows])
-    assert_array_equal(crowd.cells[:, LABEL], table.label[rows])
-    assert_array_equal(crowd.cells[:, CHANGE], 0.0)
+    table, rows, data = world.alias_table, world.training_rows, world.table
+    assert table.width == 0.0
+    assert_allclose(masses(table), 1 / len(rows), rtol=1e-12)
+    assert_array_equal(table.cells[:, FEATURES:], data.features[rows])
+    assert_array_equal(table.cells[:, GROUP], data.group[rows])
+    assert_array_equal(table.cells[:, LABEL], data.label[rows])
+    assert_array_equal(table.cells[:, CHANGE], 0.0)
 
 
 # --- people drawn
@@ -250,9 +252,9 @@ def test_a_tables_crowd_is_its_training_rows(name):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_people_drawn_are_like_the_table(name):
-    crowd, n = WORLDS[name].drawn_from, 200_000
-    features, group, label = drawn(crowd, n)
-    mass, cells = masses(crowd), crowd.cells
+    table, n = WORLDS[name].alias_table, 200_000
+    features, group, label = drawn(table, n)
+    mass, cells = masses(table), table.cells
     for z in range(len(WORLDS[name].groups)):
         here = cells[:, GROUP] == z
         share, own = mass[here].sum(), mass[here] / mass[here].sum()
@@ -261,8 +263,8 @@ def test_people_drawn_are_like_the_table(name):
         rate = own @ (cells[here, LABEL] + cells[here, CHANGE] / 2)
         error = np.sqrt(rate * (1 - rate) / count)
         assert abs(label[group == z].mean() - rate) < 5 * error
-        for k in range(crowd.n_features):
-            place = crowd.width / 2 if k == 0 else 0.0
+        for k in range(table.n_features):
+            place = table.width / 2 if k == 0 else 0.0
             column, x = features[k, group == z], cells[here, FEATURES + k] + place
             mean = own @ x
             error = np.sqrt(own @ (x - mean) ** 2 / count)
@@ -276,7 +278,7 @@ def test_people_drawn_are_like_the_table(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_people_drawn_are_like_the_worlds_own(name):
     world, n = SETTINGS[name], 200_000
-    features, group, label = drawn(world.drawn_from, n)
+    features, group, label = drawn(world.alias_table, n)
     own = world.people(n, np.random.default_rng(1))
     edges = np.quantile(own.features[:, 0], np.linspace(0, 1, 21)[1:-1])
     for z in world.groups:
@@ -294,7 +296,7 @@ def test_people_drawn_are_like_the_worlds_own(name):
 
 
 def test_people_of_the_first_setting_stay_within_its_bounds():
-    features, *_ = drawn(SETTINGS["first"].drawn_from, 100_000)
+    features, *_ = drawn(SETTINGS["first"].alias_table, 100_000)
     assert features.min() >= -0.8
     assert features.max() <= 0.8
     assert len(np.unique(features)) > 99_000  # a place of their own, not their cell's
@@ -303,7 +305,7 @@ def test_people_of_the_first_setting_stay_within_its_bounds():
 @pytest.mark.parametrize("name", TABLES)
 def test_people_of_a_table_are_rows_of_it(name):
     world = TABLES[name]
-    features, group, label = drawn(world.drawn_from, 2000)
+    features, group, label = drawn(world.alias_table, 2000)
     rows, table = world.training_rows, world.table
     known = {
         (*table.features[row].tolist(), int(table.group[row]), float(table.label[row]))
@@ -314,8 +316,8 @@ def test_people_of_a_table_are_rows_of_it(name):
 
 
 def test_equal_keys_bring_equal_people_and_other_keys_others():
-    crowd = SETTINGS["second"].drawn_from
-    one, again, other = (drawn(crowd, 100, key)[0] for key in (1, 1, 2))
+    table = SETTINGS["second"].alias_table
+    one, again, other = (drawn(table, 100, key)[0] for key in (1, 1, 2))
     assert_array_equal(one, again)
     assert len(np.intersect1d(one, other)) == 0
 
@@ -325,13 +327,13 @@ def test_a_step_of_a_run_and_its_log_have_the_same_people():
     features, group, label = np.empty((1, n)), np.empty(n, np.int16), np.empty(n)
     fill_proposals(world, 4, 7, features, group, label, np.empty(0))
     rng = np.random.default_rng(0)
-    log = SharedProposals(world, 4).collect(cq.AcceptAll(), n, rng, time_step=7)
+    log = Proposals(world, 4).collect(cq.AcceptAll(), n, rng, time_step=7)
     assert_array_equal(log.features, features.T)
     assert_array_equal(log.group, group)
     assert_array_equal(log.label, label)
 
 
-# --- who is drawn from a crowd
+# --- who is drawn from a table
 
 
 class Shifted(SecondSetting):
@@ -364,66 +366,66 @@ class Renamed(SecondSetting):
 
 
 class Calibrated(SecondSetting):
-    """Another curve, which the crowd follows."""
+    """Another curve, which the table follows."""
 
     def score_probability(self, score):
         return 1 / (1 + np.exp(-score))
 
 
 class OwnCrowd(Shifted):
-    """Other people, and a crowd of them."""
+    """Other people, and a table of them."""
 
-    def crowd(self):
-        return crowd_of(np.ones(2), np.array([[7.0], [8.0]]), np.array([0, 1]), np.ones(2))
+    def as_alias_table(self):
+        return alias_table(np.ones(2), np.array([[7.0], [8.0]]), np.array([0, 1]), np.ones(2))
 
 
 def proposed(world, n=20):
     rng = np.random.default_rng(0)
-    return SharedProposals(world, 0).collect(cq.AcceptAll(), n, rng, time_step=0)
+    return Proposals(world, 0).collect(cq.AcceptAll(), n, rng, time_step=0)
 
 
-def test_a_subclass_with_other_people_is_not_drawn_from_its_parents_crowd():
-    assert Shifted().drawn_from is None
+def test_a_subclass_with_other_people_is_not_drawn_from_its_parents_table():
+    assert Shifted().alias_table is None
     assert proposed(Shifted()).features.min() > 50.0
 
 
-def test_a_subclass_with_other_labels_is_not_drawn_from_its_parents_crowd():
-    assert Lucky().drawn_from is None
+def test_a_subclass_with_other_labels_is_not_drawn_from_its_parents_table():
+    assert Lucky().alias_table is None
     assert_array_equal(proposed(Lucky()).label, 1.0)
 
 
 def test_a_table_whose_people_come_in_another_way_is_not_drawn_from_its_rows():
     world = Doubled([[1.0], [3.0]] * 10, [0, 1] * 10, [0, 1] * 10, cost=0.5)
-    assert world.drawn_from is None
+    assert world.alias_table is None
     assert set(proposed(world).features[:, 0]) == {2.0, 6.0}
 
 
 @pytest.mark.parametrize("method", ["propose", "label_probability", "people", "decided", "collect"])
-def test_any_change_of_how_people_come_leaves_the_crowd_behind(method):
+def test_any_change_of_how_people_come_leaves_the_table_behind(method):
     parent = FirstSetting
 
     def changed(self, *args, **options):
         return getattr(parent, method)(self, *args, **options)
 
-    assert type("Changed", (parent,), {method: changed})().drawn_from is None
+    assert type("Changed", (parent,), {method: changed})().alias_table is None
     grandchild = type("Grandchild", (type("Changed", (parent,), {method: changed}),), {})
-    assert grandchild().drawn_from is None
+    assert grandchild().alias_table is None
 
 
-def test_a_subclass_whose_people_come_as_before_is_drawn_from_the_crowd():
-    assert_array_equal(Renamed().drawn_from.cells, SETTINGS["second"].drawn_from.cells)
+def test_a_subclass_whose_people_come_as_before_is_drawn_from_the_table():
+    assert_array_equal(Renamed().alias_table.cells, SETTINGS["second"].alias_table.cells)
 
 
-def test_a_crowd_follows_a_curve_of_ones_own():
-    crowd = Calibrated().drawn_from
-    assert_allclose(crowd.cells[:, LABEL], 1 / (1 + np.exp(-crowd.cells[:, FEATURES])), rtol=1e-12)
+def test_a_table_follows_a_curve_of_ones_own():
+    table = Calibrated().alias_table
+    assert_allclose(table.cells[:, LABEL], 1 / (1 + np.exp(-table.cells[:, FEATURES])), rtol=1e-12)
 
 
-def test_a_crowd_of_ones_own_is_drawn_from():
+def test_a_table_of_ones_own_is_drawn_from():
     assert set(proposed(OwnCrowd()).features[:, 0]) == {7.0, 8.0}
 
 
-def test_a_world_of_two_methods_has_no_crowd():
+def test_a_world_of_two_methods_has_no_table():
     class Coins(cq.worlds.World):
         cost = 0.5
 
@@ -433,4 +435,4 @@ def test_a_world_of_two_methods_has_no_crowd():
         def label_probability(self, features, sensitive):
             return features[:, 0]
 
-    assert Coins().drawn_from is None
+    assert Coins().alias_table is None

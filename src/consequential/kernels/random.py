@@ -1,8 +1,8 @@
-"""Uniforms: random numbers that are a function of a key and a position.
+"""Random numbers that are a function of a key and a position.
 
-Number i of a stream is SplitMix64's output i for the seed `key`. Nothing is carried from one
-number to the next, so any part of a stream can be made anywhere, in any order, by NumPy, by
-compiled code and on a GPU, and it is always the same.
+Number i of a stream is SplitMix64's output i for the seed `key`. Nothing is carried from one number
+to the next, so any part of a stream can be computed anywhere and in any order, by NumPy, by
+compiled code and on a GPU, and is always the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.compiled import compiled, from_bits
+from consequential.kernels.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -18,7 +18,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _12, _27, _30, _31 = np.uint64(12), np.uint64(27), np.uint64(30), np.uint64(31)
-_EXPONENT = np.uint64(0x3FF0000000000000)  # 52 random bits behind it are a number in [1, 2)
+_EXPONENT = np.uint64(0x3FF0000000000000)  # followed by 52 random bits, a number in [1, 2)
 
 
 @compiled
@@ -38,8 +38,7 @@ def fill_uniforms(key: np.uint64, start: int, out: Floats) -> None:
         bits = (state ^ (state >> _30)) * _MIX_1
         bits = (bits ^ (bits >> _27)) * _MIX_2
         bits = bits ^ (bits >> _31)
-        bits = (bits >> _12) | _EXPONENT
-        out[i] = from_bits(np.int64(bits)) - 1.0  # type: ignore[call-arg]
+        out[i] = np.uint64((bits >> _12) | _EXPONENT).view(np.float64) - 1.0
 
 
 @compiled
@@ -51,7 +50,7 @@ def stream_key(seed: int | np.uint64, purpose: int, step: int) -> np.uint64:
 
 
 def uniforms(key: np.uint64, start: int, n: int) -> Floats:
-    """Return n numbers of a stream, by NumPy alone."""
+    """Return n numbers of a stream, computed by NumPy alone."""
     with np.errstate(over="ignore"):
         positions = np.arange(start + 1, start + n + 1, dtype=np.uint64)
         bits = np.uint64(key) + positions * _GAMMA

@@ -1,4 +1,4 @@
-"""Functionals of many policies at once, compiled: a whole path of thetas on one population."""
+"""Path sums: the functionals of many policies at once, on one population."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.compiled import Bend, compiled, linear_scores, propensities
+from consequential.kernels.jit import compiled
+from consequential.kernels.links import LinkNumbers, linear_scores, propensities
 
 Floats = NDArray[np.float64]
 
-_STRETCH = 1024
+_CHUNK = 1024
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
@@ -25,21 +26,20 @@ class Cells(NamedTuple):
 
 @compiled
 def path_sums(
-    phi: Floats, columns: Floats, link: Bend, thetas: Floats, cells: Cells, out: Floats
-) -> None:
-    """Fill in `sum_i columns[c, i] pi_i` for each theta, one row a theta.
+    inputs: Floats, columns: Floats, link: LinkNumbers, thetas: Floats, cells: Cells
+) -> Floats:
+    """Return `sum_i columns[c, i] pi_i` for each theta, one row per theta.
 
-    Points are the columns of `phi`. On cells of a score a jump of the policy is integrated
+    `inputs` has one column per point. On cells of a score a jump of the policy is integrated
     exactly: the cell it falls into is cut there.
     """
-    n = phi.shape[1]
-    room, chances = np.empty(_STRETCH), np.empty(_STRETCH)
+    n, out = inputs.shape[1], np.zeros((thetas.shape[0], columns.shape[0]))
+    scores, chances = np.empty(_CHUNK), np.empty(_CHUNK)
     for k in range(thetas.shape[0]):
-        out[k] = 0.0
-        for start in range(0, n, _STRETCH):
-            length = min(_STRETCH, n - start)
-            eta, chance = room[:length], chances[:length]
-            linear_scores(thetas[k], phi, start, eta)
+        for start in range(0, n, _CHUNK):
+            length = min(_CHUNK, n - start)
+            eta, chance = scores[:length], chances[:length]
+            linear_scores(thetas[k], inputs, start, eta)
             propensities(link, eta, chance)
             for c in range(columns.shape[0]):
                 column = columns[c, start : start + length]
@@ -47,12 +47,15 @@ def path_sums(
                 for i in range(length):
                     total += column[i] * chance[i]
                 out[k, c] += total
-        if cells.n_cells > 0 and link.flat > 0.0 and link.bend < 2.0:
+        if cells.n_cells > 0 and link.flat > 0.0 and link.below < 2.0:
             _cut_at_jump(columns, link, thetas[k], cells, out[k])
+    return out
 
 
 @compiled
-def _cut_at_jump(columns: Floats, link: Bend, theta: Floats, cells: Cells, out: Floats) -> None:
+def _cut_at_jump(
+    columns: Floats, link: LinkNumbers, theta: Floats, cells: Cells, out: Floats
+) -> None:
     """Integrate the cell in which the score is 0 in two parts, one on each side."""
     if theta[1] == 0.0:
         return

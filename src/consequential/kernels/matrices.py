@@ -1,11 +1,11 @@
-"""Small symmetric matrices in compiled code, where calling a library would take longer."""
+"""Small symmetric matrices, for which calling a library would take longer."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.compiled import compiled
+from consequential.kernels.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 def factorise(matrix: Floats) -> None:
     """Replace the lower triangle of a symmetric matrix by its Cholesky factor.
 
-    The factor's diagonal is kept as its reciprocal: what it is needed for is to divide by it.
+    The diagonal of the factor is stored as its reciprocal, since it is only ever divided by.
     """
     for j in range(matrix.shape[0]):
         for k in range(j + 1):
@@ -60,14 +60,14 @@ def invert(factor: Floats, out: Floats) -> None:
 
 
 @compiled
-def mean_squares(phi: Floats) -> Floats:
-    """Return `mean(phi phi')`."""
-    m, n = phi.shape
+def mean_squares(inputs: Floats) -> Floats:
+    """Return `mean(inputs inputs')`."""
+    m, n = inputs.shape
     scale = np.zeros((m, m))
     for j in range(m):
         for k in range(j + 1):
             total = 0.0
             for i in range(n):
-                total += phi[j, i] * phi[k, i]
+                total += inputs[j, i] * inputs[k, i]
             scale[j, k] = scale[k, j] = total / n
     return scale

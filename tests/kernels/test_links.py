@@ -18,23 +18,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
 import consequential as cq
-from consequential.policies import LINKS
-from consequential.policies.compiled import (
+from consequential.kernels.batch_sums import draw
+from consequential.kernels.links import (
     THRESHOLD,
-    bend_of,
-    derivatives,
-    drawn_decisions,
     exponential_ratio,
     linear_scores,
     propensities,
-    propensities_and_derivatives,
+    responses,
 )
-from consequential.policies.uniforms import (
-    UniformStream,
-    fill_uniforms,
-    stream_key,
-    uniforms,
-)
+from consequential.kernels.random import UniformStream, fill_uniforms, stream_key, uniforms
+from consequential.policies import LINKS
+from consequential.policies.compiled import link_numbers
 
 ETA = np.concatenate(
     [
@@ -95,7 +89,7 @@ def test_the_exponential_of_nothing_known_is_not_known():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_propensities_are_those_of_the_links(policy):
     compiled = np.empty_like(ETA)
-    propensities(bend_of(policy), ETA, compiled)
+    propensities(link_numbers(policy), ETA, compiled)
     assert_allclose(compiled, policy.probability(ETA), **SAME)
     assert np.isnan(compiled[-1])
     assert compiled[:-1].min() >= policy.floor
@@ -104,55 +98,50 @@ def test_compiled_propensities_are_those_of_the_links(policy):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_derivatives_are_those_of_the_links(policy):
-    compiled = np.empty_like(ETA)
-    derivatives(bend_of(policy), ETA, compiled)
-    assert_allclose(compiled, policy.derivative(ETA), **SAME)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_all_at_once_is_the_same_as_one_by_one(policy):
-    link, (p, d, together, slope, steepness) = bend_of(policy), np.empty((5, ETA.size))
-    propensities(link, ETA, p)
-    derivatives(link, ETA, d)
-    propensities_and_derivatives(link, ETA, together, slope, steepness)
-    assert_allclose(together, p, **SAME)
-    assert_allclose(slope, d, **SAME)
+    propensity, derivative, steepness = np.empty((3, ETA.size))
+    responses(link_numbers(policy), ETA, propensity, derivative, steepness)
+    assert_allclose(propensity, policy.probability(ETA), **SAME)
+    assert_allclose(derivative, policy.derivative(ETA), **SAME)
     assert_allclose(steepness, LINKS["logistic"].derivative(ETA), **SAME)
 
 
+def drawn(policy, eta, key=7):
+    """Return decisions drawn with a policy's propensities, and `d g'/g`."""
+    propensity, derivative, steepness, decision, slope = np.empty((5, eta.size))
+    responses(link_numbers(policy), eta, propensity, derivative, steepness)
+    draw(np.uint64(key), 0, propensity, derivative, decision, slope)
+    return decision, slope
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("draw", [0.0, 0.3, 1.0 - 2.0**-52])
-def test_compiled_decisions_are_drawn_with_the_links_propensities(policy, draw):
-    known = ETA[(np.abs(ETA) < 650) & (np.abs(ETA) > 1e-8)]  # here u = 0 is always below pi
-    decision, score = np.empty((2, known.size))
-    drawn_decisions(bend_of(policy), known, np.full(known.size, draw), decision, score)
-    taken = draw < policy.probability(known)
-    assert_array_equal(decision, taken)
-    assert_allclose(score, taken * policy.score(known), **SAME)
+def test_compiled_decisions_are_drawn_with_the_links_propensities(policy):
+    known = ETA[np.abs(ETA) < 650]
+    decision, slope = drawn(policy, known)
+    chance, numbers = policy.probability(known), uniforms(np.uint64(7), 0, known.size)
+    sure = np.abs(numbers - chance) > 1e-12  # the propensities agree to rounding only
+    taken = numbers < chance
+    assert_array_equal(decision[sure], taken[sure])
+    assert_allclose(slope[sure], (taken * policy.score(known))[sure], rtol=4e-15, atol=2e-282)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_scores_are_exact_where_the_propensity_underflows(policy):
     eta = np.array([-1e4, -800.0, -746.0, -709.0])
-    decision, score = np.empty((2, eta.size))
-    drawn_decisions(bend_of(policy), eta, np.zeros(eta.size), decision, score)
-    assert_array_equal(decision, np.ones(eta.size))
+    propensity, derivative, steepness = np.empty((3, eta.size))
+    responses(link_numbers(policy), eta, propensity, derivative, steepness)
     # with a floor f the score is at most exp(-650) / f
-    assert_allclose(score, policy.score(eta), rtol=2e-15, atol=2e-276)
+    assert_allclose(derivative / propensity, policy.score(eta), rtol=2e-15, atol=2e-276)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_nobody_with_an_unknown_score_is_accepted(policy):
-    decision, score = np.empty((2, 3))
-    drawn_decisions(bend_of(policy), np.full(3, np.nan), np.zeros(3), decision, score)
-    assert_array_equal(decision, np.zeros(3))
+    assert_array_equal(drawn(policy, np.full(3, np.nan))[0], np.zeros(3))
 
 
 def test_a_threshold_is_a_step_from_nobody_to_everybody():
     eta = np.array([-800.0, -1e-3, -5e-324, 0.0, -0.0, 5e-324, 0.7, 800.0])
-    chance, slope = np.empty((2, eta.size))
-    propensities(THRESHOLD, eta, chance)
-    derivatives(THRESHOLD, eta, slope)
+    chance, slope, steepness = np.empty((3, eta.size))
+    responses(THRESHOLD, eta, chance, slope, steepness)
     assert_array_equal(chance, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     assert_array_equal(slope, np.zeros(eta.size))
 
@@ -160,16 +149,17 @@ def test_a_threshold_is_a_step_from_nobody_to_everybody():
 def test_a_link_of_ones_own_has_no_numbers():
     logistic = LINKS["logistic"]
     same_name = cq.Link("logistic", logistic.probability, logistic.derivative, logistic.score)
-    assert bend_of(cq.Policy([0.0], same_name)) is None
-    assert bend_of(cq.Policy([0.0], "logistic")) is not None
+    assert link_numbers(cq.Policy([0.0], same_name)) is None
+    assert link_numbers(cq.Policy([0.0], "logistic")) is not None
 
 
 def test_linear_scores_are_products_from_any_row_on(rng):
-    phi, theta = rng.normal(size=(4, 50)), rng.normal(size=4)
-    for start, length in [(0, 50), (7, 20), (49, 1), (10, 0)]:
-        eta = np.empty(length)
-        linear_scores(theta, phi, start, eta)
-        assert_allclose(eta, theta @ phi[:, start : start + length], rtol=1e-13, atol=1e-14)
+    for m in range(1, 8):
+        phi, theta = rng.normal(size=(m, 50)), rng.normal(size=m)
+        for start, length in [(0, 50), (7, 20), (49, 1), (10, 0)]:
+            eta = np.empty(length)
+            linear_scores(theta, phi, start, eta)
+            assert_allclose(eta, theta @ phi[:, start : start + length], rtol=1e-13, atol=1e-14)
 
 
 # --- random numbers

@@ -1,4 +1,4 @@
-"""Crews: the runs of one strategy that go through compiled code side by side."""
+"""Compiled runs: the runs of one strategy as arrays and numbers, for kernels and for a GPU."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.kernels.functionals import Learning, Notion
+from consequential.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, Outcome
 from consequential.learning import (
     Aggregated,
     FitPredictor,
-    GradientStep,
     Iterative,
     PreconditionedStep,
     Sequence,
     UpdatePolicy,
-    ascent,
     prediction,
+    sequence_named,
+    update,
 )
-from consequential.learning import compiled as learning_compiled
 from consequential.objective import (
     Clipped,
     Fairness,
@@ -31,26 +32,37 @@ from consequential.objective import (
     Weighting,
 )
 from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
-from consequential.policies.compiled import bend_of
-from consequential.simulation.functionals import Notion, Weighing
-from consequential.simulation.runs import theta_of
-from consequential.simulation.step import (
-    LABELS_ALIKE,
-    NOBODY_ACCEPTED,
-    Happened,
-    Learning,
-)
+from consequential.policies.compiled import link_numbers
+from consequential.simulation.replay import Experiment
+from consequential.simulation.runs import Run, theta_of
 from consequential.worlds import World
 
 Floats = NDArray[np.float64]
 Learner = UpdatePolicy | FitPredictor
+Starts = dict[str, list[DecisionRule]]  # first rules by strategy, one per seed
 
 _WEIGHTINGS = (InversePropensity, Clipped, SelfNormalised, Unweighted)
 _MOST_GROUPS = 62  # groups without a row are reported as bits of one integer
 
 
-def learns_compiled(learner: Any, sequence: Sequence, world: World) -> bool:
-    """Whether learner, sequence and world are made of parts that the compiled step knows."""
+def compiled_starts(experiment: Experiment, seeds: list[int]) -> Starts:
+    """Return the first rules of the strategies that kernels know; others run in Python."""
+    starts: Starts = {}
+    for strategy in experiment.strategies:
+        sequence = sequence_named(strategy.sequence)
+        learner: Any = experiment.learner(strategy, experiment.penalties[0])
+        if _knows_learner(learner, sequence, experiment.world) and all(
+            _only_penalty_differs(learner, penalty, experiment.learner(strategy, penalty))
+            for penalty in experiment.penalties
+        ):
+            found = [experiment.start(strategy, seed) for seed in seeds]
+            if _knows_starts(found, learner):
+                starts[strategy.name] = found
+    return starts
+
+
+def _knows_learner(learner: Any, sequence: Sequence, world: World) -> bool:
+    """Whether learner, sequence and world are made of parts that kernels know."""
     if not (world.decides_as_usual and type(sequence) in (Iterative, Aggregated)):
         return False
     if type(learner) is FitPredictor:
@@ -59,14 +71,15 @@ def learns_compiled(learner: Any, sequence: Sequence, world: World) -> bool:
         type(learner) is UpdatePolicy
         and learner.engine == "compiled"
         and not learner.shuffle
-        and _weighs_compiled(learner.objective.weighting)
+        and update.is_compiled(learner.step)
+        and _knows_weighting(learner.objective.weighting)
         and _has_shapes(learner.objective.fairness)
         and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
 
 
-def _weighs_compiled(weighting: Weighting) -> bool:
+def _knows_weighting(weighting: Weighting) -> bool:
     if isinstance(weighting, Clipped) and weighting.pessimistic:
         return False
     return type(weighting) in _WEIGHTINGS
@@ -80,8 +93,8 @@ def _has_shapes(fairness: Fairness | None) -> bool:
     )
 
 
-def penalty_alone_differs(first: Learner, penalty: float, learner: Any) -> bool:
-    """Whether a learner is the first one but for the penalty of its objective."""
+def _only_penalty_differs(first: Learner, penalty: float, learner: Any) -> bool:
+    """Whether a learner is the first one with another penalty in its objective."""
     if isinstance(first, FitPredictor):
         return bool(learner == first)
     if first.objective.fairness is None:
@@ -89,8 +102,8 @@ def penalty_alone_differs(first: Learner, penalty: float, learner: Any) -> bool:
     return bool(learner == replace(first, objective=replace(first.objective, penalty=penalty)))
 
 
-def start_compiled(starts: list[Any], learner: Learner) -> bool:
-    """Whether the compiled step knows the first rules, which may differ in theta alone."""
+def _knows_starts(starts: list[Any], learner: Learner) -> bool:
+    """Whether kernels know the first rules, which may differ only in theta."""
     if isinstance(learner, FitPredictor):
         return all(
             type(start) is ThresholdPolicy
@@ -100,14 +113,14 @@ def start_compiled(starts: list[Any], learner: Learner) -> bool:
         )
     return all(
         type(start) is Policy
-        and learning_compiled.knows(start, learner.step)
-        and bend_of(start) == bend_of(starts[0])
+        and link_numbers(start) is not None
+        and link_numbers(start) == link_numbers(starts[0])
         and start.theta.shape == starts[0].theta.shape
         for start in starts
     )
 
 
-def notion_of(fairness: ShapedFairness | None) -> Notion:
+def _notion(fairness: ShapedFairness | None) -> Notion:
     """Return a fairness notion as numbers."""
     shapes: tuple[Shape, ...] = () if fairness is None else fairness.shapes()
     none = (0.0, 0.0, 0.0)
@@ -115,11 +128,6 @@ def notion_of(fairness: ShapedFairness | None) -> Notion:
     def mixes(chosen: list[tuple[float, float, float]]) -> Floats:
         return np.array(chosen, dtype=np.float64).reshape(len(shapes), 3)
 
-    label_free = all(
-        shape.denominator is None and not any(shape.values[1:]) and not any(shape.constant[1:])
-        and not any((shape.share_of or none)[1:])
-        for shape in shapes
-    )  # fmt: skip
     return Notion(
         values=mixes([shape.values for shape in shapes]),
         constant=mixes([shape.constant for shape in shapes]),
@@ -127,33 +135,24 @@ def notion_of(fairness: ShapedFairness | None) -> Notion:
         denominator=mixes([shape.denominator or none for shape in shapes]),
         by_size=np.array([shape.share_of is None for shape in shapes], dtype=np.bool_),
         is_ratio=np.array([shape.denominator is not None for shape in shapes], dtype=np.bool_),
-        label_free=label_free,
-    )
-
-
-def weighing_of(weighting: Weighting, *, accepted_only: bool) -> Weighing:
-    """Return a weighting and normalisation as numbers."""
-    return Weighing(
-        largest=float(weighting.maximum) if isinstance(weighting, Clipped) else float("inf"),
-        weighted=not isinstance(weighting, Unweighted),
-        self_normalised=isinstance(weighting, SelfNormalised),
-        accepted_only=accepted_only,
+        label_free=not any(shape.labelled or shape.denominator for shape in shapes),
     )
 
 
 @dataclass(slots=True)
-class Crew:
-    """Runs of one strategy, a row a run: all penalties of the first seed, then of the next."""
+class CompiledRuns:
+    """The runs of one strategy, one row per run: all penalties of the first seed, then the next."""
 
     name: str
     learner: Learner
     sequence: Sequence
-    starts: list[DecisionRule]  # one a seed
+    seeds: list[int]
+    starts: list[DecisionRule]  # one per seed
     penalties: tuple[float, ...]
     time_steps: int
     thetas: Floats = field(init=False)
     path: Floats = field(init=False)  # (runs, time steps + 1, inputs)
-    happened: Happened = field(init=False)
+    outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
         first = np.array([theta_of(start) for start in self.starts])
@@ -161,14 +160,9 @@ class Crew:
         self.path = np.empty((len(self.thetas), self.time_steps + 1, self.thetas.shape[1]))
         self.path[:, 0] = self.thetas
         shape = self.time_steps, self.n_runs
-        self.happened = Happened(
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(shape, dtype=np.int64),
-            np.zeros(shape),
-            np.zeros(shape),
-            np.zeros(shape, dtype=np.int64),
-        )
+        gain, effective, before, after = (np.zeros(shape) for _ in range(4))
+        rejected, absent = (np.zeros(shape, dtype=np.int64) for _ in range(2))
+        self.outcome = Outcome(gain, effective, rejected, before, after, absent)
 
     @property
     def n_runs(self) -> int:
@@ -176,8 +170,8 @@ class Crew:
         return len(self.thetas)
 
     @property
-    def raw_inputs(self) -> bool:
-        """Whether inputs are (1, x), whatever the seed."""
+    def has_plain_inputs(self) -> bool:
+        """Whether inputs are (1, x), for every seed."""
         return all(
             not isinstance(start, Policy) or (start.feature_map is None and not start.groups)
             for start in self.starts
@@ -188,32 +182,30 @@ class Crew:
         learner, start = self.learner, self.starts[0]
         assert isinstance(learner, UpdatePolicy)
         assert isinstance(start, Policy)
-        objective, step = learner.objective, learner.step
-        link = bend_of(start)
+        objective, step, weighting = learner.objective, learner.step, learner.objective.weighting
+        link = link_numbers(start)
         assert link is not None
         return Learning(
             world_cost=world_cost,
             cost=objective.cost,
             link=link,
-            notion=notion_of(objective.fairness),  # type: ignore[arg-type]
-            weighing=weighing_of(
-                objective.weighting, accepted_only=objective.normalisation == "paper"
-            ),
-            ascent=learning_compiled.numbers_of(
-                step, objective, learner.n_iterations, learner.batch_size, learner.n_reference
-            ),
+            notion=_notion(objective.fairness),  # type: ignore[arg-type]
+            ascent=learner.numbers(learner.batch_size, 1.0),
             enough_rows=step.enough_rows if isinstance(step, PreconditionedStep) else 0.0,
-            n_checked=ascent.CHECKED,
+            n_checked=update.CHECKED,
+            largest_weight=float(weighting.maximum) if isinstance(weighting, Clipped) else np.inf,
+            weighted=not isinstance(weighting, Unweighted),
+            self_normalised=isinstance(weighting, SelfNormalised),
+            accepted_only=objective.normalisation == "paper",
         )
 
-    def base_rate(self, time_step: int) -> float:
-        """Return the step's rate where data are plenty."""
-        step = self.learner.step  # type: ignore[union-attr]
-        assert isinstance(step, GradientStep | PreconditionedStep)
-        return step.rate(time_step)
+    def rate(self, time_step: int) -> float:
+        """Return the learning rate where data are plenty."""
+        assert isinstance(self.learner, UpdatePolicy)
+        return self.learner.step.rate(time_step)
 
     def rule(self, run: int, time_step: int) -> DecisionRule:
-        """Return the rule a run had at a time step."""
+        """Return the rule that a run had at a time step."""
         start, theta = self.starts[run // len(self.penalties)], self.path[run, time_step]
         if isinstance(start, Policy):
             return start.at(theta)
@@ -221,28 +213,55 @@ class Crew:
         return ThresholdPolicy(logistic_model(theta), start.threshold)
 
     def notes(self, run: int, groups: tuple[Any, ...]) -> tuple[str, ...]:
-        """Say what went wrong in a run, as the learners themselves would."""
-        rejected, before, after, absences = (values[:, run] for values in self.happened[2:])
-        remarkable = (rejected != 0) | (absences != 0) | ascent.lowered(before, after)
+        """Say what went wrong in a run, in the words of the learners themselves."""
+        rejected, before, after, absences = (values[:, run] for values in self.outcome[2:])
+        remarkable = (rejected != 0) | (absences != 0) | update.lowered(before, after)
         found = []
         for time_step in np.flatnonzero(remarkable).tolist():
             code = int(rejected[time_step])
             notes: tuple[str, ...]
             if isinstance(self.learner, FitPredictor):
-                said = {
-                    NOBODY_ACCEPTED: prediction.NOBODY_ACCEPTED,
-                    LABELS_ALIKE: prediction.LABELS_ALIKE,
-                    1: prediction.NOT_REACHED,
-                }
-                notes = (said[code],) if code else ()
+                notes = (_PREDICTION_NOTES[code],) if code else ()
             elif code == NOBODY_ACCEPTED:
-                notes = (ascent.NOBODY_ACCEPTED,)
+                notes = (update.NOBODY_ACCEPTED,)
             else:
                 bits = int(absences[time_step])
                 absent = sorted(str(g) for z, g in enumerate(groups) if bits >> z & 1)
-                notes = (ascent.absent_note(absent),) if absent else ()
-                notes += ascent.update_notes(
+                notes = (update.absent_note(absent),) if absent else ()
+                notes += update.update_notes(
                     code, self.learner.n_iterations, before[time_step], after[time_step]
                 )
             found += [f"step {time_step}: {note}" for note in notes]
         return tuple(found)
+
+    def results(self, groups: tuple[Any, ...], measured: list[dict[str, Floats]]) -> list[Run]:
+        """Return the runs as `simulate` returns them, given the true metrics of their policies."""
+        gained = np.cumsum(self.outcome.gain.T, axis=1) / np.arange(1, self.time_steps + 1)
+        effective = np.column_stack([gained, gained[:, -1]])
+        sizes = np.column_stack([np.full(self.n_runs, np.nan), self.outcome.effective.T])
+        return [
+            Run(
+                self.name,
+                self.penalties[run % len(self.penalties)],
+                self.seeds[run // len(self.penalties)],
+                {
+                    "utility": metrics["utility"],
+                    "effective_utility": effective[run],
+                    "benefit_gap": metrics["benefit_gap"],
+                    "acceptance": metrics["acceptance"],
+                    "effective_sample_size": sizes[run],
+                    **{f"benefit {group}": metrics[f"benefit {group}"] for group in groups},
+                },
+                self.rule(run, self.time_steps),
+                self.notes(run, groups),
+                self.path[run],
+            )
+            for run, metrics in enumerate(measured)
+        ]
+
+
+_PREDICTION_NOTES = {
+    NOBODY_ACCEPTED: prediction.NOBODY_ACCEPTED,
+    LABELS_ALIKE: prediction.LABELS_ALIKE,
+    1: prediction.NOT_REACHED,
+}

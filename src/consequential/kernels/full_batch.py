@@ -1,0 +1,170 @@
+"""Full-batch sums: every functional of a log at one theta, with gradient or curvature.
+
+Rows lie one after the other here (`inputs[i, k]`, without the constant). A tile of them is
+transposed and added up by the functions of batch_sums.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.kernels.batch_sums import update_products, update_sums, weigh
+from consequential.kernels.jit import compiled
+from consequential.kernels.links import LinkNumbers, linear_scores, responses
+
+Floats = NDArray[np.float64]
+
+_TILE = 128
+
+
+class Table(NamedTuple):
+    """Rows of a log: inputs, columns of coefficients, and groups.
+
+    With `by_group` each group has its own block of parameters. With `squares` one more column is
+    added up, the squared terms of the first one, from which its variance is computed.
+    """
+
+    inputs: Floats  # (n, k), without the constant
+    columns: Floats  # (columns, n)
+    group: NDArray[np.intp]  # (n,)
+    by_group: bool
+    squares: bool
+
+
+class Tile(NamedTuple):
+    """A workspace for some rows."""
+
+    inputs: Floats  # (inputs, rows), with the constant
+    eta: Floats
+    propensity: Floats
+    derivative: Floats
+    steepness: Floats
+
+
+@compiled
+def _tile(n_inputs: int, n: int) -> Tile:
+    return Tile(np.ones((n_inputs, n)), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
+
+
+@compiled
+def _transpose(inputs: Floats, first: int, out: Floats) -> None:
+    """Copy rows so that each input lies along rows; four rows at a time are one vector store."""
+    n_inputs, n = inputs.shape[1], out.shape[1]
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        one, two = inputs[first + i], inputs[first + i + 1]
+        three, four = inputs[first + i + 2], inputs[first + i + 3]
+        for k in range(n_inputs):
+            column = out[k + 1]
+            column[i], column[i + 1] = one[k], two[k]
+            column[i + 2], column[i + 3] = three[k], four[k]
+    for i in range(whole, n):
+        for k in range(n_inputs):
+            out[k + 1, i] = inputs[first + i, k]
+
+
+@compiled
+def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile) -> None:
+    """Fill a tile; theta has one row per block of parameters."""
+    _transpose(table.inputs, first, tile.inputs)
+    linear_scores(theta[0], tile.inputs, 0, tile.eta)
+    for z in range(1, theta.shape[0] if table.by_group else 1):
+        linear_scores(theta[z], tile.inputs, 0, tile.steepness)
+        for i in range(tile.eta.size):
+            if table.group[first + i] == z:
+                tile.eta[i] = tile.steepness[i]
+    responses(link, tile.eta, tile.propensity, tile.derivative, tile.steepness)
+
+
+@compiled
+def _expand(table: Table, c: int, first: int, scale: Floats, out: Floats) -> None:
+    """Set one row per group to a column times a scale, 0 for the rows of other groups."""
+    n_groups = out.shape[0]
+    column, group = table.columns[c], table.group
+    for z in range(n_groups):
+        for i in range(scale.size):
+            out[z, i] = column[first + i] * scale[i] if group[first + i] == z else 0.0
+
+
+@compiled
+def add_sums(
+    table: Table, theta: Floats, link: LinkNumbers, start: int, stop: int, sums: Floats
+) -> None:
+    """Add the rows from `start` to `stop` to `sums[column, group]`: value, then gradient."""
+    n_columns, n_groups, m = sums.shape[0], sums.shape[1], table.inputs.shape[1] + 1
+    n_given = table.columns.shape[0]
+    n_rows = n_columns * n_groups
+    values, gradients = np.zeros(n_rows), np.zeros((n_rows, m))
+    weighted, ones = np.empty((n_rows, _TILE)), np.ones(_TILE)
+    whole = _tile(m, _TILE)
+    for first in range(start, stop, _TILE):
+        n = min(_TILE, stop - first)
+        tile = whole if n == _TILE else _tile(m, n)
+        _load(table, first, theta, link, tile)
+        for c in range(n_given):
+            _expand(table, c, first, ones[:n], weighted[c * n_groups : (c + 1) * n_groups])
+        if table.squares:  # (A pi)^2, with the derivative 2 A^2 pi pi'
+            here = weighted[n_given * n_groups :]
+            _expand(table, 0, first, table.columns[0, first : first + n], here)
+            for z in range(n_groups):
+                for i in range(n):
+                    here[z, i] *= tile.propensity[i]
+        update_sums(weighted, 0, tile.propensity, 1.0, 1.0, values)
+        weigh(weighted, 0, tile.derivative, n_rows, weighted)
+        update_products(weighted, tile.inputs, 0, n, 1.0, 1.0, gradients, False)
+    for c in range(n_columns):
+        double = 2.0 if c == n_given else 1.0
+        for z in range(n_groups):
+            sums[c, z, 0] += values[c * n_groups + z]
+            for k in range(m):
+                sums[c, z, 1 + k] += double * gradients[c * n_groups + z, k]
+
+
+@compiled
+def add_curvature(
+    table: Table, theta: Floats, link: LinkNumbers, weights: Floats, start: int, stop: int,
+    sums: Floats,
+) -> None:  # fmt: skip
+    """Add the second derivatives of weighted sums to `sums[block]`, the lower triangle at least.
+
+    They are one number per row, made of the weights of its columns, times `inputs inputs'`.
+    """
+    n_columns, m = table.columns.shape[0], table.inputs.shape[1] + 1
+    by_row, factors, whole = np.empty((1, _TILE)), np.empty((m, _TILE)), _tile(m, _TILE)
+    for first in range(start, stop, _TILE):
+        n = min(_TILE, stop - first)
+        tile = whole if n == _TILE else _tile(m, n)
+        _load(table, first, theta, link, tile)
+        for i in range(n):
+            total, z = 0.0, table.group[first + i]
+            for c in range(n_columns):
+                total += weights[c, z] * table.columns[c, first + i]
+            slope = tile.derivative[i]
+            second = -slope * np.tanh(tile.eta[i] / 2.0)
+            by_row[0, i] = total * second
+            if table.squares:  # (A pi)^2 has the second derivative 2 A^2 (pi'^2 + pi pi'')
+                change = slope * slope + tile.propensity[i] * second
+                squared = table.columns[0, first + i] ** 2
+                by_row[0, i] += weights[n_columns, z] * 2.0 * squared * change
+        for z in range(sums.shape[0]):
+            for i in range(n):
+                mine = not table.by_group or table.group[first + i] == z
+                tile.steepness[i] = by_row[0, i] if mine else 0.0
+            weigh(tile.inputs, 0, tile.steepness, m, factors)
+            update_products(factors, tile.inputs, 0, n, 1.0, 1.0, sums[z], True)
+
+
+@compiled
+def add_moments(
+    inputs: Floats, shift: Floats, start: int, stop: int, sums: Floats, squares: Floats
+) -> None:
+    """Add the rows' distances from a shift, and their squares."""
+    n_inputs = np.uint64(shift.size)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        for k in range(n_inputs):
+            distance = inputs[i, k] - shift[k]
+            sums[k] += distance
+            squares[k] += distance * distance
