@@ -1,5 +1,6 @@
 """Policies: who is accepted, with what probability."""
 
+from consequential.policies.checks import checked_cost
 from consequential.policies.features import (
     FeaturesError,
     NamedFeatures,
@@ -65,6 +66,7 @@ __all__ = [
     "ThresholdPolicy",
     "Unsupported",
     "as_features",
+    "checked_cost",
     "expanded_names",
     "feature_matrix",
     "group_codes",

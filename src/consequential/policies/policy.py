@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.policies.checks import checked_cost
 from consequential.policies.features import PolicyError
 from consequential.policies.frames import named_features
 from consequential.policies.links import Link, link_named
@@ -274,8 +275,7 @@ def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logisti
     >>> cq.policy_from_model([-3.0, 5.0], cost=0.2).theta
     array([-1.61370564,  5.        ])
     """
-    if not 0.0 < cost < 1.0:
-        raise PolicyError(f"the cost lies strictly between 0 and 1, not {cost!r}")
+    cost = checked_cost(cost)
     shifted = np.array(theta, dtype=np.float64)
     shifted[0] += np.log((1.0 - cost) / cost)
     return Policy(shifted, link)

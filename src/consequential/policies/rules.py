@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.policies.checks import percentage
 from consequential.policies.features import FeaturesError, PolicyError, as_features, columns_said
 from consequential.policies.frames import named_frame
 
@@ -72,7 +73,7 @@ class DecisionRule(ABC):
 def checked_floor(floor: float) -> float:
     """Return `floor` if it is a probability below one, else say so."""
     if not 0.0 <= floor < 1.0:
-        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}")
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{percentage(floor)}")
     return float(floor)
 
 
@@ -168,7 +169,10 @@ class ThresholdPolicy(DecisionRule):
                 f"the predictor tells {list(classes)} apart; fit it on labels 0 and 1"
             )
         if not 0.0 <= self.threshold <= 1.0:
-            raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
+            raise PolicyError(
+                f"the threshold is a probability, not {self.threshold!r}"
+                f"{percentage(self.threshold)}"
+            )
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
