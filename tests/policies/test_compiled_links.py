@@ -128,7 +128,7 @@ def test_compiled_decisions_are_drawn_with_the_links_propensities(policy, draw):
     drawn_decisions(bend_of(policy), known, np.full(known.size, draw), decision, score)
     taken = draw < policy.probability(known)
     assert_array_equal(decision, taken)
-    assert_allclose(score, taken * policy.score(known), **SAME)
+    assert_allclose(score, taken * policy.log_derivative(known), **SAME)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -138,7 +138,7 @@ def test_compiled_scores_are_exact_where_the_propensity_underflows(policy):
     drawn_decisions(bend_of(policy), eta, np.zeros(eta.size), decision, score)
     assert_array_equal(decision, np.ones(eta.size))
     # with a floor f the score is at most exp(-650) / f
-    assert_allclose(score, policy.score(eta), rtol=2e-15, atol=2e-276)
+    assert_allclose(score, policy.log_derivative(eta), rtol=2e-15, atol=2e-276)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -159,7 +159,9 @@ def test_a_threshold_is_a_step_from_nobody_to_everybody():
 
 def test_a_link_of_ones_own_has_no_numbers():
     logistic = LINKS["logistic"]
-    same_name = cq.Link("logistic", logistic.probability, logistic.derivative, logistic.score)
+    same_name = cq.Link(
+        "logistic", logistic.probability, logistic.derivative, logistic.log_derivative
+    )
     assert bend_of(cq.Policy([0.0], same_name)) is None
     assert bend_of(cq.Policy([0.0], "logistic")) is not None
 

@@ -128,7 +128,7 @@ def test_derivative_and_score_are_those_of_the_propensity(link, floor):
     eta, step = np.array([-6.0, -1.0, -0.1, 0.1, 3.0]), 1e-6
     above, below = policy.probability(eta + step), policy.probability(eta - step)
     assert_allclose(policy.derivative(eta), (above - below) / (2 * step), atol=1e-9)
-    assert_allclose(policy.score(eta), np.log(above / below) / (2 * step), atol=1e-7)
+    assert_allclose(policy.log_derivative(eta), np.log(above / below) / (2 * step), atol=1e-7)
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -259,5 +259,5 @@ def test_group_codes_are_positions_in_the_given_order(groups):
 
 
 def test_features_are_a_vector_or_a_matrix():
-    with pytest.raises(cq.PolicyError, match="one row a person"):
+    with pytest.raises(cq.PolicyError, match="one row per person"):
         cq.Policy([0.0, 1.0]).propensity([[[1.0]]])

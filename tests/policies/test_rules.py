@@ -192,9 +192,9 @@ REFUSED = {
     "every two and a halfth": (lambda: cq.EveryNth(2.5), "every n-th"),
     "a probability short": (
         lambda: cq.Mixture(HALVES, [1.0]),
-        "one probability a rule: 2 rules, 1 probabilities",
+        "one probability per rule: 2 rules, 1 probabilities",
     ),
-    "no rules": (lambda: cq.Mixture([], []), "one probability a rule: 0 rules"),
+    "no rules": (lambda: cq.Mixture([], []), "one probability per rule: 0 rules"),
     "probabilities short of one": (lambda: cq.Mixture(HALVES, [0.5, 0.4]), "sum to one"),
     "a negative probability": (lambda: cq.Mixture(HALVES, [-0.5, 1.5]), "probabilities"),
     "NaN probabilities": (lambda: cq.Mixture(HALVES, [np.nan, np.nan]), "probabilities"),

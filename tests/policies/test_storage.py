@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import Link, storage, write_whole
+from consequential.policies import LINKS, storage, write_whole
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]
@@ -169,7 +170,6 @@ class OwnAcceptAll(cq.AcceptAll):
     """As may a subclass of a rule."""
 
 
-LOGISTIC = cq.Policy([1.0]).link
 FOREST = RandomForestClassifier(2, random_state=0).fit(SEEN, GOOD)
 UNSTORABLE = {
     "a forest": (cq.ThresholdPolicy(FOREST, 0.5), "RandomForestClassifier cannot be stored"),
@@ -188,7 +188,7 @@ UNSTORABLE = {
     "a rule of one's own": (cq.Mixture([OwnRule()], [1.0]), "a OwnRule cannot be stored"),
     "a subclass of a rule": (OwnAcceptAll(), "a OwnAcceptAll cannot be stored"),
     "a link of one's own": (
-        cq.Policy([0.0], Link("own", LOGISTIC.probability, LOGISTIC.derivative, LOGISTIC.score)),
+        cq.Policy([0.0], replace(LINKS["logistic"], name="own")),
         "link 'own'",
     ),
     "groups of bytes": (cq.Policy([0.0, 1.0], groups=[b"a", b"b"]), "bytes cannot be stored"),
