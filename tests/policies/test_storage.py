@@ -25,7 +25,7 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import LINKS, storage, write_whole
+from consequential.policies import LINKS, Support, storage, write_whole
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]
@@ -154,6 +154,33 @@ def test_the_file_is_json_that_a_person_can_read(file):
     }
 
 
+INCOME = np.linspace(0.0, 1.0, 1_000)[:, None]
+SUPPORTED = cq.Policy(
+    [0.1, 2.0], support=Support.of(INCOME, np.where(INCOME[:, 0] < 0.2, 0.0, 0.5), n=1_000)
+)
+SCHEMAS = {
+    "no support": (cq.Policy([0.1, 2.0]), 1),
+    "no support within rules": (cq.EveryNth(2, cq.Policy([0.1, 2.0]).with_floor(0.1)), 1),
+    "a support": (SUPPORTED, 2),
+    "a support within rules": (cq.Mixture([cq.EveryNth(2, SUPPORTED)], [1.0]), 2),
+}
+
+
+@pytest.mark.parametrize(("rule", "schema"), SCHEMAS.values(), ids=SCHEMAS)
+def test_only_a_file_with_a_support_has_a_schema_that_older_readers_refuse(rule, schema, file):
+    loaded = through(file, rule)
+    # older readers know schema 1, would overlook the support, and refuse any other number
+    assert json.loads(file.read_text(encoding="utf-8"))["schema"] == schema
+    assert_array_equal(loaded.propensity(INCOME), rule.propensity(INCOME))
+
+
+def test_a_support_in_a_file_of_the_first_schema_is_still_read(file):
+    cq.save_policy(SUPPORTED, file)
+    old = json.loads(file.read_text(encoding="utf-8")) | {"schema": 1}
+    write_whole(file, json.dumps(old))
+    assert_array_equal(cq.load_policy(file).propensity(INCOME), SUPPORTED.propensity(INCOME))
+
+
 class OwnRule(cq.DecisionRule):
     def propensity(self, features, sensitive=None):
         return np.zeros(len(features))
@@ -255,8 +282,8 @@ DAMAGED = {
     "null": ("null", "is JSON but not a consequential policy"),
     "other JSON": ('{"format": "onnx"}', "is JSON but not a consequential policy"),
     "a newer schema": (
-        '{"format": "consequential policy", "schema": 2}',
-        "has schema 2; this version of consequential reads schema 1",
+        '{"format": "consequential policy", "schema": 3}',
+        "has schema 3; this version of consequential reads schemas 1 and 2",
     ),
     "no schema": ('{"format": "consequential policy"}', "has schema None"),
     "no policy": ('{"format": "consequential policy", "schema": 1}', "is damaged: .*'policy'"),

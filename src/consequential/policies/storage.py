@@ -33,6 +33,7 @@ from consequential.policies.support import Support
 
 FORMAT = "consequential policy"
 _SCHEMA = 1
+_SCHEMA_WITH_SUPPORT = 2  # a reader that knows no supports would decide on unsupported people
 
 _RULES = (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
 
@@ -62,7 +63,8 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     >>> cq.load_policy(file)
     Policy(theta=[0.1 2. ], link='logistic')
     """
-    document = {"format": FORMAT, "schema": _SCHEMA, "policy": encode_rule(policy)}
+    schema = _SCHEMA_WITH_SUPPORT if _has_support(policy) else _SCHEMA
+    document = {"format": FORMAT, "schema": schema, "policy": encode_rule(policy)}
     write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
@@ -83,16 +85,21 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PolicyError(f"{os.fspath(path)} is JSON but not a {FORMAT}")
-    if document.get("schema") != _SCHEMA:
+    if document.get("schema") not in (_SCHEMA, _SCHEMA_WITH_SUPPORT):
         raise PolicyError(
             f"{os.fspath(path)} has schema {document.get('schema')!r}; this version of "
-            f"consequential reads schema {_SCHEMA}"
+            f"consequential reads schemas {_SCHEMA} and {_SCHEMA_WITH_SUPPORT}"
         )
     try:
         return decode_rule(document["policy"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
         raise PolicyError(f"{os.fspath(path)} is damaged: {kind}{error}") from None
+
+
+def _has_support(rule: DecisionRule) -> bool:
+    own = isinstance(rule, Policy) and rule.support is not None
+    return own or any(_has_support(inner) for inner in rule.inner_rules)
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
