@@ -74,9 +74,9 @@ def test_few_pieces_are_in_memory_at_a_time(scan):
 
 
 def test_large_row_groups_come_in_stretches(log, tmp_path, monkeypatch):
-    from consequential.log import pieces
+    from consequential.log import files
 
-    monkeypatch.setattr(pieces, "_PIECE", 100)
+    monkeypatch.setattr(files, "_PIECE", 100)
     scan = cq.DecisionLog.scan(written(log, tmp_path, 1, 1000), **NAMES)
     assert [piece.n_rows for piece in scan.pieces] == [100] * 10
     assert sum(scan.map(len)) == 1000
