@@ -1,38 +1,79 @@
 """Policies: who is accepted, with what probability."""
 
-from consequential.policies.checks import FeaturesError as FeaturesError
-from consequential.policies.checks import PolicyError as PolicyError
-from consequential.policies.checks import checked_cost as checked_cost
-from consequential.policies.checks import checked_floor as checked_floor
-from consequential.policies.checks import group_codes as group_codes
-from consequential.policies.checks import plain_groups as plain_groups
-from consequential.policies.features import MOST_CATEGORIES as MOST_CATEGORIES
-from consequential.policies.features import NamedFeatures as NamedFeatures
-from consequential.policies.features import as_features as as_features
-from consequential.policies.features import expanded_names as expanded_names
-from consequential.policies.features import feature_matrix as feature_matrix
-from consequential.policies.features import is_words as is_words
-from consequential.policies.features import numbered_names as numbered_names
-from consequential.policies.links import LINKS as LINKS
-from consequential.policies.links import LOGISTIC as LOGISTIC
-from consequential.policies.links import SEMI_LOGISTIC as SEMI_LOGISTIC
-from consequential.policies.links import SMOOTH_SEMI_LOGISTIC as SMOOTH_SEMI_LOGISTIC
-from consequential.policies.links import Link as Link
-from consequential.policies.links import link_named as link_named
-from consequential.policies.policy import FeatureMap as FeatureMap
-from consequential.policies.policy import Policy as Policy
-from consequential.policies.policy import policy_from_model as policy_from_model
-from consequential.policies.rules import AcceptAll as AcceptAll
-from consequential.policies.rules import DecisionRule as DecisionRule
-from consequential.policies.rules import EveryNth as EveryNth
-from consequential.policies.rules import Logged as Logged
-from consequential.policies.rules import Mixture as Mixture
-from consequential.policies.rules import RejectAll as RejectAll
-from consequential.policies.rules import ThresholdPolicy as ThresholdPolicy
-from consequential.policies.rules import logistic_model as logistic_model
-from consequential.policies.storage import load_policy as load_policy
-from consequential.policies.storage import save_policy as save_policy
-from consequential.policies.storage import write_whole as write_whole
-from consequential.policies.support import Support as Support
-from consequential.policies.support import Unsupported as Unsupported
-from consequential.policies.support import smallest_supported as smallest_supported
+from consequential.policies.checks import (
+    FeaturesError,
+    PolicyError,
+    checked_cost,
+    checked_floor,
+    group_codes,
+    plain_groups,
+)
+from consequential.policies.features import (
+    MOST_CATEGORIES,
+    NamedFeatures,
+    as_features,
+    expanded_names,
+    feature_matrix,
+    is_words,
+    numbered_names,
+)
+from consequential.policies.links import (
+    LINKS,
+    LOGISTIC,
+    SEMI_LOGISTIC,
+    SMOOTH_SEMI_LOGISTIC,
+    Link,
+    link_named,
+)
+from consequential.policies.policy import FeatureMap, Policy, policy_from_model
+from consequential.policies.rules import (
+    AcceptAll,
+    DecisionRule,
+    EveryNth,
+    Logged,
+    Mixture,
+    RejectAll,
+    ThresholdPolicy,
+    logistic_model,
+)
+from consequential.policies.storage import load_policy, save_policy, write_whole
+from consequential.policies.support import Support, Unsupported, smallest_supported
+
+__all__ = [
+    "LINKS",
+    "LOGISTIC",
+    "MOST_CATEGORIES",
+    "SEMI_LOGISTIC",
+    "SMOOTH_SEMI_LOGISTIC",
+    "AcceptAll",
+    "DecisionRule",
+    "EveryNth",
+    "FeatureMap",
+    "FeaturesError",
+    "Link",
+    "Logged",
+    "Mixture",
+    "NamedFeatures",
+    "Policy",
+    "PolicyError",
+    "RejectAll",
+    "Support",
+    "ThresholdPolicy",
+    "Unsupported",
+    "as_features",
+    "checked_cost",
+    "checked_floor",
+    "expanded_names",
+    "feature_matrix",
+    "group_codes",
+    "is_words",
+    "link_named",
+    "load_policy",
+    "logistic_model",
+    "numbered_names",
+    "plain_groups",
+    "policy_from_model",
+    "save_policy",
+    "smallest_supported",
+    "write_whole",
+]
