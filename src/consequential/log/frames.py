@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from consequential.log.columns import check_spelling
 from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity
-from consequential.policies import PolicyError, expanded_names, feature_matrix, is_words
+from consequential.policies import PolicyError, feature_matrix, is_words
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
+
+# a column with more different words is a name or an address, not a category
+_MOST_CATEGORIES = 50
 
 
 def frame_columns(
@@ -59,13 +62,32 @@ def feature_names(frame: Any, features: Sequence[str]) -> list[str]:
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
+    names: list[str] = []
     for name in features:
-        if name in table.columns and is_words(table[name]):
-            check_spelling(name, table[name].to_list())
-    try:
-        return expanded_names(table, features)
-    except PolicyError as error:
-        raise DecisionLogError(str(error)) from None
+        if name not in table.columns or not is_words(table[name]):
+            names.append(name)
+            continue
+        values = table[name].to_list()
+        check_spelling(name, values)
+        missing = np.asarray(table[name].is_null().to_numpy(), dtype=np.bool_)
+        if missing.any():
+            count = "1 row" if missing.sum() == 1 else f"{missing.sum()} rows"
+            raise DecisionLogError(
+                f"the column {name!r} is missing in {count} (first: row {missing.argmax()}): name "
+                "a category for them, say 'unknown'"
+            )
+        names += indicator_names(name, {str(word) for word in values})
+    return names
+
+
+def indicator_names(name: str, words: set[str]) -> list[str]:
+    """Return the name of one indicator per word of a column."""
+    if len(words) > _MOST_CATEGORIES:
+        raise DecisionLogError(
+            f"the column {name!r} has {len(words)} different values: more than "
+            f"{_MOST_CATEGORIES} are no categories to learn from; group them"
+        )
+    return [f"{name}={word}" for word in sorted(words)]
 
 
 def _values(series: Any) -> NDArray[Any]:

@@ -21,8 +21,8 @@ from consequential.log.columns import Period
 from consequential.log.decision_log import DecisionLog
 from consequential.log.errors import DecisionLogError
 from consequential.log.files import Piece, footer, found_pieces, read_piece
-from consequential.log.frames import check_features_are_listed
-from consequential.policies import MOST_CATEGORIES, is_words, plain_groups
+from consequential.log.frames import check_features_are_listed, indicator_names
+from consequential.policies import is_words, plain_groups
 
 Found = TypeVar("Found")
 
@@ -342,15 +342,9 @@ def _common(scan: LogScan, contents: Sequence[Contents]) -> Common:
     for piece in contents:
         for name, found in piece.words.items():
             words.setdefault(name, set()).update(found)
-    for name, found in words.items():
-        if len(found) > MOST_CATEGORIES:
-            raise DecisionLogError(
-                f"the column {name!r} has {len(found)} different values or more: beyond "
-                f"{MOST_CATEGORIES} they are no categories to learn from; group them"
-            )
-    expanded: list[str] = []
+    features: list[str] = []
     for name in names.features:
-        expanded += [f"{name}={word}" for word in sorted(words[name])] if name in words else [name]
+        features += indicator_names(name, words[name]) if name in words else [name]
     groups = scan.given_groups
     if groups is None:
         groups = ("everyone",)
@@ -364,5 +358,5 @@ def _common(scan: LogScan, contents: Sequence[Contents]) -> Common:
         period = replace(period, first=first)
         notes[period.said] = None
         last -= first
-    known = replace(names, features=tuple(expanded), period=period)
+    known = replace(names, features=tuple(features), period=period)
     return Common(names.columns, known, groups, scan.horizon, last, tuple(notes))

@@ -9,10 +9,8 @@ from consequential.policies.checks import (
     plain_groups,
 )
 from consequential.policies.features import (
-    MOST_CATEGORIES,
     NamedFeatures,
     as_features,
-    expanded_names,
     feature_matrix,
     is_words,
     numbered_names,
@@ -42,7 +40,6 @@ from consequential.policies.support import Support, Unsupported, smallest_suppor
 __all__ = [
     "LINKS",
     "LOGISTIC",
-    "MOST_CATEGORIES",
     "SEMI_LOGISTIC",
     "SMOOTH_SEMI_LOGISTIC",
     "AcceptAll",
@@ -63,7 +60,6 @@ __all__ = [
     "as_features",
     "checked_cost",
     "checked_floor",
-    "expanded_names",
     "feature_matrix",
     "group_codes",
     "is_words",

@@ -13,8 +13,6 @@ from consequential.policies.checks import FeaturesError, PolicyError
 
 Floats = NDArray[np.float64]
 
-# a column with more different words is a name or an address, not a category
-MOST_CATEGORIES = 50
 _PLACEHOLDERS = ("x", "Column_")  # what we and LightGBM call the columns of an array
 
 
@@ -160,31 +158,6 @@ def _feature(frame: Any, name: str) -> Floats:
     if not word or column not in frame.columns:
         raise PolicyError(f"no column {name!r} in the frame; it has {frame.columns}")
     return np.array([str(value) == word for value in frame[column].to_list()], dtype=np.float64)
-
-
-def expanded_names(frame: Any, names: Sequence[str]) -> list[str]:
-    """Return features' names with each column of words replaced by one indicator per word."""
-    expanded: list[str] = []
-    for name in names:
-        if name not in frame.columns or not is_words(frame[name]):
-            expanded.append(name)
-            continue
-        column = frame[name]
-        missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
-        if missing.any():
-            count = "1 row" if missing.sum() == 1 else f"{missing.sum()} rows"
-            raise PolicyError(
-                f"the column {name!r} is missing in {count} (first: row {missing.argmax()}): name "
-                "a category for them, say 'unknown'"
-            )
-        words = sorted({str(word) for word in column.unique().to_list()})
-        if len(words) > MOST_CATEGORIES:
-            raise PolicyError(
-                f"the column {name!r} has {len(words)} different values: more than "
-                f"{MOST_CATEGORIES} are no categories to learn from; group them"
-            )
-        expanded += [f"{name}={word}" for word in words]
-    return expanded
 
 
 def is_words(column: Any) -> bool:
