@@ -172,7 +172,8 @@ class DecisionLog:
             estimated_propensity=isinstance(given.propensity, EstimatedPropensity),
             missing=given.missing,
         )
-        return replace(log, observed=observed_probability(log, given.observed))
+        observed = None if given.observed is None else given.column("observed", len(log))
+        return replace(log, observed=observed_probability(log, observed))
 
     @classmethod
     def from_frame(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from consequential.log.errors import DecisionLogError, fail
 
@@ -175,7 +175,7 @@ class EstimatedPropensity:
             )
 
 
-def observed_probability(log: DecisionLog, given: ArrayLike | None) -> Floats | None:
+def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | None:
     """Return the probability with which each accepted person's label becomes known.
 
     None where labels are not thinned: for `"refuse"` and `"against"`. For `"at_random"` it is the
@@ -193,16 +193,12 @@ def observed_probability(log: DecisionLog, given: ArrayLike | None) -> Floats | 
             raise DecisionLogError('observed= is for missing="at_random" only')
         return None
     if given is not None:
-        probability = np.asarray(given, dtype=np.float64)
-        if probability.shape != (len(log),):
-            shape = probability.shape
-            raise DecisionLogError(f"observed has shape {shape}: one probability per row")
         fail(
-            log.decision & ~((probability > 0.0) & (probability <= 1.0)),
+            log.decision & ~((given > 0.0) & (given <= 1.0)),
             "an observed probability outside (0, 1] although decision is 1",
             "It is the probability that the label of an accepted person becomes known.",
         )
-        return np.where(log.decision, probability, 1.0)
+        return np.where(log.decision, given, 1.0)
     old = log.time_step <= log.time_step.max() - (log.horizon or 0)
     rows = np.flatnonzero(log.decision & old)
     probability = np.ones(len(log))
