@@ -252,6 +252,10 @@ UNOBSERVED = {
         {"missing": "at_random", "observed": np.zeros(40)},
         r"rows have an observed probability outside \(0, 1\] although decision is 1 \(first: row 0",
     ),
+    "no label at all": (
+        {"missing": "at_random"},
+        "label is observed cannot be estimated: no accepted person has a label. Give observed=",
+    ),
 }
 
 

@@ -205,6 +205,8 @@ def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | Non
     if log.labelled[rows].all():
         return probability
     try:
+        if not log.labelled[rows].any():
+            raise ValueError("no accepted person has a label")
         estimates = EstimatedPropensity().cross_fitted(
             log.features[rows], log.labelled[rows], log.group[rows], len(log.groups)
         )
