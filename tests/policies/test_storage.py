@@ -225,6 +225,7 @@ UNSTORABLE = {
         r"elsewhere\.StandardScaler cannot be stored",
     ),
     "a rule of one's own": (lambda: cq.Mixture([OwnRule()], [1.0]), "a OwnRule cannot be stored"),
+    "no rule": (lambda: "accept all", "a str cannot be stored"),
     "a subclass of a rule": (OwnAcceptAll, "a OwnAcceptAll cannot be stored"),
     "a link of one's own": (
         lambda: cq.Policy([0.0], replace(LINKS["logistic"], name="own")),

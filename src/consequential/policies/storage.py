@@ -63,8 +63,9 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     >>> cq.load_policy(file)
     Policy(theta=[0.1 2. ], link='logistic')
     """
+    encoded = encode_rule(policy)
     schema = _SCHEMA_WITH_SUPPORT if _has_support(policy) else _SCHEMA
-    document = {"format": FORMAT, "schema": schema, "policy": encode_rule(policy)}
+    document = {"format": FORMAT, "schema": schema, "policy": encoded}
     write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
