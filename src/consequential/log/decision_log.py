@@ -8,19 +8,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.log import parts
 from consequential.log.checks import Given, checked_columns
 from consequential.log.columns import Period
 from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
 from consequential.log.files import read_table
-from consequential.log.frames import frame_columns, log_frame
-from consequential.log.parts import ROW_COLUMNS, joined, settled_part, split_in_two
+from consequential.log.frames import frame_columns, to_frame
+from consequential.log.parts import ROW_COLUMNS
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
 if TYPE_CHECKING:
@@ -103,9 +104,8 @@ class DecisionLog:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ROW_COLUMNS:
-            column = getattr(self, name)
-            if column is not None and column.flags.writeable:
+        for column in self._row_columns.values():
+            if column.flags.writeable:
                 column.setflags(write=False)
         object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
 
@@ -260,39 +260,22 @@ class DecisionLog:
 
         return scan_of(path, **columns)
 
-    @classmethod
-    def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:
-        """Put logs of the same columns and groups under one another."""
-        return joined(logs)
+    concatenate = staticmethod(parts.concatenate)
 
     # Parts
 
     def take(self, rows: NDArray[Any] | slice) -> DecisionLog:
         """Return the log of some rows (an index, a mask or a slice); groups stay as they are."""
+        return replace(self, **{name: column[rows] for name, column in self._row_columns.items()})
+
+    @property
+    def _row_columns(self) -> dict[str, Any]:
+        """The columns that the log has, by name."""
         columns = {name: getattr(self, name) for name in ROW_COLUMNS}
-        taken = {name: column[rows] for name, column in columns.items() if column is not None}
-        return replace(self, **taken)
+        return {name: column for name, column in columns.items() if column is not None}
 
-    def split(
-        self,
-        fraction: float,
-        *,
-        by: Literal["time_step", "random"] = "time_step",
-        rng: np.random.Generator | None = None,
-    ) -> tuple[DecisionLog, DecisionLog]:
-        """Split in two, `fraction` of the rows first.
-
-        By time step, no step is divided and the earlier ones come first; at random needs `rng`.
-        """
-        return split_in_two(self, fraction, by, rng)
-
-    def settled(self) -> DecisionLog:
-        """Return the decisions whose outcomes are known by now, accepted and rejected alike.
-
-        With a horizon these are the decisions at least that old. An accepted person among them
-        whose label is missing is an error: a pending label is neither a failure nor a zero.
-        """
-        return settled_part(self)
+    split = parts.split
+    settled = parts.settled
 
     # Views
 
@@ -363,11 +346,9 @@ class DecisionLog:
         """A digest of everything in the rows: equal for equal logs."""
         about = (self.groups, self.feature_names, self.horizon, self.missing)
         digest = hashlib.sha256(repr(about).encode())
-        for name in ROW_COLUMNS:
-            column = getattr(self, name)
-            if column is not None:
-                digest.update(name.encode())
-                digest.update(np.ascontiguousarray(column).data)
+        for name, column in self._row_columns.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column).data)
         return digest.hexdigest()
 
     @cached_property
@@ -375,13 +356,11 @@ class DecisionLog:
         """What is suspicious in the log, a sentence each: wrong propensities, copies of rows."""
         return (*propensity_concerns(self), *data_concerns(self))
 
-    def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
-        """Return the rows as a data frame; unknown labels are missing values."""
-        return log_frame(self, backend)
+    to_frame = to_frame
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]
-        parts = [
+        counts = [
             f"{len(self)} decisions",
             f"{self.n_accepted} accepted",
             f"{self.n_pending} pending",
@@ -389,10 +368,10 @@ class DecisionLog:
         ]
         if len(self.groups) > 1:
             sizes = zip(self.groups, self.group_counts, strict=True)
-            parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+            counts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
         if self.estimated_propensity:
-            parts.append("propensities estimated")
-        return f"DecisionLog({', '.join(parts)})"
+            counts.append("propensities estimated")
+        return f"DecisionLog({', '.join(counts)})"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

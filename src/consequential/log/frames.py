@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,8 +103,8 @@ def _values(series: Any) -> NDArray[Any]:
     return np.array(series.to_list(), dtype=object)
 
 
-def log_frame(log: DecisionLog, backend: str) -> Any:
-    """Return the rows of a log as a native frame; unknown labels are missing values."""
+def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
+    """Return the rows as a data frame; unknown labels are missing values."""
     columns: dict[str, NDArray[Any]] = {}
     if len(log.groups) > 1:
         columns["sensitive"] = log.sensitive

@@ -1,10 +1,10 @@
-"""Parts of a log: some of its rows, two halves of it, or several logs put together."""
+"""Parts of a log: split off, settled, or put together; the functions are methods of a log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,10 +28,17 @@ ROW_COLUMNS = (
 )
 
 
-def split_in_two(
-    log: DecisionLog, fraction: float, by: Any, rng: np.random.Generator | None
+def split(
+    log: DecisionLog,
+    fraction: float,
+    *,
+    by: Literal["time_step", "random"] = "time_step",
+    rng: np.random.Generator | None = None,
 ) -> tuple[DecisionLog, DecisionLog]:
-    """Split in two, `fraction` of the rows first; by time step, no step is divided."""
+    """Split in two, `fraction` of the rows first.
+
+    By time step, no step is divided and the earlier ones come first; at random needs `rng`.
+    """
     if not 0.0 < fraction < 1.0:
         raise DecisionLogError(f"fraction lies strictly between 0 and 1, not {fraction!r}")
     if by == "random":
@@ -54,9 +61,13 @@ def split_in_two(
     return log.take(early), log.take(~early)
 
 
-def settled_part(log: DecisionLog) -> DecisionLog:
-    """Return the decisions whose outcomes are known by now, accepted and rejected alike."""
-    settled, horizon = log, log.horizon
+def settled(log: DecisionLog) -> DecisionLog:
+    """Return the decisions whose outcomes are known by now, accepted and rejected alike.
+
+    With a horizon these are the decisions at least that old. An accepted person among them
+    whose label is missing is an error: a pending label is neither a failure nor a zero.
+    """
+    old_enough, horizon = log, log.horizon
     if horizon and len(log):
         now = log.time_step.max() if log.as_of is None else log.as_of
         old = log.time_step <= now - horizon
@@ -64,9 +75,9 @@ def settled_part(log: DecisionLog) -> DecisionLog:
             raise DecisionLogError(
                 f"no decision is as old as the horizon of {horizon} time steps yet"
             )
-        settled = replace(log.take(old), horizon=None)
-    if settled.n_pending and settled.missing == "refuse":
-        n = settled.n_pending
+        old_enough = replace(log.take(old), horizon=None)
+    if old_enough.n_pending and old_enough.missing == "refuse":
+        n = old_enough.n_pending
         rows = "1 accepted row has" if n == 1 else f"{n} accepted rows have"
         age = "" if not horizon else f" although {horizon} time steps old or more"
         raise DecisionLogError(
@@ -75,10 +86,10 @@ def settled_part(log: DecisionLog) -> DecisionLog:
             "decisions at least that old. If these labels will never come, say what to make "
             'of them: missing="against" or missing="at_random"'
         )
-    return settled
+    return old_enough
 
 
-def joined(logs: Sequence[DecisionLog]) -> DecisionLog:
+def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
     """Put logs of the same columns and groups under one another."""
     if not logs:
         raise DecisionLogError("nothing to concatenate: give at least one log")
