@@ -57,8 +57,8 @@ class Policy(DecisionRule):
         name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
         `car`. In a plain array they are found by position.
     support
-        About whom the log can speak that the parameters were learned from, and what is done with
-        everybody else; None where nothing is (see `Support`).
+        The people whom the log can speak about that the parameters were learned from, and what is
+        done with everybody else (see `Support`); None where nobody is treated differently.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Support: about whom a log can speak, as a decision tree that also knows it for new people."""
+"""Support: a decision tree that finds people whom a log can speak about, also new ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Support:
-    """About whom a log can speak, and what a policy does with everybody else.
+    """The people whom a log can speak about, and what a policy does with everybody else.
 
     A person in a log of N settled decisions is supported if their logged propensity is at least
     `smallest_supported(N)`. A decision tree over the features carries this over to new people. It
@@ -62,8 +62,8 @@ class Support:
     direction
         Coefficients of the linear score: one per feature, then one per group.
     unsupported
-        What the policy does where the log cannot speak: `"reject"`, `"as_logged"` (accept with the
-        leaf's mean logged propensity) or `"trust_model"` (extrapolate).
+        What the policy does with people whom the log cannot speak about: `"reject"`, `"as_logged"`
+        (accept with the leaf's mean logged propensity) or `"trust_model"` (extrapolate).
     smallest
         The smallest logged propensity that counts as supported.
     share
@@ -128,7 +128,7 @@ class Support:
     ) -> Support | None:
         """Return the support of logged people; None where everybody is supported.
 
-        `n` is the number of settled decisions of the whole log, of which these may be a sample;
+        `n` is the number of settled decisions of the complete log, of which these may be a sample;
         `group` is given for policies that use the sensitive attribute.
         """
         smallest = smallest_supported(n)
@@ -210,7 +210,7 @@ class Support:
 
 
 def smallest_supported(n: int) -> float:
-    """Return the smallest logged propensity about which n settled decisions can speak.
+    """Return the smallest logged propensity that counts as supported, of n settled decisions.
 
     Below `20 / n` one accepted person would carry more than 5% of all weight. In a small log that
     is many people, so it is never more than 0.05, the exploration floor recommended here.
