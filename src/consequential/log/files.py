@@ -15,7 +15,7 @@ from consequential.log.errors import DecisionLogError
 
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-_PIECE = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
+PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 
 
 def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
@@ -189,8 +189,8 @@ def found_pieces(path: str | os.PathLike[str], columns: Sequence[str]) -> tuple[
         for group in range(metadata.num_row_groups):
             n_rows = metadata.row_group(group).num_rows
             pieces += [
-                Piece(os.fspath(file), group, start, min(_PIECE, n_rows - start))
-                for start in range(0, n_rows, _PIECE)
+                Piece(os.fspath(file), group, start, min(PIECE_ROWS, n_rows - start))
+                for start in range(0, n_rows, PIECE_ROWS)
             ]
     if not pieces:
         raise DecisionLogError(f"no rows in {os.fspath(path)!r}: a log needs at least one decision")
