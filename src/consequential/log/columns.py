@@ -220,11 +220,9 @@ class Period:
 
     @property
     def said(self) -> str:
-        """What a time step is, in words; empty where the first is not known."""
-        if self.first is None:
-            return ""
+        """What a time step is, in words, once the first is known."""
         unit, length, offset = _UNITS[self.name]
-        start = np.array(self.first * length - offset).astype(f"datetime64[{unit}]")
+        start = np.array((self.first or 0) * length - offset).astype(f"datetime64[{unit}]")
         begins = "" if length == 1 else f"the {self.name} from "
         return f"time_step: one step per {self.name}, step 0 is {begins}{start}"
 

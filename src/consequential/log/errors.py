@@ -11,7 +11,7 @@ class DecisionLogError(ValueError):
 
 
 def fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
-    """Raise with the number of bad rows and the first of them, if there are any."""
+    """Raise an error if rows are bad; it has their number, the first of them, and advice."""
     if bad.any():
         count = int(bad.sum())
         rows = "1 row has" if count == 1 else f"{count} rows have"
