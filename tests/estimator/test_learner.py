@@ -352,7 +352,7 @@ def test_an_option_that_makes_no_sense_is_refused(options, message):
         ({"propensities": np.zeros(60)}, "propensity 0 although decision is 1"),
         ({"propensities": np.full(59, 0.5)}, "propensity has 59 values"),
         ({"propensities": None}, "propensity is missing"),
-        ({"sensitive_features": np.zeros(10)}, "one value a row is needed"),
+        ({"sensitive_features": np.zeros(10)}, "one value per row is needed"),
         ({"sensitive_features": np.array([None] * 60)}, "no sensitive group"),
         ({"amounts": np.full(60, -1.0)}, "amount that is not above 0"),
         ({"costs": np.full(60, 1.0)}, "a cost outside"),

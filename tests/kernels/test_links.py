@@ -121,7 +121,9 @@ def test_compiled_decisions_are_drawn_with_the_links_propensities(policy):
     sure = np.abs(numbers - chance) > 1e-12  # the propensities agree to rounding only
     taken = numbers < chance
     assert_array_equal(decision[sure], taken[sure])
-    assert_allclose(slope[sure], (taken * policy.score(known))[sure], rtol=4e-15, atol=2e-282)
+    assert_allclose(
+        slope[sure], (taken * policy.log_derivative(known))[sure], rtol=4e-15, atol=2e-282
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -130,7 +132,7 @@ def test_compiled_scores_are_exact_where_the_propensity_underflows(policy):
     propensity, derivative, steepness = np.empty((3, eta.size))
     responses(link_numbers(policy), eta, propensity, derivative, steepness)
     # with a floor f the score is at most exp(-650) / f
-    assert_allclose(derivative / propensity, policy.score(eta), rtol=2e-15, atol=2e-276)
+    assert_allclose(derivative / propensity, policy.log_derivative(eta), rtol=2e-15, atol=2e-276)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -148,7 +150,9 @@ def test_a_threshold_is_a_step_from_nobody_to_everybody():
 
 def test_a_link_of_ones_own_has_no_numbers():
     logistic = LINKS["logistic"]
-    same_name = cq.Link("logistic", logistic.probability, logistic.derivative, logistic.score)
+    same_name = cq.Link(
+        "logistic", logistic.probability, logistic.derivative, logistic.log_derivative
+    )
     assert link_numbers(cq.Policy([0.0], same_name)) is None
     assert link_numbers(cq.Policy([0.0], "logistic")) is not None
 

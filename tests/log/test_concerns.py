@@ -10,7 +10,7 @@ import pytest
 
 import consequential as cq
 from consequential.log import data_concerns, propensity_concerns
-from consequential.log.copies import hashed
+from consequential.log.concerns import row_hashes
 
 SHAPES = {
     "anything": lambda rng, n: rng.random(n),
@@ -194,10 +194,12 @@ def test_people_alike_in_all_but_the_time_are_no_copies():
 def test_equal_rows_have_equal_hashes_and_others_do_not():
     # whole numbers leave most bits of a float empty, which weak hashes do not survive
     grid = np.stack(np.meshgrid(*[np.arange(-10.0, 10.0)] * 4), axis=-1).reshape(-1, 4)
-    assert len(np.unique(hashed(grid))) == len(grid)
-    assert len(np.unique(hashed(grid[:, :2], grid[:, 2], grid[:, 3].astype(np.int64)))) == len(grid)
-    assert hashed(np.array([0.0])) == hashed(np.array([-0.0]))
-    assert hashed(np.array([np.nan, 1.0]))[0] == hashed(np.array([np.nan]))[0]
+    assert len(np.unique(row_hashes(grid))) == len(grid)
+    assert len(np.unique(row_hashes(grid[:, :2], grid[:, 2], grid[:, 3].astype(np.int64)))) == len(
+        grid
+    )
+    assert row_hashes(np.array([0.0])) == row_hashes(np.array([-0.0]))
+    assert row_hashes(np.array([np.nan, 1.0]))[0] == row_hashes(np.array([np.nan]))[0]
 
 
 # --- identifiers and constants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
@@ -61,19 +62,11 @@ def test_what_is_left_out_has_a_plain_default():
     assert log.policies == {}
 
 
-@pytest.mark.parametrize(
-    ("log", "text"),
-    [
-        (log_of(), "4 decisions, 3 accepted, 1 pending, 2 features, groups a: 1, b: 2, c: 1"),
-        (
-            cq.DecisionLog.from_arrays([[1.0]], [1], [0.5], [None]),
-            "1 decisions, 1 accepted, 1 pending, 1 feature",
-        ),
-    ],
-    ids=["groups", "one group"],
-)
-def test_a_log_sums_itself_up(log, text):
-    assert repr(log) == f"DecisionLog({text})"
+def test_a_log_sums_itself_up():
+    counts = "4 decisions, 3 accepted, 1 pending, 2 features, groups a: 1, b: 2, c: 1"
+    assert repr(log_of()) == f"DecisionLog({counts})"
+    one = cq.DecisionLog.from_arrays([[1.0]], [1], [0.5], [None])
+    assert repr(one) == "DecisionLog(1 decisions, 1 accepted, 1 pending, 1 feature)"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +92,6 @@ def test_groups_are_sorted_unless_their_order_is_given(sensitive, groups, expect
 # Nothing changes a log
 
 
-@pytest.mark.parametrize("name", [*ROW_COLUMNS, "amount", "cost"])
 @pytest.mark.parametrize(
     "made",
     [
@@ -110,9 +102,10 @@ def test_groups_are_sorted_unless_their_order_is_given(sensitive, groups, expect
     ],
     ids=["from arrays", "a slice", "an index", "concatenated"],
 )
-def test_every_column_is_read_only(name, made):
-    with pytest.raises(ValueError, match="read-only"):
-        getattr(made(log_of()), name)[0] = 1
+def test_every_column_is_read_only(made):
+    for column in rows_of(made(log_of())):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
 
 
 @pytest.mark.parametrize("name", ["outcome", "group_counts"])
@@ -152,8 +145,6 @@ def test_a_log_does_not_follow_the_arrays_it_was_made_of():
 
 # Fingerprints
 
-FINGERPRINT = log_of().fingerprint
-
 
 @pytest.mark.parametrize(
     "changes",
@@ -177,7 +168,7 @@ FINGERPRINT = log_of().fingerprint
     ids=lambda changes: ", ".join(changes),
 )
 def test_another_column_is_another_fingerprint(changes):
-    assert log_of(**changes).fingerprint != FINGERPRINT
+    assert log_of(**changes).fingerprint != log_of().fingerprint
 
 
 @pytest.mark.parametrize(
@@ -212,7 +203,7 @@ def test_another_column_is_another_fingerprint(changes):
     ],
 )
 def test_the_same_rows_have_the_same_fingerprint(changes):
-    assert log_of(**changes).fingerprint == FINGERPRINT
+    assert log_of(**changes).fingerprint == log_of().fingerprint
 
 
 def test_the_same_numbers_in_another_column_are_another_log():
@@ -354,7 +345,7 @@ def test_a_split_says_what_it_cannot_do(arguments, words):
 
 # Labels that are still to come
 
-TWO_A_STEP = {
+TWO_PER_STEP = {
     "features": np.arange(10.0),
     "decision": [0, 1] * 5,
     "propensity": [0.5] * 10,
@@ -363,9 +354,9 @@ TWO_A_STEP = {
 
 
 def delayed_log(known: int, horizon: int | None) -> cq.DecisionLog:
-    """One rejected and one accepted person a step, the first `known` steps with a label."""
+    """One rejected and one accepted person per step, the first `known` steps with a label."""
     label = [1.0 if k % 2 and k < 2 * known else NAN for k in range(10)]
-    return cq.DecisionLog.from_arrays(label=label, horizon=horizon, **TWO_A_STEP)
+    return cq.DecisionLog.from_arrays(label=label, horizon=horizon, **TWO_PER_STEP)
 
 
 @pytest.mark.parametrize(
@@ -381,20 +372,17 @@ def test_settled_decisions_are_as_old_as_the_horizon_accepted_and_rejected_alike
 
 
 UNSETTLED = {
-    "outcomes thought immediate": (delayed_log(4, None), "1 accepted .* no label. .* horizon="),
-    "a horizon of zero": (delayed_log(3, 0), "2 accepted rows have no label. If"),
-    "later than the horizon": (
-        delayed_log(1, 2),
-        "2 accepted .* although 2 time steps old or more",
-    ),
-    "all too young": (delayed_log(5, 5), "no decision is as old as the horizon of 5 time steps"),
+    "outcomes thought immediate": (4, None, "1 accepted .* no label. .* horizon="),
+    "a horizon of zero": (3, 0, "2 accepted rows have no label. If"),
+    "later than the horizon": (1, 2, "2 accepted .* although 2 time steps old or more"),
+    "all too young": (5, 5, "no decision is as old as the horizon of 5 time steps"),
 }
 
 
-@pytest.mark.parametrize(("log", "words"), UNSETTLED.values(), ids=UNSETTLED)
-def test_a_pending_label_is_never_silently_a_failure(log, words):
+@pytest.mark.parametrize(("known", "horizon", "words"), UNSETTLED.values(), ids=UNSETTLED)
+def test_a_pending_label_is_never_silently_a_failure(known, horizon, words):
     with pytest.raises(cq.DecisionLogError, match=words):
-        log.settled()
+        delayed_log(known, horizon).settled()
 
 
 def test_pending_counts_accepted_people_only():
@@ -416,8 +404,6 @@ def test_a_part_of_a_log_counts_age_by_the_whole(rng):
 
 
 def test_a_log_survives_pickling_read_only():
-    import pickle
-
     log = cq.DecisionLog.from_arrays([[0.5]], [1], [0.5], [1], policies={0: cq.AcceptAll()})
     again = pickle.loads(pickle.dumps(log))
     assert again.fingerprint == log.fingerprint

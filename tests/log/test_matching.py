@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -27,68 +29,82 @@ def table(n=600, seed=0) -> pd.DataFrame:
     )
 
 
-TABLE = table()
-MODEL = LogisticRegression().fit(
-    TABLE.loc[TABLE["d"] == 1, ["income", "debt"]], TABLE.loc[TABLE["d"] == 1, "y"].astype(int)
-)
 POLICY = cq.Policy([0.0, 2.0, -2.0], feature_names=["income", "debt"])
+
+
+@cache
+def threshold() -> cq.ThresholdPolicy:
+    people = table()
+    people = people[people["d"] == 1]
+    model = LogisticRegression().fit(people[["income", "debt"]], people["y"].astype(int))
+    return cq.ThresholdPolicy(model, 0.5)
+
+
 RULES = {
-    "policy": POLICY,
-    "floor": POLICY.with_floor(0.05),
-    "mixture": cq.Mixture([POLICY, cq.AcceptAll()], [0.7, 0.3]),
-    "every fifth": cq.EveryNth(5, POLICY),
-    "threshold": cq.ThresholdPolicy(MODEL, 0.5),
+    "policy": lambda: POLICY,
+    "floor": lambda: POLICY.with_floor(0.05),
+    "mixture": lambda: cq.Mixture([POLICY, cq.AcceptAll()], [0.7, 0.3]),
+    "every fifth": lambda: cq.EveryNth(5, POLICY),
+    "threshold": threshold,
 }
-every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 
 
-def log_of(*features, **more) -> cq.DecisionLog:
-    return cq.DecisionLog.from_frame(TABLE, features=list(features), **NAMED, **more)
+@pytest.fixture(params=RULES)
+def rule(request):
+    return RULES[request.param]()
 
 
-RIGHT, TURNED = log_of("income", "debt"), log_of("debt", "income")
-WIDER = log_of("age", "debt", "income")
-OTHERS = {"turned round": TURNED, "one more column": WIDER}
-every_log = pytest.mark.parametrize("log", OTHERS.values(), ids=OTHERS)
+@cache
+def log_of(*features) -> cq.DecisionLog:
+    return cq.DecisionLog.from_frame(table(), features=list(features), **NAMED)
 
 
-@every_rule
-@every_log
-def test_evaluations_do_not_depend_on_the_order_of_columns(rule, log):
-    assert_allclose(log.propensity_of(rule), RIGHT.propensity_of(rule), rtol=1e-12)
-    found, truth = (cq.evaluate(rule, each, cost=0.5).utility for each in (log, RIGHT))
+@pytest.fixture
+def right() -> cq.DecisionLog:
+    return log_of("income", "debt")
+
+
+ORDERS = {"turned round": ["debt", "income"], "one more column": ["age", "debt", "income"]}
+
+
+@pytest.fixture(params=ORDERS)
+def log(request) -> cq.DecisionLog:
+    return log_of(*ORDERS[request.param])
+
+
+def test_evaluations_do_not_depend_on_the_order_of_columns(rule, log, right):
+    assert_allclose(log.propensity_of(rule), right.propensity_of(rule), rtol=1e-12)
+    found, truth = (cq.evaluate(rule, each, cost=0.5).utility for each in (log, right))
     assert_allclose([found.value, found.low], [truth.value, truth.low], rtol=1e-9)
-    found, truth = (cq.compare(rule, cq.Logged(), each, cost=0.5) for each in (log, RIGHT))
+    found, truth = (cq.compare(rule, cq.Logged(), each, cost=0.5) for each in (log, right))
     assert found.verdict == truth.verdict
     assert_allclose(found.utility.value, truth.utility.value, rtol=1e-9)
 
 
-@every_log
-def test_rates_and_sensitivity_do_not_depend_on_the_order_of_columns(log):
-    rule = RULES["mixture"]
-    found, truth = (cq.group_metrics(rule, each).overall for each in (log, RIGHT))
+def test_rates_and_sensitivity_do_not_depend_on_the_order_of_columns(log, right):
+    rule = RULES["mixture"]()
+    found, truth = (cq.group_metrics(rule, each).overall for each in (log, right))
     assert found.keys() == truth.keys()
     for name, rate in found.items():
         assert_allclose(rate.value, truth[name].value, rtol=1e-9)
     found, truth = (
-        cq.sensitivity(rule, each, cost=0.5, gammas=[1, 2]).utility for each in (log, RIGHT)
+        cq.sensitivity(rule, each, cost=0.5, gammas=[1, 2]).utility for each in (log, right)
     )
     assert_allclose([each.low for each in found], [each.low for each in truth], rtol=1e-9)
 
 
-@every_rule
-def test_a_scan_matches_columns_by_name_as_a_log_does(rule, tmp_path):
-    for k, part in enumerate(np.array_split(np.arange(len(TABLE)), 3)):
-        pq.write_table(pa.Table.from_pandas(TABLE.iloc[part]), tmp_path / f"{k}.parquet")
+def test_a_scan_matches_columns_by_name_as_a_log_does(rule, right, tmp_path):
+    people = table()
+    for k, part in enumerate(np.array_split(np.arange(len(people)), 3)):
+        pq.write_table(pa.Table.from_pandas(people.iloc[part]), tmp_path / f"{k}.parquet")
     scan = cq.DecisionLog.scan(tmp_path, features=["age", "debt", "income"], **NAMED)
     found = cq.evaluate(rule, scan, cost=0.5).utility.value
-    assert_allclose(found, cq.evaluate(rule, RIGHT, cost=0.5).utility.value, rtol=1e-9)
+    assert_allclose(found, cq.evaluate(rule, right, cost=0.5).utility.value, rtol=1e-9)
     unfit = cq.DecisionLog.scan(tmp_path, features=["age", "debt"], **NAMED)
     with pytest.raises(cq.DecisionLogError, match=r"no feature 'income'"):
         cq.evaluate(rule, unfit, cost=0.5)
 
 
-@every_rule
 def test_a_feature_the_log_does_not_have_is_an_error_that_names_it(rule):
     words = "the rule does not fit the log: no feature 'income', .*there are age, debt"
     with pytest.raises(cq.DecisionLogError, match=words):
@@ -96,14 +112,14 @@ def test_a_feature_the_log_does_not_have_is_an_error_that_names_it(rule):
 
 
 def test_unrelated_names_are_refused_even_if_there_are_as_many():
-    renamed = TABLE.rename(columns={"income": "height", "debt": "weight"})
+    renamed = table().rename(columns={"income": "height", "debt": "weight"})
     log = cq.DecisionLog.from_frame(renamed, features=["height", "weight"], **NAMED)
     with pytest.raises(cq.DecisionLogError, match=r"no feature 'income'.*height, weight"):
         cq.compare(POLICY, cq.Logged(), log, cost=0.5)
 
 
-def test_a_learned_policy_keeps_its_value_when_a_log_has_its_columns_in_another_order():
-    learner = cq.FairPolicyLearner(cost=0.5).fit_log(RIGHT)
+def test_a_learned_policy_keeps_its_value_when_a_log_has_its_columns_in_another_order(right):
+    learner = cq.FairPolicyLearner(cost=0.5).fit_log(right)
     later = table(seed=1)
     values = [
         cq.evaluate(
@@ -116,7 +132,8 @@ def test_a_learned_policy_keeps_its_value_when_a_log_has_its_columns_in_another_
 
 def test_policies_learned_from_words_are_judged_where_a_word_no_longer_occurs():
     rng = np.random.default_rng(2)
-    purposes = TABLE.assign(purpose=rng.choice(["boat", "car", "home"], len(TABLE)))
+    people = table()
+    purposes = people.assign(purpose=rng.choice(["boat", "car", "home"], len(people)))
     log = cq.DecisionLog.from_frame(purposes, features=["purpose", "income"], **NAMED)
     policy = cq.FairPolicyLearner(cost=0.5).fit_log(log).policy_
     without = purposes[purposes["purpose"] != "boat"]
@@ -125,23 +142,23 @@ def test_policies_learned_from_words_are_judged_where_a_word_no_longer_occurs():
     assert_allclose(later.propensity_of(policy), policy.propensity(without), rtol=1e-12)
 
 
-def test_a_log_of_arrays_has_no_names_that_could_contradict_a_policys():
+def test_a_log_of_arrays_has_no_names_that_could_contradict_a_policys(rule, right):
     plain = cq.DecisionLog.from_arrays(
-        RIGHT.features, RIGHT.decision, RIGHT.propensity, RIGHT.label, RIGHT.sensitive
+        right.features, right.decision, right.propensity, right.label, right.sensitive
     )
-    for rule in RULES.values():
-        assert_allclose(plain.propensity_of(rule), RIGHT.propensity_of(rule), rtol=1e-12)
+    assert_allclose(plain.propensity_of(rule), right.propensity_of(rule), rtol=1e-12)
+    wider = log_of("age", "debt", "income")
     with pytest.raises(cq.DecisionLogError, match=r"looks at 2 features .* 3 columns"):
         cq.DecisionLog.from_arrays(
-            WIDER.features, WIDER.decision, WIDER.propensity, WIDER.label
+            wider.features, wider.decision, wider.propensity, wider.label
         ).propensity_of(POLICY)
 
 
 def test_a_world_matches_columns_by_name_when_it_collects_and_when_it_measures():
-    n_rows = len(TABLE)
-    label = np.random.default_rng(3).integers(2, size=n_rows)
+    people = table()
+    label = np.random.default_rng(3).integers(2, size=len(people))
     world = cq.worlds.from_frame(
-        TABLE.assign(repaid=label),
+        people.assign(repaid=label),
         features=["debt", "income"],
         sensitive="z",
         label="repaid",

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from consequential.learning.scanned import ScannedRows, whole_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
 from conftest import exploring_log
 from consequential.learning import fitting
 from consequential.learning.problem import Columns
-from consequential.learning.rows import Rows
+from consequential.learning.rows import Rows, ScannedRows, whole_of
+from consequential.log import files
 from consequential.policies.compiled import link_numbers
 
 NAMES = {
@@ -35,9 +35,10 @@ def written(log, folder, n_files=3, row_group_size=150):
     return folder
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture
 def log(request):
-    return exploring_log(n=1000, n_groups=request.param)
+    """A log of two groups, or of as many as a test is parametrised with."""
+    return exploring_log(n=1000, n_groups=getattr(request, "param", 2))
 
 
 @pytest.fixture
@@ -45,9 +46,13 @@ def scan(log, tmp_path):
     return cq.DecisionLog.scan(written(log, tmp_path), **NAMES)
 
 
+two_and_three_groups = pytest.mark.parametrize("log", [2, 3], indirect=True)
+
+
 # --- reading
 
 
+@two_and_three_groups
 def test_a_scan_reads_every_row_once_and_in_order(log, scan):
     again = cq.DecisionLog.concatenate(list(scan.map(lambda piece: piece)))
     assert len(scan) == len(log)
@@ -65,18 +70,14 @@ def test_few_pieces_are_in_memory_at_a_time(scan):
         most.append(len(alive))
         return id(piece)
 
-    import dataclasses
-
-    for done in dataclasses.replace(scan, n_threads=1).map(look):
+    for done in replace(scan, n_threads=1).map(look):
         alive.discard(done)
     assert max(most) <= 3
     assert len(most) == len(scan.pieces) == 9
 
 
 def test_large_row_groups_come_in_stretches(log, tmp_path, monkeypatch):
-    from consequential.log import pieces
-
-    monkeypatch.setattr(pieces, "_PIECE", 100)
+    monkeypatch.setattr(files, "PIECE_ROWS", 100)
     scan = cq.DecisionLog.scan(written(log, tmp_path, 1, 1000), **NAMES)
     assert [piece.n_rows for piece in scan.pieces] == [100] * 10
     assert sum(scan.map(len)) == 1000
@@ -128,27 +129,33 @@ def test_a_scan_has_a_fingerprint_of_its_files(log, scan, tmp_path):
 # --- the same answers as in memory
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("apart", [False, True])
+# every pair of a notion, of theta by group or not, and of a number of groups
+@pytest.mark.parametrize(
+    ("notion", "apart", "log"),
+    [(notion, k % 2 == 1, 2 + (k + j) % 2) for j, notion in enumerate(NOTIONS) for k in (0, 1)],
+    indirect=["log"],
+)
 def test_sums_and_gradients_are_those_in_memory(log, scan, notion, apart):
     objective = cq.Objective(0.4, notion, 1.0, rejection_utility=(0.1, -0.2))
     size = 3 * (len(log.groups) if apart else 1)
     theta = np.random.default_rng(2).normal(size=size)
     template = cq.Policy(theta, groups=log.groups if apart else ())
     coefficients = objective.coefficients(log)
-    rows = Rows(log.features, Columns.rows(coefficients), log.group, len(log.groups), apart, True)
+    rows = Rows.of(log, coefficients, template, squares=True)
     scanned = ScannedRows(scan, objective, template, whole_of(scan, objective), True)
     link = link_numbers(template)
     assert_allclose(scanned.sums(theta, link), rows.sums(theta, link), rtol=1e-10, atol=1e-13)
     for column in fields(Columns):
         assert_allclose(
-            getattr(scanned.columns(), column.name),
+            getattr(Columns.of(scanned.coefficients()), column.name),
             getattr(Columns.of(coefficients), column.name),
             rtol=1e-12,
         )
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize(
+    ("notion", "log"), list(zip(NOTIONS, [2, 3, 2, 3], strict=True)), indirect=["log"]
+)
 def test_evaluations_are_those_in_memory(log, scan, notion):
     policy = cq.Policy([0.2, 0.7, -0.4])
     options = {"cost": 0.4, "fairness": notion}
@@ -158,6 +165,7 @@ def test_evaluations_are_those_in_memory(log, scan, notion):
     )
 
 
+@two_and_three_groups
 def test_what_clipping_leaves_out_is_bounded_on_a_scan_too(log, scan):
     policy = cq.Policy([0.2, 0.7, -0.4])
     options = {"cost": 0.4, "weighting": cq.Clipped(3.0)}
@@ -169,6 +177,7 @@ def test_what_clipping_leaves_out_is_bounded_on_a_scan_too(log, scan):
     assert any("not bounded on a scan" in note for note in labelled.notes)
 
 
+@two_and_three_groups
 def test_people_never_accepted_are_bounded_on_a_scan_as_in_memory(log, tmp_path):
     never = log.features[:, 0] > 1.0
     some = cq.DecisionLog.from_arrays(
@@ -192,7 +201,9 @@ def test_people_never_accepted_are_bounded_on_a_scan_as_in_memory(log, tmp_path)
         assert found.utility.unsupported > 0.0
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize(
+    ("notion", "log"), list(zip(NOTIONS, [3, 2, 3, 2], strict=True)), indirect=["log"]
+)
 def test_comparisons_are_those_in_memory(log, scan, notion):
     policy = cq.Policy([0.2, 0.7, -0.4])
     options = {"cost": 0.4, "fairness": notion}
@@ -258,6 +269,7 @@ def assert_same(one, other):
         assert one == other
 
 
+@two_and_three_groups
 def test_a_scan_that_fits_in_the_sample_teaches_what_the_log_teaches(log, scan):
     options = {"cost": 0.45, "max_gap": 0.02}
     one = cq.FairPolicyLearner(**options).fit_log(scan)

@@ -56,12 +56,14 @@ def test_the_derivative_is_that_of_the_probability(link):
 
 def test_the_score_is_the_derivative_of_the_log_probability(link):
     truth = slope(lambda eta: TRUTH[link.name](eta).ln())
-    assert_allclose(link.score(np.array(ETAS)), exactly(truth), rtol=1e-14)
+    assert_allclose(link.log_derivative(np.array(ETAS)), exactly(truth), rtol=1e-14)
 
 
 def test_the_score_is_the_derivative_over_the_probability(link):
     eta = np.linspace(-700.0, 700.0, 1401)
-    assert_allclose(link.score(eta), link.derivative(eta) / link.probability(eta), rtol=1e-14)
+    assert_allclose(
+        link.log_derivative(eta), link.derivative(eta) / link.probability(eta), rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize("size", [1e3, 1e308, np.inf])
@@ -69,7 +71,7 @@ def test_a_huge_score_gives_the_limit_and_no_warning(link, size):
     eta = np.array([-size, size])
     assert_array_equal(link.probability(eta), [0.0, 1.0])
     assert_array_equal(link.derivative(eta), [0.0, 0.0])
-    assert_array_equal(link.score(eta), [1.0, 0.0])
+    assert_array_equal(link.log_derivative(eta), [1.0, 0.0])
 
 
 def test_a_higher_score_never_lowers_the_probability(link):
@@ -96,7 +98,7 @@ def test_the_smooth_links_do_not_jump_at_zero(smooth, at_zero):
 @pytest.mark.parametrize("semi", [SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC], ids=lambda v: v.name)
 def test_people_accepted_for_certain_pull_no_gradient(semi):
     assert_array_equal(semi.derivative(np.array([0.0, 2.0])), [0.0, 0.0])
-    assert_array_equal(semi.score(np.array([0.0, 2.0])), [0.0, 0.0])
+    assert_array_equal(semi.log_derivative(np.array([0.0, 2.0])), [0.0, 0.0])
 
 
 class Foreign:
@@ -140,7 +142,7 @@ def bare(value):
     return value.values if isinstance(value, Foreign) else value
 
 
-@pytest.mark.parametrize("part", ["probability", "derivative", "score"])
+@pytest.mark.parametrize("part", ["probability", "derivative", "log_derivative"])
 def test_a_link_uses_nothing_beyond_the_array_api(link, part):
     function = getattr(link, part)
     result = function(Foreign(ETAS))
@@ -148,7 +150,7 @@ def test_a_link_uses_nothing_beyond_the_array_api(link, part):
     assert_array_equal(result.values, function(np.array(ETAS)))
 
 
-@pytest.mark.parametrize("part", ["probability", "derivative", "score"])
+@pytest.mark.parametrize("part", ["probability", "derivative", "log_derivative"])
 def test_single_precision_stays_single(link, part):
     assert getattr(link, part)(np.float32([-1.0, 1.0])).dtype == np.float32
 

@@ -107,8 +107,9 @@ def test_a_predictor_of_other_than_two_classes_is_refused(labels):
         cq.ThresholdPolicy(tree, 0.5).propensity([0.0])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
-@pytest.mark.parametrize("size", [1, 6, 7, 20])
+@pytest.mark.parametrize(
+    ("n", "size"), [(1, 6), (2, 1), (2, 7), (3, 6), (3, 20), (7, 1), (7, 7), (7, 20)]
+)
 def test_the_schedule_takes_exactly_every_nth(n, size, rng):
     starts = set()
     for _ in range(60):
@@ -192,9 +193,9 @@ REFUSED = {
     "every two and a halfth": (lambda: cq.EveryNth(2.5), "every n-th"),
     "a probability short": (
         lambda: cq.Mixture(HALVES, [1.0]),
-        "one probability a rule: 2 rules, 1 probabilities",
+        "one probability per rule: 2 rules, 1 probabilities",
     ),
-    "no rules": (lambda: cq.Mixture([], []), "one probability a rule: 0 rules"),
+    "no rules": (lambda: cq.Mixture([], []), "one probability per rule: 0 rules"),
     "probabilities short of one": (lambda: cq.Mixture(HALVES, [0.5, 0.4]), "sum to one"),
     "a negative probability": (lambda: cq.Mixture(HALVES, [-0.5, 1.5]), "probabilities"),
     "NaN probabilities": (lambda: cq.Mixture(HALVES, [np.nan, np.nan]), "probabilities"),

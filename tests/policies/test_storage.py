@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import Link, storage, write_whole
+from consequential.policies import LINKS, Support, storage, write_whole
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]
@@ -153,6 +154,39 @@ def test_the_file_is_json_that_a_person_can_read(file):
     }
 
 
+INCOME = np.linspace(0.0, 1.0, 1_000)[:, None]
+
+
+def supported() -> cq.Policy:
+    logged = np.where(INCOME[:, 0] < 0.2, 0.0, 0.5)
+    return cq.Policy([0.1, 2.0], support=Support.of(INCOME, logged, n=len(INCOME)))
+
+
+SCHEMAS = {
+    "no support": (lambda: cq.Policy([0.1, 2.0]), 1),
+    "no support within rules": (lambda: cq.EveryNth(2, cq.Policy([0.1, 2.0], floor=0.1)), 1),
+    "a support": (supported, 2),
+    "a support within rules": (lambda: cq.Mixture([cq.EveryNth(2, supported())], [1.0]), 2),
+}
+
+
+@pytest.mark.parametrize(("make", "schema"), SCHEMAS.values(), ids=SCHEMAS)
+def test_only_a_file_with_a_support_has_a_schema_that_older_readers_refuse(make, schema, file):
+    rule = make()
+    loaded = through(file, rule)
+    # older readers know schema 1, would overlook the support, and refuse any other number
+    assert json.loads(file.read_text(encoding="utf-8"))["schema"] == schema
+    assert_array_equal(loaded.propensity(INCOME), rule.propensity(INCOME))
+
+
+def test_a_support_in_a_file_of_the_first_schema_is_still_read(file):
+    policy = supported()
+    cq.save_policy(policy, file)
+    old = json.loads(file.read_text(encoding="utf-8")) | {"schema": 1}
+    write_whole(file, json.dumps(old))
+    assert_array_equal(cq.load_policy(file).propensity(INCOME), policy.propensity(INCOME))
+
+
 class OwnRule(cq.DecisionRule):
     def propensity(self, features, sensitive=None):
         return np.zeros(len(features))
@@ -169,38 +203,47 @@ class OwnAcceptAll(cq.AcceptAll):
     """As may a subclass of a rule."""
 
 
-LOGISTIC = cq.Policy([1.0]).link
-FOREST = RandomForestClassifier(2, random_state=0).fit(SEEN, GOOD)
+def forest() -> RandomForestClassifier:
+    return RandomForestClassifier(2, random_state=0).fit(SEEN, GOOD)
+
+
 UNSTORABLE = {
-    "a forest": (cq.ThresholdPolicy(FOREST, 0.5), "RandomForestClassifier cannot be stored"),
+    "a forest": (
+        lambda: cq.ThresholdPolicy(forest(), 0.5),
+        "RandomForestClassifier cannot be stored",
+    ),
     "a forest in a pipeline": (
-        cq.EveryNth(2, cq.ThresholdPolicy(make_pipeline(StandardScaler(), FOREST), 0.5)),
+        lambda: cq.EveryNth(2, cq.ThresholdPolicy(make_pipeline(StandardScaler(), forest()), 0.5)),
         "RandomForestClassifier cannot be stored .* LogisticRegression",
     ),
     "a scaler of one's own": (
-        cq.Policy([0.0] * 3, feature_map=OwnScaler().fit(SEEN)),
+        lambda: cq.Policy([0.0] * 3, feature_map=OwnScaler().fit(SEEN)),
         "OwnScaler cannot be stored",
     ),
     "a namesake": (
-        cq.Policy([0.0] * 3, feature_map=Namesake().fit(SEEN)),
+        lambda: cq.Policy([0.0] * 3, feature_map=Namesake().fit(SEEN)),
         r"elsewhere\.StandardScaler cannot be stored",
     ),
-    "a rule of one's own": (cq.Mixture([OwnRule()], [1.0]), "a OwnRule cannot be stored"),
-    "a subclass of a rule": (OwnAcceptAll(), "a OwnAcceptAll cannot be stored"),
+    "a rule of one's own": (lambda: cq.Mixture([OwnRule()], [1.0]), "a OwnRule cannot be stored"),
+    "no rule": (lambda: "accept all", "a str cannot be stored"),
+    "a subclass of a rule": (OwnAcceptAll, "a OwnAcceptAll cannot be stored"),
     "a link of one's own": (
-        cq.Policy([0.0], Link("own", LOGISTIC.probability, LOGISTIC.derivative, LOGISTIC.score)),
+        lambda: cq.Policy([0.0], replace(LINKS["logistic"], name="own")),
         "link 'own'",
     ),
-    "groups of bytes": (cq.Policy([0.0, 1.0], groups=[b"a", b"b"]), "bytes cannot be stored"),
+    "groups of bytes": (
+        lambda: cq.Policy([0.0, 1.0], groups=[b"a", b"b"]),
+        "bytes cannot be stored",
+    ),
 }
 
 
-@pytest.mark.parametrize(("rule", "words"), UNSTORABLE.values(), ids=UNSTORABLE)
-def test_what_cannot_be_stored_is_named_and_leaves_the_old_file_alone(rule, words, file):
+@pytest.mark.parametrize(("make", "words"), UNSTORABLE.values(), ids=UNSTORABLE)
+def test_what_cannot_be_stored_is_named_and_leaves_the_old_file_alone(make, words, file):
     cq.save_policy(cq.AcceptAll(), file)
     before = file.read_bytes()
     with pytest.raises(cq.PolicyError, match=words):
-        cq.save_policy(rule, file)
+        cq.save_policy(make(), file)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
 
@@ -255,8 +298,8 @@ DAMAGED = {
     "null": ("null", "is JSON but not a consequential policy"),
     "other JSON": ('{"format": "onnx"}', "is JSON but not a consequential policy"),
     "a newer schema": (
-        '{"format": "consequential policy", "schema": 2}',
-        "has schema 2; this version of consequential reads schema 1",
+        '{"format": "consequential policy", "schema": 3}',
+        "has schema 3; this version of consequential reads schemas 1 and 2",
     ),
     "no schema": ('{"format": "consequential policy"}', "has schema None"),
     "no policy": ('{"format": "consequential policy", "schema": 1}', "is damaged: .*'policy'"),

@@ -14,10 +14,10 @@ from consequential.policies import (
     DecisionRule,
     PolicyError,
     as_features,
+    checked_floor,
     group_codes,
     plain_groups,
 )
-from consequential.policies.rules import checked_floor
 
 Floats = NDArray[np.float64]
 People = tuple[Any, ...]  # features, and group codes where the policy uses them

@@ -1,18 +1,27 @@
-"""The door of a log: each column checked once, with an error that teaches."""
+"""Checks of a log's columns, each with an error that says what is wrong, where and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.log.columns import (
+    Floats,
+    Period,
+    Role,
+    as_array,
+    as_dates,
+    listed,
+    missing_values,
+    numbers,
+    yes_or_no,
+)
 from consequential.log.errors import DecisionLogError, fail
-from consequential.log.numbers import as_array, missing_values, numbers
-from consequential.log.periods import Period, as_dates, numbered
-from consequential.log.words import Role, coded, listed
+from consequential.log.estimation import EstimatedPropensity
 from consequential.policies import (
     PolicyError,
     as_features,
@@ -21,23 +30,7 @@ from consequential.policies import (
     plain_groups,
 )
 
-Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
-
-
-@runtime_checkable
-class PropensityEstimator(Protocol):
-    """What can stand in for propensities that were not logged."""
-
-    def propensities(
-        self,
-        features: Floats,
-        decision: NDArray[np.bool_],
-        group: NDArray[np.intp],
-        groups: tuple[Hashable, ...],
-    ) -> Floats:
-        """Return each person's estimated probability of acceptance."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +39,17 @@ class Given:
 
     features: ArrayLike
     decision: ArrayLike
-    propensity: ArrayLike | PropensityEstimator | None
+    propensity: ArrayLike | EstimatedPropensity | None
     label: ArrayLike
     sensitive: ArrayLike | None = None
     time_step: ArrayLike | int = 0
     amount: ArrayLike | None = None
     cost: ArrayLike | None = None
+    observed: ArrayLike | None = None
     groups: Sequence[Hashable] | None = None
     feature_names: Sequence[str] | None = None
     horizon: int | None = None
     missing: Any = "refuse"
-    observed: ArrayLike | None = None
     period: str | Period | None = None
     titles: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,105 +60,67 @@ class Given:
 
     def column(self, role: str, n: int) -> Floats:
         """Return a column of n numbers."""
-        return checked_length(role, numbers(self.title(role), getattr(self, role)), n)
+        return _of_length(role, numbers(self.title(role), getattr(self, role)), n)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The checked columns of a log, and what was understood on the way."""
-
-    features: Floats
-    feature_names: tuple[str, ...]
-    decision: NDArray[np.bool_]
-    propensity: Floats
-    label: Floats
-    group: NDArray[np.intp]
-    groups: tuple[Hashable, ...]
-    time_step: NDArray[np.int64]
-    amount: Floats | None
-    cost: Floats | None
-    notes: tuple[str, ...]
-
-
-def checked_columns(given: Given, *, copy: bool = True) -> Columns:
-    """Turn what a user gives into checked, private, typed columns."""
-    matrix = _features(given.features, given.feature_names, copy)
-    n, notes = len(matrix), list[str]()
-    decided = _decision(_coded(given, "decision", n, notes))
-    codes, groups = _groups(given.sensitive, given.groups, n)
-    horizon, propensity = given.horizon, given.propensity
+def checked_columns(given: Given, *, copy: bool = True) -> dict[str, Any]:
+    """Return what a user gives as checked, private, typed columns: a log's fields by name."""
+    features = _features(given, copy)
+    n, notes = len(features), list[str]()
+    decision = _decision(_coded(given, "decision", n, notes))
+    group, groups = _groups(given, n)
+    horizon = given.horizon
     if horizon is not None and (horizon < 0 or horizon != int(horizon)):
         raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
-    if isinstance(propensity, PropensityEstimator):
-        propensity = propensity.propensities(matrix, decided, codes, groups)
+    if isinstance(given.propensity, EstimatedPropensity):
+        propensity = given.propensity.propensities(features, decision, group, groups)
     elif "decision" in given.titles and given.titles.get("propensity") == given.titles["decision"]:
-        propensity = decided.astype(np.float64)  # of a rule that left nothing to chance
-    return Columns(
-        features=matrix,
-        feature_names=checked_names(given.feature_names, matrix.shape[1]),
-        decision=decided,
-        propensity=_propensity(propensity, given.title("propensity"), decided),
-        label=_label(_coded(given, "label", n, notes), decided),
-        group=codes,
-        groups=groups,
-        time_step=_time_step(given, n, notes),
-        amount=None if given.amount is None else _positive("amount", given.column("amount", n)),
-        cost=None if given.cost is None else _cost(given.column("cost", n)),
-        notes=tuple(notes),
-    )
+        propensity = decision.astype(np.float64)  # of a rule that left nothing to chance
+    else:
+        propensity = _propensity(given, decision)
+    return {
+        "features": features,
+        "feature_names": _feature_names(given, features.shape[1]),
+        "decision": decision,
+        "propensity": propensity,
+        "label": _label(_coded(given, "label", n, notes), decision),
+        "group": group,
+        "groups": groups,
+        "time_step": _time_step(given, n, notes),
+        "amount": _amount(given, n),
+        "cost": _cost(given, n),
+        "horizon": horizon,
+        "notes": tuple(notes),
+    }
 
 
-def checked_names(names: Sequence[str] | None, n_features: int) -> tuple[str, ...]:
-    """Return the features' names: as given, or x0, x1, ..."""
-    if names is None:
-        return numbered_names(n_features)
-    given = tuple(str(name) for name in names)
-    if len(given) != n_features:
-        raise DecisionLogError(f"{len(given)} feature names were given for {n_features} features")
-    for k, name in enumerate(given):
-        if name in given[:k]:
-            raise DecisionLogError(f"two features have the name {name!r}")
-    return given
-
-
-def checked_length(name: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
-    """Return a column that has one value per row."""
+def _of_length(name: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
     if column.shape != (n,):
         found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
         raise DecisionLogError(
-            f"{name} has {found} values but features has {n} rows: one value a row is needed"
+            f"{name} has {found} values but features has {n} rows: one value per row is needed"
         )
     return column
 
 
-def _coded(given: Given, role: Role, n: int, notes: list[str]) -> Floats:
-    """Return decisions or labels as numbers, and note what words were taken for."""
-    values = as_array(given.title(role), getattr(given, role))
-    if values.dtype == object and values.ndim == 1:
-        try:
-            return checked_length(role, values.astype(np.float64), n)
-        except (TypeError, ValueError):
-            found, said = coded(role, given.titles.get(role, ""), values)
-            notes.append(said)
-            return checked_length(role, found, n)
-    return given.column(role, n)
-
-
-def _features(features: ArrayLike, names: Sequence[str] | None, copy: bool) -> Floats:
-    as_is = not copy and isinstance(features, np.ndarray) and features.dtype == np.float64
-    # a view, so that closing the log's columns to writing does not close the caller's array
-    matrix = features.view() if as_is else numbers("features", features, names)  # type: ignore[union-attr]
-    if matrix.ndim not in (1, 2):
-        raise DecisionLogError(f"features is one row a person, not of shape {matrix.shape}")
-    matrix = as_features(matrix)
+def _features(given: Given, copy: bool) -> Floats:
+    features = given.features
+    if not copy and isinstance(features, np.ndarray) and features.dtype == np.float64:
+        # a view, so that making the log's columns read-only leaves the caller's array writeable
+        matrix = features.view()
+    else:
+        matrix = numbers("features", features, given.feature_names)
+    try:
+        matrix = as_features(matrix)
+    except PolicyError as error:
+        raise DecisionLogError(str(error)) from None
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
-    known = np.isfinite(matrix)
-    if not known.all():
-        missing = ~known
-        called = checked_names(names, matrix.shape[1])
+    missing = ~np.isfinite(matrix)
+    if missing.any():
+        names = _feature_names(given, matrix.shape[1])
         which = [
-            f"{called[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
+            f"{names[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
             for k in np.flatnonzero(missing.any(axis=0))[:5]
         ]
         fail(
@@ -175,6 +130,31 @@ def _features(features: ArrayLike, names: Sequence[str] | None, copy: bool) -> F
             "accepted and rejected alike.",
         )
     return matrix
+
+
+def _feature_names(given: Given, n_features: int) -> tuple[str, ...]:
+    if given.feature_names is None:
+        return numbered_names(n_features)
+    names = tuple(str(name) for name in given.feature_names)
+    if len(names) != n_features:
+        raise DecisionLogError(f"{len(names)} feature names were given for {n_features} features")
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise DecisionLogError(f"two features have the name {name!r}")
+    return names
+
+
+def _coded(given: Given, role: Role, n: int, notes: list[str]) -> Floats:
+    """Return decisions or labels as numbers, and note what words were taken for."""
+    values = as_array(given.title(role), getattr(given, role))
+    if values.dtype == object and values.ndim == 1:
+        try:
+            found = values.astype(np.float64)
+        except (TypeError, ValueError):
+            found, said = yes_or_no(role, given.titles.get(role, ""), values)
+            notes.append(said)
+        return _of_length(role, found, n)
+    return given.column(role, n)
 
 
 def _decision(decision: Floats) -> NDArray[np.bool_]:
@@ -189,6 +169,22 @@ def _decision(decision: Floats) -> NDArray[np.bool_]:
     return accepted
 
 
+def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
+    known = ~np.isnan(label)
+    fail(
+        known & ~decision,
+        "a label although decision is 0",
+        "Rejected people have no outcome: leave the label missing.",
+    )
+    neither = known & (label != 0) & (label != 1)
+    fail(
+        neither,
+        "a label that is not 0 or 1",
+        "1 is the outcome hoped for (repaid, no claim), 0 the other." + _found(label, neither),
+    )
+    return np.where(known, label, np.nan)  # one bit pattern of NaN, for the fingerprint
+
+
 def _found(column: Floats, bad: NDArray[np.bool_]) -> str:
     """Say which values there are, if some are bad."""
     if not bad.any():
@@ -196,21 +192,20 @@ def _found(column: Floats, bad: NDArray[np.bool_]) -> str:
     return f" Found: {listed(np.unique(column[~np.isnan(column)]).tolist())}."
 
 
-def _propensity(propensity: ArrayLike | None, title: str, decision: NDArray[np.bool_]) -> Floats:
-    if propensity is None:
+def _propensity(given: Given, decision: NDArray[np.bool_]) -> Floats:
+    if given.propensity is None:
         raise DecisionLogError(
             "propensity is missing: the probability with which each person would be accepted "
             "by the rule then in force. Without it what was learned from accepted people says "
             "nothing about the rejected. If it was not logged but decisions left something to "
             "chance, give propensity=EstimatedPropensity()"
         )
-    p = checked_length("propensity", numbers(title, propensity), len(decision))
+    p = given.column("propensity", len(decision))
     fail(np.isnan(p), "no propensity", "Every decision needs the probability it was drawn with.")
-    advice = " These look like percentages: divide by 100." if _percentages(p) else ""
     fail(
         (p < 0) | (p > 1),
         "a propensity outside [0, 1]",
-        f"It is a probability of acceptance.{advice}",
+        f"It is a probability of acceptance.{_percentages(p)}",
     )
     fail(
         decision & (p == 0),
@@ -227,31 +222,16 @@ def _propensity(propensity: ArrayLike | None, title: str, decision: NDArray[np.b
     return p
 
 
-def _percentages(values: Floats) -> bool:
-    return bool(values.min() >= 0.0 and 1.0 < values.max() <= 100.0)
+def _percentages(values: Floats) -> str:
+    """Say what to do with values that look like percentages."""
+    percentages = values.min() >= 0.0 and 1.0 < values.max() <= 100.0
+    return " These look like percentages: divide by 100." if percentages else ""
 
 
-def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
-    known = ~np.isnan(label)
-    fail(
-        known & ~decision,
-        "a label although decision is 0",
-        "Rejected people have no outcome: leave the label missing.",
-    )
-    neither = known & (label != 0) & (label != 1)
-    fail(
-        neither,
-        "a label that is not 0 or 1",
-        "1 is the outcome hoped for (repaid, no claim), 0 the other." + _found(label, neither),
-    )
-    return np.where(known, label, np.nan)
-
-
-def _groups(
-    sensitive: ArrayLike | None, groups: Sequence[Hashable] | None, n: int
-) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
+def _groups(given: Given, n: int) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
+    sensitive = given.sensitive
     if sensitive is None:
-        if groups is not None:
+        if given.groups is not None:
             raise DecisionLogError("groups are given but no sensitive attribute that has them")
         return np.zeros(n, dtype=np.intp), ("everyone",)
     values = np.asarray(sensitive)
@@ -260,7 +240,7 @@ def _groups(
     if values.shape != (n,):
         raise DecisionLogError(
             f"sensitive has shape {values.shape} but features has {n} rows: "
-            "one value a row is needed"
+            "one value per row is needed"
         )
     if values.dtype == object or values.dtype.kind == "f":
         fail(
@@ -268,9 +248,9 @@ def _groups(
             "no sensitive group",
             "Name a group for people whose group is not known; do not drop them silently.",
         )
-    if groups is not None:
+    if given.groups is not None:
         try:
-            names = plain_groups(groups)
+            names = plain_groups(given.groups)
             return group_codes(values, names), names
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
@@ -291,7 +271,7 @@ def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
                 "dates as 2024-03-01, or leave period out where time steps are numbers already"
             )
         asked = Period(period) if isinstance(period, str) else period
-        steps, counted = numbered(checked_length("time_step", dates, n), asked)
+        steps, counted = asked.time_steps(_of_length("time_step", dates, n))
         if asked.first is None:
             notes.append(counted.said)
         return steps
@@ -300,7 +280,7 @@ def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
             f"{title} has dates, such as {dates[0]}: say period='month' (--period month; or day, "
             "week, quarter, year), and time steps number the months from the first"
         )
-    found = checked_length("time_step", numbers(title, values), n)
+    found = _of_length("time_step", numbers(title, values), n)
     fail(
         ~np.isfinite(found) | (found != np.floor(found)),
         "a time step that is not a whole number",
@@ -309,16 +289,22 @@ def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def _positive(name: str, column: Floats) -> Floats:
-    fail(~np.isfinite(column) | (column <= 0), f"an {name} that is not above 0", "Fix or drop.")
-    return column
+def _amount(given: Given, n: int) -> Floats | None:
+    if given.amount is None:
+        return None
+    amount = given.column("amount", n)
+    fail(~np.isfinite(amount) | (amount <= 0), "an amount that is not above 0", "Fix or drop.")
+    return amount
 
 
-def _cost(column: Floats) -> Floats:
-    advice = " These look like percentages: divide by 100." if _percentages(column) else ""
+def _cost(given: Given, n: int) -> Floats | None:
+    if given.cost is None:
+        return None
+    cost = given.column("cost", n)
     fail(
-        ~((column > 0) & (column < 1)),
+        ~((cost > 0) & (cost < 1)),
         "a cost outside (0, 1)",
-        f"Accepting somebody whose label is 1 is worth 1 - cost, label 0 costs `cost`.{advice}",
+        "Accepting somebody whose label is 1 is worth 1 - cost, label 0 costs `cost`."
+        + _percentages(cost),
     )
-    return column
+    return cost

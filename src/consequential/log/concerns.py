@@ -1,29 +1,33 @@
-"""What is suspicious in a log although every single row is possible."""
+"""Concerns: what is suspicious in a log although every single row is possible."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from functools import reduce
-from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from consequential.log.copies import copies_said
+from scipy.special import xlogy
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
     from consequential.log.scan import LogScan
 
 Floats = NDArray[np.float64]
+Hashes = NDArray[np.uint64]
 
-_RATE = 1e-3  # of honest logs that are contradicted, at most
+_RATE = 1e-3  # of correct logs that raise a concern, at most
 _APART = 0.1  # a difference that matters, relative to the smaller share
-_FEW = 20  # rows that may rise from one to the next by chance
+_FEW = 20  # rows in which a pattern may be chance
+_BLOCK = 16_384  # rows that stay in the cache
 _IDENTIFIERS = {"account", "case", "customer", "id", "index", "key", "no", "nr", "number", "uuid"}
+
+# what propensities may be in place of probabilities of acceptance, and what to do then
+_CONVENTIONS = (
+    "probabilities of the action taken (use 1 - p for the rejected)",
+    "probabilities of rejection (use 1 - p for everybody)",
+)
 
 
 def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
@@ -31,7 +35,7 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
 
     If propensities are those that decisions were drawn with, `sum a (d - p)` has mean 0 and
     variance `sum a^2 p (1 - p)`, for `a = 1` and for `a = 2 p - 1`. Bernstein's inequality bounds
-    how often chance leads further away, however small the log: at most one honest log in a
+    how often chance leads further away, however small the log: at most one correct log in a
     thousand is contradicted. A contradicted log is compared with what other conventions would mean.
     Propensities that were estimated from the decisions are not tested.
 
@@ -53,18 +57,18 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
     from consequential.log.scan import LogScan  # which knows logs, which know of concerns
 
     if isinstance(log, LogScan):
-        pieces = list(log.map(_fits, "looking at propensities", settled=False))
+        sums = sum(log.map(_sums_by_convention, "looking at propensities", settled=False))
     elif log.estimated_propensity:
         return ()
     else:
-        pieces = [_fits(log)]
-    logged, *others = (reduce(add, fits) for fits in zip(*pieces, strict=True))
+        sums = _sums_by_convention(log)
+    logged, *others = (_Fit(*row) for row in np.asarray(sums).tolist())
     if not logged.contradicted:
         return ()
     said = "decisions do not follow the propensities"
     if logged.off:
         said = f"propensities average {logged.mean:.3f} but a share {logged.share:.3f} was accepted"
-    fitting = [f"{fit.name} ({fit.advice})" for fit in others if not fit.contradicted]
+    fitting = [name for name, fit in zip(_CONVENTIONS, others, strict=True) if not fit.contradicted]
     if fitting:
         return (
             f"{said}: they look like {' or '.join(fitting)}. A log needs the probability of "
@@ -73,38 +77,16 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
     return (f"{said}: decisions were not drawn with them",) if logged.off else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """How far decisions are from probabilities of acceptance; the sums over rows add up."""
+class _Fit(NamedTuple):
+    """How far decisions are from probabilities of acceptance, as sums over rows."""
 
-    name: str
-    advice: str
-    n: int
+    n: float
     accepted: float
     expected: float
     variance: float
     tilt: float
     tilt_variance: float
-    impossible: int
-
-    @classmethod
-    def of(cls, name: str, advice: str, decision: NDArray[np.bool_], p: Floats) -> _Fit:
-        slope, spread = 2.0 * p - 1.0, p * (1.0 - p)
-        return cls(
-            name,
-            advice,
-            len(p),
-            float(decision.sum()),
-            float(p.sum()),
-            float(spread.sum()),
-            float(slope @ (decision - p)),
-            float(slope**2 @ spread),
-            int((p == np.where(decision, 0.0, 1.0)).sum()),
-        )
-
-    def __add__(self, other: _Fit) -> _Fit:
-        sums = [getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[2:]]
-        return _Fit(self.name, self.advice, *sums)
+    impossible: float
 
     @property
     def mean(self) -> float:
@@ -116,7 +98,7 @@ class _Fit:
 
     @property
     def off(self) -> bool:
-        """Whether as many were not accepted as were to be expected, by much more than by chance."""
+        """Whether the number of acceptances is far from its expectation, by more than chance."""
         least = min(self.mean, self.share, 1.0 - self.mean, 1.0 - self.share)
         far = abs(self.mean - self.share) > _APART * least
         return far and _unlikely(self.accepted - self.expected, self.variance)
@@ -130,24 +112,22 @@ class _Fit:
         )
 
 
-def _fits(log: DecisionLog) -> tuple[_Fit, _Fit, _Fit]:
-    d, p = log.decision, log.propensity
-    return (
-        _Fit.of("probabilities of acceptance", "", d, p),
-        _Fit.of(
-            "probabilities of the action taken",
-            "use 1 - p for the rejected",
-            d,
-            np.where(d, p, 1.0 - p),
-        ),
-        _Fit.of("probabilities of rejection", "use 1 - p for everybody", d, 1.0 - p),
-    )
+def _sums_by_convention(log: DecisionLog) -> Floats:
+    """Return the sums of a `_Fit`, for probabilities of acceptance and the other conventions."""
+    d, logged = log.decision, log.propensity
+    rows = []
+    for p in (logged, np.where(d, logged, 1.0 - logged), 1.0 - logged):
+        slope, spread = 2.0 * p - 1.0, p * (1.0 - p)
+        impossible = (p == np.where(d, 0.0, 1.0)).sum()
+        sums = (len(p), d.sum(), p.sum(), spread.sum(), slope @ (d - p), slope**2 @ spread)
+        rows.append((*sums, impossible))
+    return np.array(rows, dtype=np.float64)
 
 
 def _unlikely(distance: float, variance: float) -> bool:
-    """Whether a sum of bounded terms is further from its mean than chance would have it.
+    """Whether a sum of terms of at most 1 is further from its mean than chance explains.
 
-    Each of two sums may be off on two sides; its terms are at most 1.
+    Each of two sums may be off on two sides, so four events share the rate.
     """
     exponent = distance**2 / (2.0 * (variance + abs(distance) / 3.0)) if distance else 0.0
     return bool(4.0 * np.exp(-exponent) < _RATE)
@@ -169,7 +149,7 @@ def data_concerns(log: DecisionLog) -> tuple[str, ...]:
     no rule should go
     the feature 'one' has the same value in all rows: nothing can depend on it
     """
-    return (*copies_said(log), *_identifiers(log), *_constants(log))
+    return (*_copies(log), *_identifiers(log), *_constants(log))
 
 
 def _identifiers(log: DecisionLog) -> Iterator[str]:
@@ -181,17 +161,13 @@ def _identifiers(log: DecisionLog) -> Iterator[str]:
             continue
         steps = np.diff(column)
         rising = (steps > 0).all() or (steps < 0).all()
-        if rising or (_IDENTIFIERS & _words(name) and len(np.unique(column)) == n):
+        apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # customerId is two words
+        words = set(re.split(r"[^a-z]+", apart.lower()))
+        if rising or (_IDENTIFIERS & words and len(np.unique(column)) == n):
             yield (
                 f"the feature {name!r} has another whole number in every row: it looks like an "
                 "identifier, by which no rule should go"
             )
-
-
-def _words(name: str) -> set[str]:
-    """The words of a name, in lower case: of `customerId` and `customer_id` the same two."""
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return set(re.split(r"[^a-z]+", apart.lower()))
 
 
 def _constants(log: DecisionLog) -> Iterator[str]:
@@ -199,3 +175,72 @@ def _constants(log: DecisionLog) -> Iterator[str]:
         for k in np.flatnonzero(log.features.min(axis=0) == log.features.max(axis=0)):
             name = log.feature_names[k]
             yield f"the feature {name!r} has the same value in all rows: nothing can depend on it"
+
+
+def _copies(log: DecisionLog) -> Iterator[str]:
+    """Say how many rows are copies of others, where chance does not explain it.
+
+    Equal rows are nothing special where features have few values. But they are copies if every row
+    occurs twice, or every row some multiple of three times. And decisions on two different people
+    with equal features differ with probability `2 p (1 - p)`, on copies never: so people with equal
+    features are put in pairs, and the pairs that were decided differently are counted.
+    """
+    alike = row_hashes(log.features, log.group, log.time_step, log.amount, log.cost)
+    order = np.argsort(alike, kind="stable")
+    new = np.diff(alike[order], prepend=~alike[order[:1]]) != 0
+    if new.all():
+        return
+    rows = row_hashes(alike, log.decision, log.label, log.propensity)
+    _, first, counts = np.unique(rows, return_index=True, return_counts=True)
+    if len(first) == len(log):
+        return
+    copies = np.ones(len(log), dtype=np.bool_)
+    copies[first] = False
+    what = f"{copies.sum()} rows are exact copies of other rows (first: row {copies.argmax()})"
+    advice = "Keep one of each: with copies, intervals are too narrow"
+    together = int(np.gcd.reduce(counts))
+    if together > 1 and len(counts) >= _FEW:
+        yield f"{what}: every row occurs {together} times or a multiple of that. {advice}"
+        return
+    # every second person in a run of people with equal features, and the one before
+    start = np.maximum.accumulate(np.where(new, np.arange(len(log)), 0))
+    later = np.flatnonzero((np.arange(len(log)) - start) % 2 == 1)
+    one, other = order[later - 1], order[later]
+    p = (log.propensity[one] + log.propensity[other]) / 2.0
+    expected = float((2.0 * p * (1.0 - p)).sum())
+    found = int((log.decision[one] != log.decision[other]).sum())
+    if found >= expected / 2:
+        return
+    # Chernoff's bound on the probability of so few
+    if found - expected - float(xlogy(found, found / expected)) < np.log(_RATE):
+        yield (
+            f"{what}: of {len(later)} pairs of people with equal features, {expected:.0f} should "
+            f"have been decided differently by chance, and {found} were. {advice}"
+        )
+
+
+def row_hashes(*columns: NDArray[Any] | None) -> Hashes:
+    """Return one number per row, equal for equal rows and else different (but for 1 in 2^64)."""
+    given = [c if c.ndim == 2 else c[:, None] for c in columns if c is not None]
+    rng = np.random.default_rng(0)
+    n_columns = sum(column.shape[1] for column in given)
+    keys = 2 * rng.integers(2**63, size=n_columns, dtype=np.uint64) + 1
+    total = np.zeros(len(given[0]), dtype=np.uint64)
+    for column in given:
+        multipliers, keys = np.split(keys, [column.shape[1]])
+        for start in range(0, len(total), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            total[block] += _mixed(column[block], multipliers)
+    return total
+
+
+def _mixed(block: NDArray[Any], multipliers: Hashes) -> Hashes:
+    if block.dtype != np.uint64:
+        # 0 and -0 are equal; so are all that is not a number
+        block = (block + 0.0).astype(np.float64).view(np.uint64)
+    mixed = (block ^ (block >> np.uint64(32))) * multipliers
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= multipliers
+    mixed ^= mixed >> np.uint64(32)
+    found: Hashes = mixed.sum(axis=1, dtype=np.uint64)
+    return found

@@ -1,26 +1,27 @@
-"""DecisionLog: the one table that every part speaks."""
+"""DecisionLog: the table of decisions that everything learns from and evaluates on."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.log import parts
 from consequential.log.checks import Given, checked_columns
+from consequential.log.columns import Period
 from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.errors import DecisionLogError
-from consequential.log.estimation import EstimatedPropensity
+from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
 from consequential.log.files import read_table
-from consequential.log.frames import frame_columns, log_frame
-from consequential.log.missing import Missing, observed_probability
-from consequential.log.parts import described, digest_of, settled_part, split_in_two
-from consequential.log.periods import Period
+from consequential.log.frames import frame_columns, to_frame
+from consequential.log.parts import ROW_COLUMNS
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ Floats = NDArray[np.float64]
 class DecisionLog:
     """People, what was decided about them, with what probability, and what came of it.
 
-    Build one with `from_arrays`, `from_frame` or `from_file`: they check it once, at the door.
-    Everything in it is read-only.
+    Build one with `from_arrays`, `from_frame` or `from_file`, which check it once. Everything in it
+    is read-only.
 
     Attributes
     ----------
     features
-        One row a person.
+        One row per person.
     decision
         Whether the person was accepted.
     propensity
@@ -59,7 +60,7 @@ class DecisionLog:
     horizon
         How many time steps an outcome may take; None where outcomes are immediate.
     as_of
-        The last time step of the whole log, which its parts remember: by it age is counted.
+        The last time step of the complete log, which its parts keep: age is counted from it.
     estimated_propensity
         Whether the propensities were estimated after the fact instead of logged; every figure
         made from them says so.
@@ -103,9 +104,8 @@ class DecisionLog:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ROW_COLUMNS:
-            column = getattr(self, name)
-            if column is not None and column.flags.writeable:
+        for column in self._row_columns.values():
+            if column.flags.writeable:
                 column.setflags(write=False)
         object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
 
@@ -148,23 +148,32 @@ class DecisionLog:
         sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
         features is used as it is, for large ones: do not change it.
         """
-        columns = (features, decision, propensity, label, sensitive, time_step, amount, cost)
-        given = Given(*columns, groups, feature_names, horizon, missing, observed, period)
+        columns = (
+            features,
+            decision,
+            propensity,
+            label,
+            sensitive,
+            time_step,
+            amount,
+            cost,
+            observed,
+        )
+        given = Given(*columns, groups, feature_names, horizon, missing, period)
         return cls._of(given, policies or {}, copy=copy)
 
     @classmethod
     def _of(cls, given: Given, policies: Mapping[int, DecisionRule], *, copy: bool) -> DecisionLog:
         columns = checked_columns(given, copy=copy)
-        checked = {column.name: getattr(columns, column.name) for column in fields(columns)}
-        return cls(
-            **checked,
+        log = cls(
+            **columns,
             policies=policies,
-            horizon=given.horizon,
-            as_of=int(columns.time_step.max()),
+            as_of=int(columns["time_step"].max()),
             estimated_propensity=isinstance(given.propensity, EstimatedPropensity),
             missing=given.missing,
-            observed=observed_probability(given.missing, given.observed, columns, given.horizon),
         )
+        observed = None if given.observed is None else given.column("observed", len(log))
+        return replace(log, observed=observed_probability(log, observed))
 
     @classmethod
     def from_frame(
@@ -251,46 +260,24 @@ class DecisionLog:
 
         return scan_of(path, **columns)
 
-    @classmethod
-    def concatenate(cls, logs: Sequence[DecisionLog]) -> DecisionLog:
-        """Put logs of the same columns and groups under one another."""
-        from consequential.log.joining import joined
-
-        return joined(logs)
+    concatenate = staticmethod(parts.concatenate)
 
     # Parts
 
     def take(self, rows: NDArray[Any] | slice) -> DecisionLog:
         """Return the log of some rows (an index, a mask or a slice); groups stay as they are."""
-        columns = {
-            name: column[rows]
-            for name in ROW_COLUMNS
-            if (column := getattr(self, name)) is not None
-        }
-        return replace(self, **columns)
+        return replace(self, **{name: column[rows] for name, column in self._row_columns.items()})
 
-    def split(
-        self,
-        fraction: float,
-        *,
-        by: Literal["time_step", "random"] = "time_step",
-        rng: np.random.Generator | None = None,
-    ) -> tuple[DecisionLog, DecisionLog]:
-        """Split in two, `fraction` of the rows first.
+    @property
+    def _row_columns(self) -> dict[str, Any]:
+        """The columns that the log has, by name."""
+        columns = {name: getattr(self, name) for name in ROW_COLUMNS}
+        return {name: column for name, column in columns.items() if column is not None}
 
-        By time step, no step is divided and the earlier ones come first; at random needs `rng`.
-        """
-        return split_in_two(self, fraction, by, rng)
+    split = parts.split
+    settled = parts.settled
 
-    def settled(self) -> DecisionLog:
-        """Return the decisions whose outcomes are known by now, accepted and rejected alike.
-
-        With a horizon these are the decisions at least that old. An accepted person among them
-        whose label is missing is an error: a pending label is neither a failure nor a zero.
-        """
-        return settled_part(self)
-
-    # Looking
+    # Views
 
     def __len__(self) -> int:
         return len(self.decision)
@@ -357,34 +344,36 @@ class DecisionLog:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything in the rows: equal for equal logs."""
-        return digest_of(self, ROW_COLUMNS)
+        about = (self.groups, self.feature_names, self.horizon, self.missing)
+        digest = hashlib.sha256(repr(about).encode())
+        for name, column in self._row_columns.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(column).data)
+        return digest.hexdigest()
 
     @cached_property
     def concerns(self) -> tuple[str, ...]:
         """What is suspicious in the log, a sentence each: wrong propensities, copies of rows."""
         return (*propensity_concerns(self), *data_concerns(self))
 
-    def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
-        """Return the rows as a data frame; unknown labels are missing values."""
-        return log_frame(self, backend)
+    to_frame = to_frame
 
     def __repr__(self) -> str:
-        return described(self)
+        n_features = self.features.shape[1]
+        counts = [
+            f"{len(self)} decisions",
+            f"{self.n_accepted} accepted",
+            f"{self.n_pending} pending",
+            f"{n_features} feature{'s' if n_features != 1 else ''}",
+        ]
+        if len(self.groups) > 1:
+            sizes = zip(self.groups, self.group_counts, strict=True)
+            counts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+        if self.estimated_propensity:
+            counts.append("propensities estimated")
+        return f"DecisionLog({', '.join(counts)})"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array
-
-
-ROW_COLUMNS = (
-    "features",
-    "decision",
-    "propensity",
-    "label",
-    "group",
-    "time_step",
-    "amount",
-    "cost",
-    "observed",
-)

@@ -1,4 +1,4 @@
-"""What is said of a table that cannot be a log."""
+"""The error about a table that cannot be a log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ class DecisionLogError(ValueError):
 
 
 def fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
-    """Raise with the number of bad rows and the first of them, if there are any."""
+    """Raise an error if rows are bad; it has their number, the first of them, and advice."""
     if bad.any():
-        first = int(np.argmax(bad))
-        raise DecisionLogError(f"{rows(bad)} {what} (first: row {first}). {advice}")
-
-
-def rows(which: NDArray[np.bool_]) -> str:
-    """Say how many rows have something."""
-    count = int(which.sum())
-    return "1 row has" if count == 1 else f"{count} rows have"
+        count = int(bad.sum())
+        rows = "1 row has" if count == 1 else f"{count} rows have"
+        raise DecisionLogError(f"{rows} {what} (first: row {int(np.argmax(bad))}). {advice}")

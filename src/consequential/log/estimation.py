@@ -1,20 +1,25 @@
-"""Propensities for logs that did not keep them, estimated from who was accepted."""
+"""Estimated probabilities: of acceptance where it was not logged, and of a known label."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.errors import DecisionLogError
+from consequential.log.errors import DecisionLogError, fail
+
+if TYPE_CHECKING:
+    from consequential.log.decision_log import DecisionLog
 
 Floats = NDArray[np.float64]
+Missing = Literal["refuse", "against", "at_random"]
 
 _BELOW_ONE = 1.0 - 1e-6  # a rejected person cannot have been sure to be accepted
-_MANY = 100_000  # below this threads wait for one another longer than they work
+_MANY = 100_000  # rows from which on several threads are faster than one
+_SMALLEST_OBSERVED = 0.01  # estimated probability that a label is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +99,12 @@ class EstimatedPropensity:
         self._check_decisions(decision)
         estimates = self.cross_fitted(features, decision, group, len(groups))
         self._check_explored("", estimates, decision)
-        for code, name in enumerate(groups):
+        for code, name in enumerate(groups if len(groups) > 1 else ()):
             inside = group == code
             # fewer people could not show a rate of `floor`
-            if len(groups) > 1 and _least_likely(estimates[inside], decision[inside]).sum() >= (
-                1.0 / self.floor
-            ):
-                where = f" of group {name!r}"
-                self._check_explored(where, estimates[inside], decision[inside])
+            smallest = 1.0 / self.floor
+            whose = f" of group {name!r}"
+            self._check_explored(whose, estimates[inside], decision[inside], smallest)
         return np.clip(estimates, self.floor, _BELOW_ONE)
 
     def _check_decisions(self, decision: NDArray[np.bool_]) -> None:
@@ -146,10 +149,22 @@ class EstimatedPropensity:
             )
         return np.asarray(found[:, 1], dtype=np.float64)
 
-    def _check_explored(self, whose: str, estimates: Floats, decision: NDArray[np.bool_]) -> None:
-        unlikely = _least_likely(estimates, decision)
+    def _check_explored(
+        self,
+        whose: str,
+        estimates: Floats,
+        decision: NDArray[np.bool_],
+        smallest: float = 0.0,
+    ) -> None:
+        """Refuse decisions that accepted next to nobody of the half least likely of the rejected.
+
+        Fewer than `smallest` such people show nothing.
+        """
+        if decision.all():
+            return
+        unlikely = estimates <= np.median(estimates[~decision])
         people, accepted = int(unlikely.sum()), int((unlikely & decision).sum())
-        if accepted < self.floor * people:
+        if people >= smallest and accepted < self.floor * people:
             raise DecisionLogError(
                 f"the past rule left next to nothing to chance: of the {people} people{whose} it "
                 f"was least likely to accept, {accepted} were accepted, less than "
@@ -160,9 +175,45 @@ class EstimatedPropensity:
             )
 
 
-def _least_likely(estimates: Floats, decision: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Who is as unlikely to be accepted as the median rejected person, or less likely."""
-    if decision.all():
-        return np.zeros(len(decision), dtype=np.bool_)
-    unlikely: NDArray[np.bool_] = estimates <= np.median(estimates[~decision])
-    return unlikely
+def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | None:
+    """Return the probability with which each accepted person's label becomes known.
+
+    None where labels are not thinned: for `"refuse"` and `"against"`. For `"at_random"` it is the
+    probability given, or an estimate by a classifier that did not see the person, among accepted
+    people old enough to have a label. People who were rejected have no label to observe; theirs is
+    not used.
+    """
+    if log.missing not in ("refuse", "against", "at_random"):
+        raise DecisionLogError(
+            f"missing is 'refuse', 'against' or 'at_random', not {log.missing!r}: what to make of "
+            "accepted people without a label"
+        )
+    if log.missing != "at_random":
+        if given is not None:
+            raise DecisionLogError('observed= is for missing="at_random" only')
+        return None
+    if given is not None:
+        fail(
+            log.decision & ~((given > 0.0) & (given <= 1.0)),
+            "an observed probability outside (0, 1] although decision is 1",
+            "It is the probability that the label of an accepted person becomes known.",
+        )
+        return np.where(log.decision, given, 1.0)
+    old = log.time_step <= log.time_step.max() - (log.horizon or 0)
+    rows = np.flatnonzero(log.decision & old)
+    probability = np.ones(len(log))
+    if log.labelled[rows].all():
+        return probability
+    try:
+        if not log.labelled[rows].any():
+            raise ValueError("no accepted person has a label")
+        estimates = EstimatedPropensity().cross_fitted(
+            log.features[rows], log.labelled[rows], log.group[rows], len(log.groups)
+        )
+    except ValueError as error:
+        raise DecisionLogError(
+            f"the probability that a label is observed cannot be estimated: {error}. Give "
+            "observed=, the probability of each accepted person"
+        ) from None
+    probability[rows] = np.clip(estimates, _SMALLEST_OBSERVED, 1.0)
+    return probability

@@ -1,11 +1,11 @@
-"""CSV and Parquet files as tables, whatever separates their columns."""
+"""CSV and Parquet files, read as tables or piece by piece."""
 
 from __future__ import annotations
 
 import os
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 from consequential.log.errors import DecisionLogError
 
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
-_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 
 
 def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
@@ -54,11 +55,11 @@ def _advice(error: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What stands between the columns of a CSV file and in its decimals, and its encoding."""
+    """How a CSV file is written: what separates columns and decimals, and its encoding."""
 
-    delimiter: str = ","
-    decimal: str = "."
-    encoding: str = "utf8"
+    delimiter: str
+    decimal: str
+    encoding: str
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> _Dialect:
@@ -66,10 +67,14 @@ class _Dialect:
 
         with pa.input_stream(os.fspath(path)) as stream:  # of a compressed file too
             head = stream.read(_HEAD)
-        encoding, text = _decoded(head)
+        try:
+            # a character may be cut in two at the end
+            encoding, text = "utf8", getincrementaldecoder("utf-8-sig")().decode(head)
+        except UnicodeDecodeError:  # the encoding of Windows
+            encoding, text = "cp1252", head.decode("cp1252", errors="replace")
         text = re.sub(r'"[^"]*"', "", text)
         header, _, body = text.partition("\n")
-        delimiter = next((mark for mark in ",;\t" if mark in header), ",")
+        delimiter = next((mark for mark in _SEPARATORS if mark in header), ",")
         fields = re.split(r"[;\t\r\n]", body)
         comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", each) for each in fields)
         point = any(re.fullmatch(r"\s*[-+]?\d+\.\d+\s*", each) for each in fields)
@@ -78,20 +83,14 @@ class _Dialect:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        decimals = ", with decimal commas" if self.decimal == "," else ""
-        marks = f"the file was read with {_WORDS[self.delimiter]} between columns{decimals}"
-        encoding = f"the file was read as text in {self.encoding}, since it is not UTF-8"
-        return (*[marks] * (self.delimiter != ","), *[encoding] * (self.encoding != "utf8"))
-
-
-def _decoded(head: bytes) -> tuple[str, str]:
-    """Return the beginning of a file as text, and its encoding: UTF-8, or that of Windows."""
-    try:
-        # a character may be cut in two at the end
-        text = getincrementaldecoder("utf-8-sig")().decode(head)
-    except UnicodeDecodeError:
-        return "cp1252", head.decode("cp1252", errors="replace")
-    return "utf8", text
+        notes = []
+        if self.delimiter != ",":
+            decimals = ", with decimal commas" if self.decimal == "," else ""
+            marks = _SEPARATORS[self.delimiter]
+            notes.append(f"the file was read with {marks} between columns{decimals}")
+        if self.encoding != "utf8":
+            notes.append(f"the file was read as text in {self.encoding}, since it is not UTF-8")
+        return tuple(notes)
 
 
 def _read_csv(path: str | os.PathLike[str], dialect: _Dialect) -> Any:
@@ -126,3 +125,73 @@ def _read_csv(path: str | os.PathLike[str], dialect: _Dialect) -> Any:
                 "it as UTF-8"
             )
         return table
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one Parquet file: a row group, or part of a large one."""
+
+    path: str
+    row_group: int
+    start: int
+    n_rows: int
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        return f"{self.path}, row group {self.row_group}, rows from {self.start}"
+
+
+def read_piece(piece: Piece, columns: list[str]) -> Any:
+    """Return a piece's columns as a table."""
+    import pyarrow.parquet as pq
+
+    with read_damage(piece.place), pq.ParquetFile(piece.path) as file:
+        table = file.read_row_group(piece.row_group, columns=columns, use_threads=False)
+        return table.slice(piece.start, piece.n_rows)
+
+
+def footer(path: str) -> bytes:
+    """Return what a Parquet file says of itself: schema, row groups, statistics."""
+    with open(path, "rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        return file.read(length)
+
+
+def found_pieces(path: str | os.PathLike[str], columns: Sequence[str]) -> tuple[Piece, ...]:
+    """Return the pieces of a Parquet file or of a folder of them, after a look at every schema."""
+    import pyarrow.parquet as pq
+
+    root = Path(path)
+    if not root.exists():
+        raise FileNotFoundError(f"no file or folder {os.fspath(path)!r}")
+    paths = sorted(root.rglob("*.parquet")) if root.is_dir() else [root]
+    if not paths:
+        raise DecisionLogError(f"no Parquet files in {os.fspath(path)!r}")
+    pieces: list[Piece] = []
+    first = None
+    for file in paths:
+        with read_damage(os.fspath(file)), pq.ParquetFile(file) as parquet:
+            schema, metadata = parquet.schema_arrow, parquet.metadata
+        missing = [name for name in columns if name not in schema.names]
+        if missing:
+            raise DecisionLogError(f"{file} has no column {missing[0]!r}; it has {schema.names}")
+        kinds = {name: schema.field(name).type for name in columns}
+        first = first or (file, kinds)
+        for name, kind in kinds.items():
+            if kind != first[1][name]:
+                raise DecisionLogError(
+                    f"{file} has the column {name!r} as {kind}, {first[0]} as {first[1][name]}: "
+                    "all files need the same schema"
+                )
+        for group in range(metadata.num_row_groups):
+            n_rows = metadata.row_group(group).num_rows
+            pieces += [
+                Piece(os.fspath(file), group, start, min(PIECE_ROWS, n_rows - start))
+                for start in range(0, n_rows, PIECE_ROWS)
+            ]
+    if not pieces:
+        raise DecisionLogError(f"no rows in {os.fspath(path)!r}: a log needs at least one decision")
+    return tuple(pieces)

@@ -1,26 +1,29 @@
-"""Logs in and out of data frames and files."""
+"""Data frames of any library, from which logs are built and to which they are converted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.checks import PropensityEstimator
+from consequential.log.columns import check_spelling
 from consequential.log.errors import DecisionLogError
-from consequential.log.numbers import check_spelling
-from consequential.policies import PolicyError, expanded_names, feature_matrix, is_words
+from consequential.log.estimation import EstimatedPropensity
+from consequential.policies import PolicyError, feature_matrix, is_words
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
+# a column with more different words is a name or an address, not a category
+_MOST_CATEGORIES = 50
+
 
 def frame_columns(
-    frame: Any, features: Sequence[str], **named: str | PropensityEstimator | None
+    frame: Any, features: Sequence[str], **named: str | EstimatedPropensity | None
 ) -> tuple[NDArray[Any], list[str], dict[str, Any]]:
-    """Feature matrix, the features' names, and named columns of a frame of any library.
+    """Return the feature matrix, the features' names, and the named columns of a frame.
 
     A column of words becomes one indicator per word. An estimator in a column's place stays there.
     """
@@ -33,11 +36,9 @@ def frame_columns(
             f"{type(frame).__name__} is not a data frame that narwhals knows "
             f"(pandas, polars, pyarrow): {error}"
         ) from None
-    if isinstance(features, str):
-        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
-    estimated = {key: it for key, it in named.items() if isinstance(it, PropensityEstimator)}
-    wanted = {key: name for key, name in named.items() if key not in estimated}
-    unknown = [name for name in wanted.values() if name is not None and name not in table.columns]
+    check_features_are_listed(features)
+    wanted = {role: name for role, name in named.items() if isinstance(name, str)}
+    unknown = [name for name in wanted.values() if name not in table.columns]
     if unknown:
         raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
     names = feature_names(table, list(features))
@@ -45,8 +46,15 @@ def frame_columns(
         matrix = feature_matrix(table, names)
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-    columns = {key: None if name is None else _values(table[name]) for key, name in wanted.items()}
-    return matrix, names, columns | estimated
+    return matrix, names, named | {role: _values(table[name]) for role, name in wanted.items()}
+
+
+def check_features_are_listed(features: Sequence[str]) -> None:
+    """Refuse a single name in place of a list of names, and an empty list."""
+    if isinstance(features, str):
+        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    if len(features) == 0:
+        raise DecisionLogError("features is empty: name at least one column")
 
 
 def feature_names(frame: Any, features: Sequence[str]) -> list[str]:
@@ -54,38 +62,49 @@ def feature_names(frame: Any, features: Sequence[str]) -> list[str]:
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    if not features:
-        raise DecisionLogError("features is empty: name at least one column")
+    names: list[str] = []
     for name in features:
-        if name in table.columns and is_words(table[name]):
-            check_spelling(name, table[name].to_list())
-    try:
-        return expanded_names(table, features)
-    except PolicyError as error:
-        raise DecisionLogError(str(error)) from None
+        if name not in table.columns or not is_words(table[name]):
+            names.append(name)
+            continue
+        values = table[name].to_list()
+        check_spelling(name, values)
+        missing = np.asarray(table[name].is_null().to_numpy(), dtype=np.bool_)
+        if missing.any():
+            count = "1 row" if missing.sum() == 1 else f"{missing.sum()} rows"
+            raise DecisionLogError(
+                f"the column {name!r} is missing in {count} (first: row {missing.argmax()}): name "
+                "a category for them, say 'unknown'"
+            )
+        names += indicator_names(name, {str(word) for word in values})
+    return names
 
 
-def _numeric(series: Any) -> NDArray[np.float64]:
-    import narwhals as nw
-
-    return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+def indicator_names(name: str, words: set[str]) -> list[str]:
+    """Return the name of one indicator per word of a column."""
+    if len(words) > _MOST_CATEGORIES:
+        raise DecisionLogError(
+            f"the column {name!r} has {len(words)} different values: more than "
+            f"{_MOST_CATEGORIES} are no categories to learn from; group them"
+        )
+    return [f"{name}={word}" for word in sorted(words)]
 
 
 def _values(series: Any) -> NDArray[Any]:
     import narwhals as nw
 
     dtype = series.dtype
-    if dtype.is_temporal():
-        if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
-            series = series.dt.replace_time_zone(None)  # the day it was there
+    if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+        series = series.dt.replace_time_zone(None)  # the day it was there
+    if dtype.is_numeric() and series.is_null().any():
+        series = series.cast(nw.Float64)
+    if dtype.is_temporal() or dtype.is_numeric():
         return np.asarray(series.to_numpy())
-    if dtype.is_numeric():
-        return _numeric(series) if series.is_null().any() else np.asarray(series.to_numpy())
     return np.array(series.to_list(), dtype=object)
 
 
-def log_frame(log: DecisionLog, backend: str) -> Any:
-    """Return the rows of a log as a native frame; unknown labels are missing values."""
+def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
+    """Return the rows as a data frame; unknown labels are missing values."""
     columns: dict[str, NDArray[Any]] = {}
     if len(log.groups) > 1:
         columns["sensitive"] = log.sensitive
@@ -106,19 +125,14 @@ def log_frame(log: DecisionLog, backend: str) -> Any:
 
 
 def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:
-    """Columns as a native frame of the library named; NaN in `label` becomes missing."""
+    """Return columns as a native frame of the library named; NaN in `label` becomes missing."""
     import narwhals as nw
     import pyarrow as pa
 
-    arrays = {
-        name: pa.array(values, from_pandas=(name == "label")) for name, values in columns.items()
-    }
-    table = pa.table(arrays)
-    if backend == "pyarrow":
-        return table
+    if backend not in ("pyarrow", "pandas", "polars"):
+        raise ValueError(f"unknown backend {backend!r}; choose pyarrow, pandas or polars")
+    table = pa.table(
+        {name: pa.array(values, from_pandas=name == "label") for name, values in columns.items()}
+    )
     frame = nw.from_native(table, eager_only=True)
-    if backend == "pandas":
-        return frame.to_pandas()
-    if backend == "polars":
-        return frame.to_polars()
-    raise ValueError(f"unknown backend {backend!r}; choose pyarrow, pandas or polars")
+    return table if backend == "pyarrow" else getattr(frame, f"to_{backend}")()

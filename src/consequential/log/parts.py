@@ -1,24 +1,44 @@
-"""Parts of a log, its digest, and what it is in a line."""
+"""Parts of a log: split off, settled, or put together; the functions are methods of a log."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from consequential.log.errors import DecisionLogError
+from consequential.policies import DecisionRule
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
+# the fields of a log with one value per row
+ROW_COLUMNS = (
+    "features",
+    "decision",
+    "propensity",
+    "label",
+    "group",
+    "time_step",
+    "amount",
+    "cost",
+    "observed",
+)
 
-def split_in_two(
-    log: DecisionLog, fraction: float, by: Any, rng: np.random.Generator | None
+
+def split(
+    log: DecisionLog,
+    fraction: float,
+    *,
+    by: Literal["time_step", "random"] = "time_step",
+    rng: np.random.Generator | None = None,
 ) -> tuple[DecisionLog, DecisionLog]:
-    """Split in two, `fraction` of the rows first; by time step, no step is divided."""
+    """Split in two, `fraction` of the rows first.
+
+    By time step, no step is divided and the earlier ones come first; at random needs `rng`.
+    """
     if not 0.0 < fraction < 1.0:
         raise DecisionLogError(f"fraction lies strictly between 0 and 1, not {fraction!r}")
     if by == "random":
@@ -41,57 +61,63 @@ def split_in_two(
     return log.take(early), log.take(~early)
 
 
-def settled_part(log: DecisionLog) -> DecisionLog:
-    """Return the decisions whose outcomes are known by now, accepted and rejected alike."""
-    settled = log
-    if log.horizon and len(log):
+def settled(log: DecisionLog) -> DecisionLog:
+    """Return the decisions whose outcomes are known by now, accepted and rejected alike.
+
+    With a horizon these are the decisions at least that old. An accepted person among them
+    whose label is missing is an error: a pending label is neither a failure nor a zero.
+    """
+    old_enough, horizon = log, log.horizon
+    if horizon and len(log):
         now = log.time_step.max() if log.as_of is None else log.as_of
-        old = log.time_step <= now - log.horizon
+        old = log.time_step <= now - horizon
         if not old.any():
             raise DecisionLogError(
-                f"no decision is as old as the horizon of {log.horizon} time steps yet"
+                f"no decision is as old as the horizon of {horizon} time steps yet"
             )
-        settled = replace(log.take(old), horizon=None)
-    if settled.n_pending and settled.missing == "refuse":
-        rows = (
-            "1 accepted row has"
-            if settled.n_pending == 1
-            else f"{settled.n_pending} accepted rows have"
-        )
-        age = "" if not log.horizon else f" although {log.horizon} time steps old or more"
+        old_enough = replace(log.take(old), horizon=None)
+    if old_enough.n_pending and old_enough.missing == "refuse":
+        n = old_enough.n_pending
+        rows = "1 accepted row has" if n == 1 else f"{n} accepted rows have"
+        age = "" if not horizon else f" although {horizon} time steps old or more"
         raise DecisionLogError(
             f"{rows} no label{age}. If outcomes take time, set "
             "horizon= to the number of time steps they may take; estimates then use only "
             "decisions at least that old. If these labels will never come, say what to make "
             'of them: missing="against" or missing="at_random"'
         )
-    return settled
+    return old_enough
 
 
-def digest_of(log: DecisionLog, columns: Sequence[str]) -> str:
-    """Return a digest of these columns and of what they mean."""
-    about = (log.groups, log.feature_names, log.horizon, log.missing)
-    digest = hashlib.sha256(repr(about).encode())
-    for name in columns:
-        column = getattr(log, name)
-        if column is not None:
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(column).data)
-    return digest.hexdigest()
-
-
-def described(log: DecisionLog) -> str:
-    """Return how many rows of what kind a log has."""
-    n_features = log.features.shape[1]
-    parts = [
-        f"{len(log)} decisions",
-        f"{log.n_accepted} accepted",
-        f"{log.n_pending} pending",
-        f"{n_features} feature{'s' if n_features != 1 else ''}",
-    ]
-    if len(log.groups) > 1:
-        sizes = zip(log.groups, log.group_counts, strict=True)
-        parts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
-    if log.estimated_propensity:
-        parts.append("propensities estimated")
-    return f"DecisionLog({', '.join(parts)})"
+def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
+    """Put logs of the same columns and groups under one another."""
+    if not logs:
+        raise DecisionLogError("nothing to concatenate: give at least one log")
+    first = logs[0]
+    for log in logs[1:]:
+        for name in ("groups", "feature_names", "horizon", "missing"):
+            if getattr(log, name) != getattr(first, name):
+                raise DecisionLogError(
+                    f"logs with different {name} cannot be concatenated: "
+                    f"{getattr(first, name)} and {getattr(log, name)}"
+                )
+    policies: dict[int, DecisionRule] = {}
+    for log in logs:
+        for step, rule in log.policies.items():
+            known = policies.setdefault(step, rule)
+            if known is not rule and known != rule:
+                raise DecisionLogError(f"two different policies at time step {step}")
+    columns: dict[str, Any] = {}
+    for name in ROW_COLUMNS:
+        parts = [part for log in logs if (part := getattr(log, name)) is not None]
+        if 0 < len(parts) < len(logs):
+            raise DecisionLogError(f"some of the logs have {name} and some do not")
+        columns[name] = np.concatenate(parts) if parts else None
+    return replace(
+        first,
+        **columns,
+        policies=policies,
+        as_of=max((log.as_of for log in logs if log.as_of is not None), default=None),
+        estimated_propensity=any(log.estimated_propensity for log in logs),
+        notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
+    )

@@ -15,23 +15,89 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from consequential.log.columns import Period
 from consequential.log.decision_log import DecisionLog
 from consequential.log.errors import DecisionLogError
-from consequential.log.periods import Period
-from consequential.log.pieces import Piece, footer, found_pieces
-from consequential.log.reading import Applied, Draw, Look, Names, Seen, seen_together
-from consequential.policies import plain_groups
+from consequential.log.files import Piece, footer, found_pieces, read_piece
+from consequential.log.frames import check_features_are_listed, indicator_names
+from consequential.policies import is_words, plain_groups
 
 Found = TypeVar("Found")
 
-# A task is several pieces, since each is a message there and back; but so many tasks a thread of
-# the cluster, for all to end at about the same time.
-_TASKS_A_THREAD = 6
+# Tasks per thread of a cluster. A task is several pieces, since each task is a message there and
+# back; but there are enough tasks for all threads to end at about the same time.
+_TASKS_PER_THREAD = 6
 
 
-def _itself(log: DecisionLog) -> DecisionLog:
-    return log
+@dataclass(frozen=True)
+class Names:
+    """Which columns of the files have which role."""
+
+    features: tuple[str, ...]
+    decision: str
+    propensity: str
+    label: str
+    sensitive: str | None = None
+    time_step: str | None = None
+    amount: str | None = None
+    cost: str | None = None
+    period: Period | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        roles = [name for role, name in vars(self).items() if role not in ("features", "period")]
+        return list(dict.fromkeys((*self.features, *(name for name in roles if name is not None))))
+
+    def log(self, piece: Piece, table: Any, groups: Sequence[Hashable] | None) -> DecisionLog:
+        """Return a piece's rows as a log, checked as every log is."""
+        groups = groups if self.sensitive is not None else None
+        try:
+            return DecisionLog.from_frame(table, **vars(self), groups=groups)
+        except DecisionLogError as error:
+            raise DecisionLogError(f"{piece.place}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which rows of a piece are in a sample, or outside it: the same in every process."""
+
+    share: float
+    seed: int
+    inside: bool = True
+
+    def rows(self, piece: Piece) -> NDArray[np.bool_]:
+        """Return a mask."""
+        name = f"{Path(piece.path).name} {piece.row_group} {piece.start}"
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+        uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
+        inside: NDArray[np.bool_] = uniforms < self.share
+        return inside if self.inside else ~inside
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What rows contain: groups, words of categories, the first and the last time step."""
+
+    groups: NDArray[Any]
+    words: dict[str, set[str]]
+    first_step: int
+    last_step: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all pieces of a scan have in common; `names` has indicators in place of words."""
+
+    columns: list[str]
+    names: Names
+    groups: tuple[Hashable, ...]
+    horizon: int | None
+    last_step: int
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,15 +136,15 @@ class LogScan:
         return sum(piece.n_rows for piece in self.pieces)
 
     @cached_property
-    def _seen(self) -> Seen:
-        """What a first look at all rows finds: groups, words of categories, time steps."""
-        looks = list(self._mapped(Look(self.names), "looking at the log"))
-        return seen_together(self.names, looks, self.given_groups)
+    def _common(self) -> Common:
+        """What a first pass over all rows finds."""
+        contents = list(self._mapped(partial(_contents, self.names), "looking at the log"))
+        return _common(self, contents)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was understood: which words are 1 and which 0, what a time step is."""
-        return self._seen.notes
+        return self._common.notes
 
     @property
     def has_costs(self) -> bool:
@@ -88,12 +154,12 @@ class LogScan:
     @property
     def groups(self) -> tuple[Hashable, ...]:
         """The sensitive groups, sorted."""
-        return self._seen.groups
+        return self._common.groups
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features; a column of words has one for each word."""
-        return self._seen.feature_names
+        return self._common.names.features
 
     @cached_property
     def fingerprint(self) -> str:
@@ -116,7 +182,7 @@ class LogScan:
         Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
         threads, or by the workers of a Dask client.
         """
-        task = Applied(self.names, self.horizon, self.draw, self._seen, function, settled)
+        task = partial(_applied, function, self._common, self.draw, settled)
         return self._mapped(task, what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
@@ -126,16 +192,15 @@ class LogScan:
     def split(self, n: int, seed: int = 0) -> tuple[DecisionLog, LogScan]:
         """Return about n rows in memory, settled, and a scan of all others.
 
-        To learn from the ones and judge on the others.
+        To learn from the former and evaluate on the latter.
         """
-        chosen = Draw(min(1.0, n / max(len(self), 1)), seed)
-        drawn = replace(self, draw=chosen)
-        drawn.__dict__["_seen"] = self._seen  # what was seen of all rows holds for these
+        draw = Draw(min(1.0, n / max(len(self), 1)), seed)
+        drawn, rest = (replace(self, draw=replace(draw, inside=inside)) for inside in (True, False))
+        for part in (drawn, rest):
+            part.__dict__["_common"] = self._common  # holds for any of the rows
         parts = [part for part in drawn.map(_itself, "sampling the log") if len(part)]
         if not parts:
             raise DecisionLogError("the sample is empty: take more rows")
-        rest = replace(self, draw=replace(chosen, inside=False))
-        rest.__dict__["_seen"] = self._seen
         return DecisionLog.concatenate(parts), rest
 
     def _mapped(self, task: Callable[[Piece], Found], what: str) -> Iterator[Found]:
@@ -171,10 +236,10 @@ class LogScan:
                     future.cancel()
 
     def _by_client(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
-        n_tasks = _TASKS_A_THREAD * max(1, sum(self.client.nthreads().values()))
+        n_tasks = _TASKS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
         size = max(1, ceil(len(self.pieces) / n_tasks))
-        some = [self.pieces[k : k + size] for k in range(0, len(self.pieces), size)]
-        futures = self.client.map(partial(_one_after_another, task), some, pure=False)
+        chunks = [self.pieces[k : k + size] for k in range(0, len(self.pieces), size)]
+        futures = self.client.map(partial(_each, task), chunks, pure=False)
         try:
             for future in futures:
                 yield from future.result()
@@ -182,9 +247,7 @@ class LogScan:
             self.client.cancel(futures)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "client"} | {
-            "client": None
-        }
+        return self.__dict__ | {"client": None}
 
     def __repr__(self) -> str:
         n_files, n_pieces = len({piece.path for piece in self.pieces}), len(self.pieces)
@@ -192,10 +255,6 @@ class LogScan:
             f"LogScan({len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''} and "
             f"{n_pieces} piece{'s' if n_pieces != 1 else ''}, columns {self.names.columns})"
         )
-
-
-def _one_after_another(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
-    return [task(piece) for piece in pieces]
 
 
 def scan_of(
@@ -210,19 +269,94 @@ def scan_of(
     **columns: Any,
 ) -> LogScan:
     """Return a scan, after a look at every file's schema."""
-    if isinstance(features, str):
-        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    check_features_are_listed(features)
     names = Names(tuple(features), period=None if period is None else Period(period), **columns)
-    if not names.features:
-        raise DecisionLogError("features is empty: name at least one column")
     if groups is not None and names.sensitive is None:
         raise DecisionLogError("groups are given but no sensitive attribute that has them")
     if names.time_step is None and (horizon is not None or period is not None):
         asked = "a horizon counts time steps" if horizon else "period says what a time step is"
         raise DecisionLogError(f"{asked}: name the column with time_step=")
-    for part, name in columns.items():
+    for role, name in columns.items():
         if not isinstance(name, str | None):
-            raise DecisionLogError(f"{part} of a scan is the name of a column, not {name!r}")
+            raise DecisionLogError(f"{role} of a scan is the name of a column, not {name!r}")
     pieces = found_pieces(path, names.columns)
     known = None if groups is None else plain_groups(groups)
     return LogScan(pieces, names, horizon, known, n_threads, client)
+
+
+# What is done with a piece, by a thread or in another process
+
+
+def _itself(log: DecisionLog) -> DecisionLog:
+    return log
+
+
+def _each(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
+    return [task(piece) for piece in pieces]
+
+
+def _contents(names: Names, piece: Piece) -> Contents:
+    """Read a piece, check it, and return what it contains."""
+    import narwhals as nw
+
+    table = read_piece(piece, names.columns)
+    frame = nw.from_native(table, eager_only=True)
+    words = {
+        name: {str(word) for word in frame[name].unique().to_list() if word is not None}
+        for name in names.features
+        if is_words(frame[name])
+    }
+    groups = np.array([])
+    if names.sensitive is not None:
+        groups = np.unique(frame[names.sensitive].unique().drop_nulls().to_numpy())
+    # periods are counted from 1970 until all pieces are known
+    if names.period is not None:
+        names = replace(names, period=replace(names.period, first=0))
+    log = names.log(piece, table, None)
+    return Contents(groups, words, int(log.time_step.min()), int(log.time_step.max()), log.notes)
+
+
+def _applied(
+    function: Callable[[DecisionLog], Found],
+    common: Common,
+    draw: Draw | None,
+    settled: bool,
+    piece: Piece,
+) -> Found:
+    """Read a piece and return what the function makes of its log."""
+    table = read_piece(piece, common.columns)
+    log = common.names.log(piece, table, common.groups)
+    log = replace(log, horizon=common.horizon, as_of=common.last_step)
+    if draw is not None:
+        log = log.take(draw.rows(piece))
+    if not settled:
+        return function(log)
+    young = len(log) == 0 or log.time_step.min() > common.last_step - (common.horizon or 0)
+    return function(replace(log.take(slice(0, 0)), horizon=None) if young else log.settled())
+
+
+def _common(scan: LogScan, contents: Sequence[Contents]) -> Common:
+    """Return what the pieces have in common."""
+    names = scan.names
+    words: dict[str, set[str]] = {}
+    for piece in contents:
+        for name, found in piece.words.items():
+            words.setdefault(name, set()).update(found)
+    features: list[str] = []
+    for name in names.features:
+        features += indicator_names(name, words[name]) if name in words else [name]
+    groups = scan.given_groups
+    if groups is None:
+        groups = ("everyone",)
+        if names.sensitive is not None:
+            groups = tuple(np.unique(np.concatenate([each.groups for each in contents])).tolist())
+    first = min(each.first_step for each in contents)
+    last = max(each.last_step for each in contents)
+    notes = dict.fromkeys(note for each in contents for note in each.notes)
+    period = names.period
+    if period is not None:
+        period = replace(period, first=first)
+        notes[period.said] = None
+        last -= first
+    known = replace(names, features=tuple(features), period=period)
+    return Common(names.columns, known, groups, scan.horizon, last, tuple(notes))

@@ -265,7 +265,7 @@ def decided(
     if rng is None:
         raise ValueError("sampled decisions need rng=numpy.random.default_rng(seed)")
     drawn = (rng.random(propensity.shape) < propensity).astype(np.float64)
-    return drawn, drawn * policy.score(eta)
+    return drawn, drawn * policy.log_derivative(eta)
 
 
 def deviations(benefits: Floats) -> Floats:

@@ -1,17 +1,19 @@
 """Policies: who is accepted, with what probability."""
 
-from consequential.policies.features import (
+from consequential.policies.checks import (
     FeaturesError,
-    NamedFeatures,
     PolicyError,
-    as_features,
-    numbered_names,
+    checked_cost,
+    checked_floor,
+    group_codes,
+    plain_groups,
 )
-from consequential.policies.frames import (
-    MOST_CATEGORIES,
-    expanded_names,
+from consequential.policies.features import (
+    NamedFeatures,
+    as_features,
     feature_matrix,
     is_words,
+    numbered_names,
 )
 from consequential.policies.links import (
     LINKS,
@@ -21,20 +23,13 @@ from consequential.policies.links import (
     Link,
     link_named,
 )
-from consequential.policies.policy import (
-    FeatureMap,
-    Policy,
-    group_codes,
-    plain_groups,
-    policy_from_model,
-)
+from consequential.policies.policy import FeatureMap, Policy, policy_from_model
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
     EveryNth,
     Logged,
     Mixture,
-    Predictor,
     RejectAll,
     ThresholdPolicy,
     logistic_model,
@@ -45,7 +40,6 @@ from consequential.policies.support import Support, Unsupported, smallest_suppor
 __all__ = [
     "LINKS",
     "LOGISTIC",
-    "MOST_CATEGORIES",
     "SEMI_LOGISTIC",
     "SMOOTH_SEMI_LOGISTIC",
     "AcceptAll",
@@ -59,13 +53,13 @@ __all__ = [
     "NamedFeatures",
     "Policy",
     "PolicyError",
-    "Predictor",
     "RejectAll",
     "Support",
     "ThresholdPolicy",
     "Unsupported",
     "as_features",
-    "expanded_names",
+    "checked_cost",
+    "checked_floor",
     "feature_matrix",
     "group_codes",
     "is_words",

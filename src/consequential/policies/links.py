@@ -1,7 +1,7 @@
 """Links: how a linear score becomes a probability of acceptance, `pi = g(eta)`.
 
 Each link is three pure functions of `eta`, written against the array API so that NumPy and
-JAX arrays both work: `probability` is g, `derivative` is g', and `score` is g'/g, the
+JAX arrays both work: `probability` is g, `derivative` is g', and `log_derivative` is g'/g, the
 derivative of `log g` that the log-derivative trick needs. All are exact where a naive formula
 would overflow (`|eta|` of a thousand and more).
 """
@@ -30,13 +30,13 @@ class Link:
     name: str
     probability: Callable[[Array], Array]
     derivative: Callable[[Array], Array]
-    score: Callable[[Array], Array]
+    log_derivative: Callable[[Array], Array]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a known link stays the same object in a copy or another process
         if LINKS.get(self.name) is self:
             return link_named, (self.name,)
-        return Link, (self.name, self.probability, self.derivative, self.score)
+        return Link, (self.name, self.probability, self.derivative, self.log_derivative)
 
 
 def _sigmoid(eta: Array) -> Array:
@@ -51,7 +51,7 @@ def _sigmoid_derivative(eta: Array) -> Array:
     return decayed / (1.0 + decayed) ** 2
 
 
-def _sigmoid_score(eta: Array) -> Array:
+def _sigmoid_log_derivative(eta: Array) -> Array:
     return _sigmoid(-eta)
 
 
@@ -69,7 +69,7 @@ def _doubled(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda eta: 2.0 * function(eta)
 
 
-LOGISTIC = Link("logistic", _sigmoid, _sigmoid_derivative, _sigmoid_score)
+LOGISTIC = Link("logistic", _sigmoid, _sigmoid_derivative, _sigmoid_log_derivative)
 
 # The paper's [K20: semi-logistic] jumps from 1/2 to 1 at eta = 0. Its derivative, like the
 # paper's, is that of the smooth parts only: see docs/deviations.md for the boundary term.
@@ -77,15 +77,15 @@ SEMI_LOGISTIC = Link(
     "semi_logistic",
     _below_zero(_sigmoid, 1.0),
     _below_zero(_sigmoid_derivative, 0.0),
-    _below_zero(_sigmoid_score, 0.0),
+    _below_zero(_sigmoid_log_derivative, 0.0),
 )
 
-# min(1, 2 sigma(eta)): the same idea without the jump, so its gradient is whole.
+# min(1, 2 sigma(eta)): the same idea without the jump, so its gradient has no boundary term.
 SMOOTH_SEMI_LOGISTIC = Link(
     "smooth_semi_logistic",
     _below_zero(_doubled(_sigmoid), 1.0),
     _below_zero(_doubled(_sigmoid_derivative), 0.0),
-    _below_zero(_sigmoid_score, 0.0),
+    _below_zero(_sigmoid_log_derivative, 0.0),
 )
 
 LINKS = {link.name: link for link in (LOGISTIC, SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC)}

@@ -9,10 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.features import PolicyError
-from consequential.policies.frames import named_features
+from consequential.policies.checks import (
+    PolicyError,
+    checked_cost,
+    checked_floor,
+    group_codes,
+    plain_groups,
+)
+from consequential.policies.features import Floats, matched_features
 from consequential.policies.links import Link, link_named
-from consequential.policies.rules import DecisionRule, Floats, checked_floor
+from consequential.policies.rules import DecisionRule
 from consequential.policies.support import Support
 
 
@@ -51,8 +57,8 @@ class Policy(DecisionRule):
         name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
         `car`. In a plain array they are found by position.
     support
-        About whom the log can speak that the parameters were learned from, and what is done with
-        everybody else; None where nothing is (see `Support`).
+        The people whom the log can speak about that the parameters were learned from, and what is
+        done with everybody else (see `Support`); None where nobody is treated differently.
 
     Examples
     --------
@@ -120,13 +126,13 @@ class Policy(DecisionRule):
         return bool(self.groups)
 
     def inputs(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """`phi`, one row a person."""
+        """Return `phi`, one row per person."""
         mapped = self.mapped(features)
-        phi = np.empty((mapped.shape[0], mapped.shape[1] + 1))
-        phi[:, 0] = 1.0
-        phi[:, 1:] = mapped
+        phi = np.column_stack([np.ones(len(mapped)), mapped])
         if self.groups:
-            phi = self._in_group_blocks(phi, sensitive)
+            blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
+            blocks[np.arange(len(phi)), self._codes(sensitive, len(phi))] = phi
+            phi = blocks.reshape(len(phi), -1)
         if phi.shape[1] != self.theta.size:
             raise PolicyError(
                 f"theta has {self.theta.size} parameters but the features give "
@@ -135,8 +141,8 @@ class Policy(DecisionRule):
         return phi
 
     def mapped(self, features: ArrayLike) -> Floats:
-        """`T(x)`, one row a person: the inputs without their constant and without groups."""
-        mapped = named_features(features, self.feature_names)
+        """Return `T(x)`, one row per person: the inputs without their constant and groups."""
+        mapped = matched_features(features, self.feature_names)
         if self.feature_map is not None:
             found = self.feature_map.transform(mapped)
             found = found.toarray() if hasattr(found, "toarray") else found
@@ -145,32 +151,12 @@ class Policy(DecisionRule):
             raise PolicyError("features must be finite: impute missing values before deciding")
         return mapped
 
-    def _codes(self, sensitive: ArrayLike | None, n: int) -> NDArray[np.intp]:
-        """Each person's position among the groups, of a policy that has groups."""
-        if sensitive is None:
-            raise PolicyError(
-                "this policy uses the sensitive attribute: pass `sensitive`, one value a row"
-            )
-        codes = group_codes(sensitive, self.groups)
-        if codes.shape != (n,):
-            raise PolicyError(
-                f"sensitive has shape {codes.shape} but features has {n} rows: "
-                "one value a row is needed"
-            )
-        return codes
-
-    def _in_group_blocks(self, phi: Floats, sensitive: ArrayLike | None) -> Floats:
-        codes = self._codes(sensitive, len(phi))
-        blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
-        blocks[np.arange(len(phi)), codes] = phi
-        return blocks.reshape(len(phi), -1)
-
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Probability of a positive decision, a number for each row."""
+        """Return the probability of a positive decision for each row."""
         found = self.probability(self.inputs(features, sensitive) @ self.theta)
         if self.support is None:
             return found
-        return self.support.applied(found, *self._seen(features, sensitive))
+        return self.support.applied(found, *self._support_inputs(features, sensitive))
 
     def supports(
         self, features: ArrayLike, sensitive: ArrayLike | None = None
@@ -183,46 +169,51 @@ class Policy(DecisionRule):
         >>> cq.Policy([0.0, 1.0]).supports([[0.3], [0.5]])
         array([ True,  True])
         """
-        matrix, codes = self._seen(features, sensitive)
+        matrix, codes = self._support_inputs(features, sensitive)
         if self.support is None:
             return np.ones(len(matrix), dtype=np.bool_)
         return self.support.supports(matrix, codes)
 
-    def _seen(
+    def _support_inputs(
         self, features: ArrayLike, sensitive: ArrayLike | None
     ) -> tuple[Floats, NDArray[np.intp] | None]:
-        """What a support looks at: features, and groups where the policy uses them."""
-        matrix = named_features(features, self.feature_names)
+        matrix = matched_features(features, self.feature_names)
         return matrix, self._codes(sensitive, len(matrix)) if self.groups else None
 
+    def _codes(self, sensitive: ArrayLike | None, n: int) -> NDArray[np.intp]:
+        """Return each person's position among the groups, of a policy that has groups."""
+        if sensitive is None:
+            raise PolicyError(
+                "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
+            )
+        codes = group_codes(sensitive, self.groups)
+        if codes.shape != (n,):
+            raise PolicyError(
+                f"sensitive has shape {codes.shape} but features has {n} rows: "
+                "one value per row is needed"
+            )
+        return codes
+
     def probability(self, eta: Floats) -> Floats:
-        """Propensity of supported people as a function of the linear score."""
+        """Return the propensity of supported people as a function of the linear score."""
         base: Floats = self.link.probability(eta)
         return self.floor + (1.0 - self.floor) * base if self.floor else base
 
     def derivative(self, eta: Floats) -> Floats:
-        """Derivative of the propensity in the linear score."""
+        """Return the derivative of the propensity in the linear score."""
         base: Floats = self.link.derivative(eta)
         return (1.0 - self.floor) * base if self.floor else base
 
-    def score(self, eta: Floats) -> Floats:
-        """Derivative of the log propensity in the linear score."""
+    def log_derivative(self, eta: Floats) -> Floats:
+        """Return the derivative of the log propensity in the linear score."""
         if self.floor:
             return self.derivative(eta) / self.probability(eta)
-        base: Floats = self.link.score(eta)
+        base: Floats = self.link.log_derivative(eta)
         return base
 
     def at(self, theta: ArrayLike) -> Policy:
-        """Return the same policy with other parameters."""
-        return Policy(
-            theta,
-            self.link,
-            self.feature_map,
-            floor=self.floor,
-            groups=self.groups,
-            feature_names=self.feature_names,
-            support=self.support,
-        )
+        """Return the same policy with other parameters, which no log has taught yet."""
+        return replace(self, theta=np.asarray(theta, dtype=np.float64), learned_from="")
 
     def with_floor(self, floor: float) -> Policy:
         """Return the same policy with an exploration floor; a policy that learns keeps it."""
@@ -241,27 +232,6 @@ class Policy(DecisionRule):
         return f"Policy({', '.join(parts)})"
 
 
-def plain_groups(groups: Any) -> tuple[Hashable, ...]:
-    """Groups as a tuple of Python values, each of them once."""
-    names = tuple(groups.tolist() if hasattr(groups, "tolist") else groups)
-    twice = [name for k, name in enumerate(names) if name in names[:k]]
-    if twice:
-        raise PolicyError(f"the sensitive group {twice[0]!r} is given twice in {list(names)}")
-    return names
-
-
-def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.intp]:
-    """Position of each row's group among `groups`; a group that is not there is an error."""
-    values = np.asarray(sensitive)
-    codes = np.full(values.shape, -1, dtype=np.intp)
-    for code, group in enumerate(groups):
-        codes[values == group] = code
-    if codes.size and codes.min() < 0:
-        stranger = values[codes < 0].tolist()[0]
-        raise PolicyError(f"unknown sensitive group {stranger!r}; known: {list(groups)}")
-    return codes
-
-
 def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logistic") -> Policy:
     """Turn a logistic predictive model into a policy that cuts where it predicts the cost.
 
@@ -274,8 +244,7 @@ def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logisti
     >>> cq.policy_from_model([-3.0, 5.0], cost=0.2).theta
     array([-1.61370564,  5.        ])
     """
-    if not 0.0 < cost < 1.0:
-        raise PolicyError(f"the cost lies strictly between 0 and 1, not {cost!r}")
+    cost = checked_cost(cost)
     shifted = np.array(theta, dtype=np.float64)
     shifted[0] += np.log((1.0 - cost) / cost)
     return Policy(shifted, link)

@@ -10,17 +10,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.features import FeaturesError, PolicyError, as_features, columns_said
-from consequential.policies.frames import named_frame
-
-Floats = NDArray[np.float64]
+from consequential.policies.checks import (
+    FeaturesError,
+    PolicyError,
+    checked_floor,
+    percentage,
+)
+from consequential.policies.features import Floats, as_features, counted_columns, matched_frame
 
 
 class Predictor(Protocol):
     """Anything fitted that predicts a probability: scikit-learn's classifiers do."""
 
     def predict_proba(self, features: Any, /) -> Any:
-        """Return one column of probabilities a class."""
+        """Return one column of probabilities per class."""
         ...
 
 
@@ -40,18 +43,25 @@ class DecisionRule(ABC):
     """
 
     @property
+    def inner_rules(self) -> tuple[DecisionRule, ...]:
+        """The rules it asks; empty where it decides alone."""
+        return ()
+
+    @property
     def uses_sensitive(self) -> bool:
         """Whether the sensitive attribute is an input of the decision."""
-        return False
+        return any(rule.uses_sensitive for rule in self.inner_rules)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features it looks at; empty where it looks at none or knows no names."""
-        return ()
+        return tuple(
+            dict.fromkeys(name for rule in self.inner_rules for name in rule.feature_names)
+        )
 
     @abstractmethod
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Probability of a positive decision, a number for each row."""
+        """Return the probability of a positive decision for each row."""
 
     def decide(
         self,
@@ -60,20 +70,13 @@ class DecisionRule(ABC):
         *,
         rng: np.random.Generator,
     ) -> NDArray[np.bool_]:
-        """Draw one decision a row; the propensity it was drawn with goes into the log."""
+        """Draw one decision per row; the propensity it was drawn with goes into the log."""
         propensity = self.propensity(features, sensitive)
         return rng.random(propensity.shape) < propensity
 
     def with_floor(self, floor: float) -> DecisionRule:
         """Accept everybody with probability at least `floor`: `floor + (1 - floor) pi`."""
         return Mixture((self, AcceptAll()), (1.0 - checked_floor(floor), floor))
-
-
-def checked_floor(floor: float) -> float:
-    """Return `floor` if it is a probability below one, else say so."""
-    if not 0.0 <= floor < 1.0:
-        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}")
-    return float(floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,10 @@ class ThresholdPolicy(DecisionRule):
                 f"the predictor tells {list(classes)} apart; fit it on labels 0 and 1"
             )
         if not 0.0 <= self.threshold <= 1.0:
-            raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
+            raise PolicyError(
+                f"the threshold is a probability, not {self.threshold!r}"
+                f"{percentage(self.threshold)}"
+            )
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
@@ -188,19 +194,19 @@ class ThresholdPolicy(DecisionRule):
 
     def _inputs(self, features: ArrayLike) -> Any:
         if self.feature_names:
-            return named_frame(features, self.feature_names)
+            return matched_frame(features, self.feature_names)
         matrix = as_features(features)
         fitted = getattr(self.predictor, "n_features_in_", matrix.shape[1])
         if matrix.shape[1] != fitted:
             raise FeaturesError(
-                f"the predictor was fitted to {fitted} features, but {columns_said(matrix)}"
+                f"the predictor was fitted to {fitted} features, but {counted_columns(matrix)}"
             )
         return matrix
 
 
 @dataclass(frozen=True, slots=True)
 class EveryNth(DecisionRule):
-    """Accept every n-th person whatever they are like; let `otherwise` decide on the rest.
+    """Accept every n-th person regardless of features; let `otherwise` decide on the rest.
 
     Exploring by schedule. The schedule starts at a random person of each batch, so everybody's
     propensity is `1/n + (1 - 1/n) otherwise` and can be logged.
@@ -224,14 +230,9 @@ class EveryNth(DecisionRule):
         object.__setattr__(self, "n", int(self.n))
 
     @property
-    def uses_sensitive(self) -> bool:
-        """Whether the rule for the rest uses the sensitive attribute."""
-        return self.otherwise.uses_sensitive
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features that the rule for the rest looks at."""
-        return self.otherwise.feature_names
+    def inner_rules(self) -> tuple[DecisionRule, ...]:
+        """The rule for the rest."""
+        return (self.otherwise,)
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Probability of acceptance over the schedule's random start."""
@@ -252,7 +253,7 @@ class EveryNth(DecisionRule):
 
 @dataclass(frozen=True, slots=True)
 class Mixture(DecisionRule):
-    """Toss a coin for each person over which of several rules decides.
+    """Draw for each person which of several rules decides.
 
     Examples
     --------
@@ -269,21 +270,16 @@ class Mixture(DecisionRule):
         object.__setattr__(self, "probabilities", tuple(float(p) for p in self.probabilities))
         if len(self.rules) != len(self.probabilities) or not self.rules:
             raise PolicyError(
-                f"a mixture needs one probability a rule: {len(self.rules)} rules, "
+                f"a mixture needs one probability per rule: {len(self.rules)} rules, "
                 f"{len(self.probabilities)} probabilities"
             )
         if min(self.probabilities) < 0 or not abs(sum(self.probabilities) - 1.0) <= 1e-9:
             raise PolicyError(f"a mixture's probabilities sum to one, not {self.probabilities}")
 
     @property
-    def uses_sensitive(self) -> bool:
-        """Whether any of the rules uses the sensitive attribute."""
-        return any(rule.uses_sensitive for rule in self.rules)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features that any of the rules looks at."""
-        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.feature_names))
+    def inner_rules(self) -> tuple[DecisionRule, ...]:
+        """The rules that it mixes."""
+        return tuple(self.rules)
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Average of the rules' propensities."""
@@ -306,7 +302,7 @@ def logistic_model(theta: ArrayLike) -> Any:
 
     theta = np.asarray(theta, dtype=np.float64)
     if theta.ndim != 1 or theta.size < 2:
-        raise PolicyError(f"theta is (intercept, one number a feature), not shape {theta.shape}")
+        raise PolicyError(f"theta is (intercept, one number per feature), not shape {theta.shape}")
     # next to no penalty, but enough for features that are collinear
     model = LogisticRegression(C=1e4, solver="newton-cholesky", warm_start=True)
     model.classes_ = np.array([0, 1])

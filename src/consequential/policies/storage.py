@@ -12,13 +12,13 @@ import importlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from consequential.policies.features import PolicyError
+from consequential.policies.checks import PolicyError
 from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
 from consequential.policies.rules import (
@@ -32,7 +32,8 @@ from consequential.policies.rules import (
 from consequential.policies.support import Support
 
 FORMAT = "consequential policy"
-SCHEMA = 1
+_SCHEMA = 1
+_SCHEMA_WITH_SUPPORT = 2  # a reader that knows no supports would decide on unsupported people
 
 _RULES = (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
 
@@ -48,10 +49,11 @@ STORABLE = {
     "SplineTransformer": "sklearn.preprocessing",
     "StandardScaler": "sklearn.preprocessing",
 }
+_SPLINE = ("t", "c", "k", "extrapolate")
 
 
 def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
-    """Write a policy to a JSON file; the file is either written whole or left as it was.
+    """Write a policy to a JSON file, completely or not at all.
 
     Examples
     --------
@@ -61,7 +63,9 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     >>> cq.load_policy(file)
     Policy(theta=[0.1 2. ], link='logistic')
     """
-    document = {"format": FORMAT, "schema": SCHEMA, "policy": encode_rule(policy)}
+    encoded = encode_rule(policy)
+    schema = _SCHEMA_WITH_SUPPORT if _has_support(policy) else _SCHEMA
+    document = {"format": FORMAT, "schema": schema, "policy": encoded}
     write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
@@ -82,19 +86,21 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PolicyError(f"{os.fspath(path)} is JSON but not a {FORMAT}")
-    if document.get("schema") != SCHEMA:
+    if document.get("schema") not in (_SCHEMA, _SCHEMA_WITH_SUPPORT):
         raise PolicyError(
             f"{os.fspath(path)} has schema {document.get('schema')!r}; this version of "
-            f"consequential reads schema {SCHEMA}"
+            f"consequential reads schemas {_SCHEMA} and {_SCHEMA_WITH_SUPPORT}"
         )
     try:
         return decode_rule(document["policy"])
-    except PolicyError as error:
-        raise PolicyError(f"{os.fspath(path)} is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise PolicyError(
-            f"{os.fspath(path)} is damaged: {type(error).__name__}: {error}"
-        ) from None
+        kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
+        raise PolicyError(f"{os.fspath(path)} is damaged: {kind}{error}") from None
+
+
+def _has_support(rule: DecisionRule) -> bool:
+    own = isinstance(rule, Policy) and rule.support is not None
+    return own or any(_has_support(inner) for inner in rule.inner_rules)
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -117,7 +123,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def _mode_for(target: Path) -> int:
-    """The mode of the file to be replaced, or that of any new file; mkstemp makes private ones."""
+    """Return the mode of the file to replace, or that of a new one; mkstemp makes private ones."""
     if target.exists():
         return target.stat().st_mode & 0o777
     umask = os.umask(0)
@@ -168,7 +174,7 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
                 groups=[_decode(group) for group in data["groups"]],
                 learned_from=data.get("learned_from", ""),
                 feature_names=data.get("feature_names", ()),
-                support=Support.from_dict(data["support"]) if "support" in data else None,
+                support=Support(**data["support"]) if "support" in data else None,
             )
         case "ThresholdPolicy":
             return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])
@@ -184,7 +190,7 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
 
 
 def _encode(value: Any) -> Any:
-    """JSON for the plain values, arrays, splines and estimators a fitted state consists of."""
+    """Return JSON for the values, arrays, splines and estimators of a fitted state."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -211,8 +217,7 @@ def _encode(value: Any) -> Any:
             return {"numpy_dtype": value.str}
     kind = type(value).__name__
     if kind == "BSpline":
-        parts = {"t": value.t, "c": value.c, "k": value.k, "extrapolate": value.extrapolate}
-        return {"spline": {key: _encode(part) for key, part in parts.items()}}
+        return {"spline": {key: _encode(getattr(value, key)) for key in _SPLINE}}
     if STORABLE.get(kind) and type(value).__module__.startswith("sklearn."):
         state = {key: _encode(part) for key, part in vars(value).items()}
         return {"estimator": kind, "state": state}
@@ -223,49 +228,48 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(data: Any) -> Any:
-    if isinstance(data, list):
-        return [_decode(item) for item in data]
-    if not isinstance(data, dict):
-        return data
-    decoders: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "float": lambda d: float(d["float"]),
-        "scalar": lambda d: np.dtype(d["dtype"]).type(_decode(d["scalar"])),
-        "array": _decode_array,
-        "tuple": lambda d: tuple(_decode(item) for item in d["tuple"]),
-        "dict": lambda d: {key: _decode(item) for key, item in d["dict"].items()},
-        "numpy_type": lambda d: np.dtype(d["numpy_type"]).type,
-        "numpy_dtype": lambda d: np.dtype(d["numpy_dtype"]),
-        "spline": _decode_spline,
-        "estimator": _decode_estimator,
-    }
-    for key, decoder in decoders.items():
-        if key in data:
-            return decoder(data)
-    raise PolicyError(f"unreadable value with keys {sorted(data)}")
+    match data:
+        case list():
+            return [_decode(item) for item in data]
+        case {"float": text}:
+            return float(text)
+        case {"scalar": item, "dtype": dtype}:
+            return np.dtype(dtype).type(_decode(item))
+        case {"array": items, "dtype": dtype, "shape": shape}:
+            return _decode_array([_decode(item) for item in items], dtype).reshape(shape)
+        case {"tuple": items}:
+            return tuple(_decode(item) for item in items)
+        case {"dict": items}:
+            return {key: _decode(item) for key, item in items.items()}
+        case {"numpy_type": name}:
+            return np.dtype(name).type
+        case {"numpy_dtype": name}:
+            return np.dtype(name)
+        case {"spline": parts}:
+            from scipy.interpolate import BSpline
+
+            t, c, k, extrapolate = (_decode(parts[key]) for key in _SPLINE)
+            return BSpline.construct_fast(t, c, k, extrapolate)
+        case {"estimator": kind, "state": state}:
+            return _decode_estimator(kind, state)
+        case dict():
+            raise PolicyError(f"unreadable value with keys {sorted(data)}")
+    return data
 
 
-def _decode_array(data: dict[str, Any]) -> Any:
-    items = [_decode(item) for item in data["array"]]
-    if data["dtype"] == "object":
-        array = np.empty(len(items), dtype=object)
-        for k, item in enumerate(items):  # an object may itself be an array
-            array[k] = item
-        return array.reshape(data["shape"])
-    return np.array(items, dtype=data["dtype"]).reshape(data["shape"])
+def _decode_array(items: list[Any], dtype: str) -> NDArray[Any]:
+    if dtype != "object":
+        return np.array(items, dtype=dtype)
+    array = np.empty(len(items), dtype=object)
+    for k, item in enumerate(items):  # an object may itself be an array
+        array[k] = item
+    return array
 
 
-def _decode_spline(data: dict[str, Any]) -> Any:
-    from scipy.interpolate import BSpline
-
-    parts = {key: _decode(part) for key, part in data["spline"].items()}
-    return BSpline.construct_fast(parts["t"], parts["c"], parts["k"], parts["extrapolate"])
-
-
-def _decode_estimator(data: dict[str, Any]) -> Any:
-    kind = data["estimator"]
+def _decode_estimator(kind: str, state: dict[str, Any]) -> Any:
     if kind not in STORABLE:
         raise PolicyError(f"a {kind!r} is not among the types that can be read")
     cls = getattr(importlib.import_module(STORABLE[kind]), kind)
     estimator = cls.__new__(cls)  # parameters and fitted state alike are in its `vars`
-    vars(estimator).update({key: _decode(part) for key, part in data["state"].items()})
+    vars(estimator).update({key: _decode(part) for key, part in state.items()})
     return estimator

@@ -1,4 +1,4 @@
-"""Support: about whom a log can speak, as a decision tree that also knows it for new people."""
+"""Support: a decision tree that finds people whom a log can speak about, also new ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import FeaturesError, PolicyError
+from consequential.policies.checks import FeaturesError, PolicyError
+from consequential.policies.features import Floats
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 Unsupported = Literal["reject", "as_logged", "trust_model"]
@@ -25,6 +25,15 @@ _NOISE = 5.0  # people, about, that chance alone lets a split tell apart
 _FEW = 8  # leaves of a tree that is preferred if it tells everybody apart
 _LEAF_NODE = -1
 
+# what describes the nodes of a tree, one value per node
+_NODES: dict[str, Any] = {
+    "feature": np.intp,
+    "threshold": np.float64,
+    "left": np.intp,
+    "right": np.intp,
+    "supported": np.bool_,
+    "propensity": np.float64,
+}
 _DONE = {
     "reject": "rejects",
     "as_logged": "follows the past rule for",
@@ -34,7 +43,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Support:
-    """About whom a log can speak, and what a policy does with everybody else.
+    """The people whom a log can speak about, and what a policy does with everybody else.
 
     A person in a log of N settled decisions is supported if their logged propensity is at least
     `smallest_supported(N)`. A decision tree over the features carries this over to new people. It
@@ -53,8 +62,8 @@ class Support:
     direction
         Coefficients of the linear score: one per feature, then one per group.
     unsupported
-        What the policy does where the log cannot speak: `"reject"`, `"as_logged"` (accept with the
-        leaf's mean logged propensity) or `"trust_model"` (extrapolate).
+        What the policy does with people whom the log cannot speak about: `"reject"`, `"as_logged"`
+        (accept with the leaf's mean logged propensity) or `"trust_model"` (extrapolate).
     smallest
         The smallest logged propensity that counts as supported.
     share
@@ -85,17 +94,16 @@ class Support:
     share: float
 
     def __post_init__(self) -> None:
-        nodes = ("feature", "threshold", "left", "right", "supported", "propensity")
-        for name in (*nodes, "direction"):
-            array = np.asarray(getattr(self, name), dtype=_TYPES.get(name, np.float64))
+        for name, dtype in (_NODES | {"direction": np.float64}).items():
+            array = np.asarray(getattr(self, name), dtype=dtype)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         n = len(self.feature)
-        if n == 0 or any(getattr(self, name).shape != (n,) for name in nodes):
+        if n == 0 or any(getattr(self, name).shape != (n,) for name in _NODES):
             raise PolicyError("a support needs the same number of values for every column of nodes")
         inner = np.flatnonzero(self.feature != _LEAF_NODE)
         children = np.stack([self.left[inner], self.right[inner]])
-        # a child comes after its parent, so that no walk through the tree can run in a circle
+        # a child comes after its parent, so that no path through the tree is a circle
         if children.size and ((children <= inner).any() or (children >= n).any()):
             raise PolicyError("a support's nodes must come after their parents")
         # the linear score comes after the inputs it is made of
@@ -120,7 +128,7 @@ class Support:
     ) -> Support | None:
         """Return the support of logged people; None where everybody is supported.
 
-        `n` is the number of settled decisions of the whole log, of which these may be a sample;
+        `n` is the number of settled decisions of the complete log, of which these may be a sample;
         `group` is given for policies that use the sensitive attribute.
         """
         smallest = smallest_supported(n)
@@ -131,39 +139,27 @@ class Support:
         # evenly spaced: which rows these are does not depend on a random state
         grown = np.linspace(0, len(inputs) - 1, min(len(inputs), _GROWN_ON)).astype(np.intp)
         tree, direction = _grown(inputs[grown], supported[grown])
-        n_nodes = tree.node_count
-        found = cls(
-            tree.feature.clip(_LEAF_NODE),
-            tree.threshold,
-            tree.children_left,
-            tree.children_right,
-            np.zeros(n_nodes, dtype=np.bool_),
-            np.zeros(n_nodes),
-            direction,
-            unsupported,
-            smallest,
-            1.0,
-        )
-        leaf = found._leaves(inputs)
-        people = np.maximum(np.bincount(leaf, minlength=n_nodes), 1)
-        pure = np.bincount(leaf, supported, n_nodes) >= _PURE * people
-        mean = np.bincount(leaf, propensity, n_nodes) / people
+        feature = tree.feature.clip(_LEAF_NODE)
+        nodes = feature, tree.threshold, tree.children_left, tree.children_right
+        leaf = _leaves(*nodes, _with_score(inputs, direction))
+        people = np.maximum(np.bincount(leaf, minlength=len(feature)), 1)
+        pure = np.bincount(leaf, supported, len(feature)) >= _PURE * people
+        mean = np.bincount(leaf, propensity, len(feature)) / people
         share = float((~pure[leaf]).mean())
         if share == 0.0:
             return None
-        parts = {column.name: getattr(found, column.name) for column in fields(cls)}
-        return cls(**parts | {"supported": pure, "propensity": mean, "share": share})
+        return cls(*nodes, pure, mean, direction, unsupported, smallest, share)
 
     def supports(self, features: Floats, group: Codes | None = None) -> NDArray[np.bool_]:
         """Return for each person whether the log can speak about people like them."""
-        found: NDArray[np.bool_] = self.supported[self._leaves(self._inputs(features, group))]
+        found: NDArray[np.bool_] = self.supported[self._leaf(features, group)]
         return found
 
     def applied(self, propensity: Floats, features: Floats, group: Codes | None = None) -> Floats:
         """Return a policy's propensities after what is done with unsupported people."""
         if not self.overrules:
             return propensity
-        leaf = self._leaves(self._inputs(features, group))
+        leaf = self._leaf(features, group)
         fixed = self.propensity[leaf] if self.unsupported == "as_logged" else 0.0
         return np.where(self.supported[leaf], propensity, fixed)
 
@@ -190,14 +186,9 @@ class Support:
             for name, value in values.items()
         }
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Support:
-        """Return the support that `to_dict` made these values of."""
-        return cls(**values)
-
     @property
     def in_short(self) -> str:
-        """The same in a few words."""
+        """The same for a representation, in a few words."""
         return (
             f"{_DONE[self.unsupported]} people whom its log cannot speak about "
             f"({self.share:.1%} of the log)"
@@ -206,38 +197,20 @@ class Support:
     def __repr__(self) -> str:
         return f"Support({self.in_short})"
 
-    def _inputs(self, features: Floats, group: Codes | None) -> Floats:
+    def _leaf(self, features: Floats, group: Codes | None) -> Codes:
+        """Return the leaf that each person ends in."""
         inputs = _with_groups(features, group, len(self.direction) - features.shape[1])
         if inputs.shape[1] != len(self.direction):
             raise FeaturesError(
                 f"the policy's support looks at {len(self.direction)} inputs (features, and groups "
                 f"where the policy uses them), but there are {inputs.shape[1]}"
             )
-        return inputs
-
-    def _leaves(self, inputs: Floats) -> Codes:
-        """The leaf that each person ends in."""
         inputs = _with_score(inputs, self.direction)
-        node = np.zeros(len(inputs), dtype=np.intp)
-        moving = np.arange(len(inputs)) if self.feature[0] != _LEAF_NODE else np.arange(0)
-        while len(moving):
-            at = node[moving]
-            goes_left = inputs[moving, self.feature[at]] <= self.threshold[at]
-            node[moving] = np.where(goes_left, self.left[at], self.right[at])
-            moving = moving[self.feature[node[moving]] != _LEAF_NODE]
-        return node
-
-
-_TYPES: dict[str, Any] = {
-    "feature": np.intp,
-    "left": np.intp,
-    "right": np.intp,
-    "supported": np.bool_,
-}
+        return _leaves(self.feature, self.threshold, self.left, self.right, inputs)
 
 
 def smallest_supported(n: int) -> float:
-    """Return the smallest logged propensity about which n settled decisions can speak.
+    """Return the smallest logged propensity that counts as supported, of n settled decisions.
 
     Below `20 / n` one accepted person would carry more than 5% of all weight. In a small log that
     is many people, so it is never more than 0.05, the exploration floor recommended here.
@@ -251,8 +224,20 @@ def smallest_supported(n: int) -> float:
     return min(1.0 / (_LARGEST_SHARE * n), _SMALLEST_FLOOR)
 
 
+def _leaves(feature: Codes, threshold: Floats, left: Codes, right: Codes, inputs: Floats) -> Codes:
+    """Return the leaf of a tree that each row ends in."""
+    node = np.zeros(len(inputs), dtype=np.intp)
+    moving = np.flatnonzero(feature[node] != _LEAF_NODE)
+    while len(moving):
+        at = node[moving]
+        goes_left = inputs[moving, feature[at]] <= threshold[at]
+        node[moving] = np.where(goes_left, left[at], right[at])
+        moving = moving[feature[node[moving]] != _LEAF_NODE]
+    return node
+
+
 def _with_groups(features: Floats, group: Codes | None, n_groups: int) -> Floats:
-    """Features with an indicator for each group of a policy that uses the sensitive attribute."""
+    """Return features, with an indicator for each group where there are groups."""
     if group is None:
         return features
     return np.column_stack([features, np.eye(n_groups)[group]])
@@ -263,7 +248,7 @@ def _with_score(inputs: Floats, direction: Floats) -> Floats:
 
 
 def _direction(inputs: Floats, supported: NDArray[np.bool_]) -> Floats:
-    """The linear score that best tells supported people from the others."""
+    """Return the linear score that best tells supported people from the others."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -279,7 +264,7 @@ def _direction(inputs: Floats, supported: NDArray[np.bool_]) -> Floats:
 
 
 def _grown(inputs: Floats, supported: NDArray[np.bool_]) -> tuple[Any, Floats]:
-    """A tree that tells supported people from the others, and the linear score it looks at."""
+    """Return a tree that tells supported people from the others, and its linear score."""
     from sklearn.tree import DecisionTreeClassifier
 
     options = {"min_samples_leaf": min(_LEAF, len(inputs)), "random_state": 0}

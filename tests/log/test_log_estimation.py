@@ -1,4 +1,4 @@
-"""Propensities estimated after the fact: close to the truth, or refused."""
+"""Probabilities estimated after the fact: close to the truth, or refused."""
 
 from __future__ import annotations
 
@@ -196,3 +196,70 @@ def test_decisions_too_much_alike_are_refused(decision, message):
 def test_without_propensities_the_estimator_is_offered():
     with pytest.raises(cq.DecisionLogError, match=r"give propensity=EstimatedPropensity\(\)"):
         cq.DecisionLog.from_arrays([[0.0]], [1], None, [1])
+
+
+# --- labels that are missing at random
+
+
+def with_lost_labels(chance, seed=2, n=N, **options):
+    """A log in which an accepted person's label is known with the given chance."""
+    x = people(n=n)
+    rng = np.random.default_rng(seed)
+    decision = rng.random(n) < 0.6
+    known = decision & (rng.random(n) < chance(x))
+    label = np.where(known, rng.random(n) < 0.5, np.nan)
+    propensity = np.full(n, 0.6)
+    return cq.DecisionLog.from_arrays(x, decision, propensity, label, **options)
+
+
+def often_on_the_right(x):
+    return np.where(x[:, 0] > 0.0, 0.9, 0.5)
+
+
+def test_the_probability_of_a_known_label_is_estimated_among_accepted_people():
+    log = with_lost_labels(often_on_the_right, missing="at_random")
+    truth = often_on_the_right(log.features)
+    assert np.abs(log.observed - truth)[log.decision].mean() < 0.05
+    assert (log.observed[~log.decision] == 1.0).all()
+    np.testing.assert_allclose(log.label_propensity, 0.6 * log.observed)
+
+
+def test_a_given_probability_is_used_for_accepted_people():
+    chance = np.linspace(0.1, 1.0, N)
+    log = with_lost_labels(often_on_the_right, missing="at_random", observed=chance)
+    np.testing.assert_array_equal(log.observed, np.where(log.decision, chance, 1.0))
+
+
+def test_where_all_labels_are_known_nothing_is_estimated():
+    log = with_lost_labels(lambda x: 1.0, missing="at_random")
+    assert (log.observed == 1.0).all()
+
+
+def test_labels_younger_than_the_horizon_are_pending_and_not_missing():
+    step = np.repeat([0, 1], N // 2)
+    log = with_lost_labels(lambda x: step == 0, missing="at_random", horizon=1, time_step=step)
+    assert (log.observed == 1.0).all()
+
+
+UNOBSERVED = {
+    "another word": ({"missing": "drop"}, "missing is 'refuse', 'against' or 'at_random', not"),
+    "nothing is thinned": ({"observed": np.ones(40)}, 'observed= is for missing="at_random" only'),
+    "too few": (
+        {"missing": "at_random", "observed": [0.5]},
+        "observed has 1 values but features has 40 rows",
+    ),
+    "no probabilities": (
+        {"missing": "at_random", "observed": np.zeros(40)},
+        r"rows have an observed probability outside \(0, 1\] although decision is 1 \(first: row 0",
+    ),
+    "no label at all": (
+        {"missing": "at_random"},
+        "label is observed cannot be estimated: no accepted person has a label. Give observed=",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), UNOBSERVED.values(), ids=UNOBSERVED)
+def test_what_cannot_be_made_of_missing_labels_is_said(options, message):
+    with pytest.raises(cq.DecisionLogError, match=message):
+        with_lost_labels(lambda x: 0.0, n=40, **options)

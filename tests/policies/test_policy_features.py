@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -18,72 +19,77 @@ from sklearn.preprocessing import StandardScaler
 import consequential as cq
 from consequential.policies import NamedFeatures
 
-RNG = np.random.default_rng(4)
-TABLE = pd.DataFrame(RNG.normal(size=(60, 3)), columns=["income", "debt", "age"])
-PREDICTED = LogisticRegression().fit(TABLE[["debt", "income"]], (TABLE["income"] > 0).astype(int))
-PIPELINE = make_pipeline(
-    ColumnTransformer(
-        [("scaled", StandardScaler(), ["income"]), ("same", "passthrough", ["debt"])]
-    ),
-    LogisticRegression(),
-).fit(TABLE[["debt", "income"]], (TABLE["income"] > 0).astype(int))
-
 POLICY = cq.Policy([0.1, 2.0, -1.0], feature_names=["income", "debt"])
 TURNED = cq.Policy([0.1, -1.0, 2.0], feature_names=["debt", "income"])
+
+
+@cache
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    return pd.DataFrame(rng.normal(size=(60, 3)), columns=["income", "debt", "age"])
+
+
+def predicted(threshold, *steps) -> cq.ThresholdPolicy:
+    """A threshold over a model that was fitted to a frame with debt before income."""
+    model = make_pipeline(*steps, LogisticRegression()) if steps else LogisticRegression()
+    model.fit(table()[["debt", "income"]], (table()["income"] > 0).astype(int))
+    return cq.ThresholdPolicy(model, threshold)
+
+
+SCALED = [("scaled", StandardScaler(), ["income"]), ("same", "passthrough", ["debt"])]
 RULES = {
-    "policy": POLICY,
-    "floor": POLICY.with_floor(0.1),
-    "every third": cq.EveryNth(3, POLICY),
-    "threshold": cq.ThresholdPolicy(PREDICTED, 0.5),
-    "pipeline": cq.ThresholdPolicy(PIPELINE, 0.5),
-    "threshold with a floor": cq.ThresholdPolicy(PREDICTED, 0.5).with_floor(0.2),
-    "mixture of two orders": cq.Mixture([POLICY, TURNED], [0.5, 0.5]),
-    "rules within rules": cq.Mixture(
-        [cq.EveryNth(4, TURNED), cq.ThresholdPolicy(PREDICTED, 0.4), cq.RejectAll()],
-        [0.5, 0.3, 0.2],
+    "policy": lambda: POLICY,
+    "floor": lambda: POLICY.with_floor(0.1),
+    "every third": lambda: cq.EveryNth(3, POLICY),
+    "threshold": lambda: predicted(0.5),
+    "pipeline": lambda: predicted(0.5, ColumnTransformer(SCALED)),
+    "threshold with a floor": lambda: predicted(0.5).with_floor(0.2),
+    "mixture of two orders": lambda: cq.Mixture([POLICY, TURNED], [0.5, 0.5]),
+    "rules within rules": lambda: cq.Mixture(
+        [cq.EveryNth(4, TURNED), predicted(0.4), cq.RejectAll()], [0.5, 0.3, 0.2]
     ),
 }
-every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+
+
+@pytest.fixture(params=RULES)
+def rule(request):
+    return RULES[request.param]()
+
+
 ORDERS = [["income", "debt"], ["debt", "income"], ["debt", "age", "income"]]
 
 
 def people(names) -> NamedFeatures:
-    return NamedFeatures(TABLE[names].to_numpy(), names)
+    return NamedFeatures(table()[names].to_numpy(), names)
 
 
-@every_rule
 @pytest.mark.parametrize("names", ORDERS[1:], ids=["turned round", "one more"])
 def test_a_rule_finds_its_columns_by_name_in_whatever_order_they_come(rule, names):
     assert_allclose(rule.propensity(people(names)), rule.propensity(people(ORDERS[0])), rtol=1e-12)
 
 
-@every_rule
-@pytest.mark.parametrize(
-    "frame", [TABLE[ORDERS[2]], pl.DataFrame(TABLE[ORDERS[2]].to_dict("list"))]
-)
-def test_a_frame_and_a_matrix_with_names_are_answered_alike(rule, frame):
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_a_frame_and_a_matrix_with_names_are_answered_alike(rule, library):
+    frame = library(table()[ORDERS[2]].to_dict("list"))
     assert_allclose(rule.propensity(frame), rule.propensity(people(ORDERS[0])), rtol=1e-12)
 
 
-@every_rule
 def test_decisions_follow_names_too(rule):
     one, other = (rule.decide(people(names), rng=np.random.default_rng(0)) for names in ORDERS[:2])
     assert_array_equal(one, other)
 
 
-@every_rule
 def test_a_rule_says_which_features_it_looks_at(rule):
     assert set(rule.feature_names) == {"income", "debt"}
 
 
-@every_rule
 def test_a_feature_that_is_not_there_is_named(rule):
     with pytest.raises(cq.PolicyError, match=r"no feature 'debt'.*there are income, age"):
         rule.propensity(people(["income", "age"]))
 
 
 def test_two_orders_of_the_same_policy_are_the_same_policy():
-    truth = expit(0.1 + 2.0 * TABLE["income"] - TABLE["debt"])
+    truth = expit(0.1 + 2.0 * table()["income"] - table()["debt"])
     for names in ORDERS:
         assert_allclose(POLICY.propensity(people(names)), truth, rtol=1e-12)
         assert_allclose(TURNED.propensity(people(names)), truth, rtol=1e-12)
@@ -98,41 +104,47 @@ NAMELESS = cq.Policy([0.1, 2.0, -1.0])
 
 @pytest.mark.parametrize("policy", [MADE_UP, NAMELESS], ids=["x0, x1", "none"])
 def test_a_policy_learned_from_arrays_takes_columns_by_position(policy):
-    by_position = expit(0.1 + 2.0 * TABLE["debt"] - TABLE["income"])
+    by_position = expit(0.1 + 2.0 * table()["debt"] - table()["income"])
     turned = ["debt", "income"]
     assert_allclose(policy.propensity(people(turned)), by_position, rtol=1e-12)
-    assert_allclose(policy.propensity(TABLE[turned]), by_position, rtol=1e-12)
+    assert_allclose(policy.propensity(table()[turned]), by_position, rtol=1e-12)
 
 
 def test_a_policy_with_names_takes_the_columns_of_an_array_by_position():
-    matrix = TABLE[ORDERS[0]].to_numpy()
+    matrix = table()[ORDERS[0]].to_numpy()
     for nameless in (matrix, NamedFeatures(matrix, ["x0", "x1"])):
-        assert_allclose(POLICY.propensity(nameless), POLICY.propensity(TABLE), rtol=1e-12)
+        assert_allclose(POLICY.propensity(nameless), POLICY.propensity(table()), rtol=1e-12)
 
 
 def test_names_that_look_made_up_but_come_in_another_order_are_names():
-    matrix = TABLE[ORDERS[1]].to_numpy()
+    matrix = table()[ORDERS[1]].to_numpy()
     turned = NamedFeatures(matrix, ["x1", "x0"])
-    assert_allclose(MADE_UP.propensity(turned), POLICY.propensity(TABLE), rtol=1e-12)
+    assert_allclose(MADE_UP.propensity(turned), POLICY.propensity(table()), rtol=1e-12)
 
 
 WRONG_COUNTS = {
-    "a policy with names": (POLICY, r"looks at 2 features \(income, debt\), .* 3 columns"),
-    "a policy with made-up names": (MADE_UP, r"looks at 2 features \(x0, x1\), .* 3 columns"),
-    "a policy without names": (NAMELESS, "theta has 3 parameters but the features give 4 inputs"),
+    "a policy with names": (lambda: POLICY, r"looks at 2 features \(income, debt\), .* 3 columns"),
+    "a policy with made-up names": (
+        lambda: MADE_UP,
+        r"looks at 2 features \(x0, x1\), .* 3 columns",
+    ),
+    "a policy without names": (
+        lambda: NAMELESS,
+        "theta has 3 parameters but the features give 4 inputs",
+    ),
     "a predictor without names": (
-        cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0, 1.0]), 0.5),
+        lambda: cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0, 1.0]), 0.5),
         "fitted to 2 features, but there are 3 columns",
     ),
     "a predictor with names": (RULES["threshold"], "looks at 2 features .* 3 columns"),
 }
 
 
-@pytest.mark.parametrize(("rule", "words"), WRONG_COUNTS.values(), ids=WRONG_COUNTS)
-@pytest.mark.parametrize("wrap", [lambda rule: rule, lambda rule: cq.EveryNth(2, rule)])
-def test_by_position_as_many_columns_are_needed_as_the_rule_looks_at(rule, words, wrap):
-    with pytest.raises(cq.PolicyError, match=words):
-        wrap(rule).propensity(NamedFeatures(TABLE.to_numpy(), ["x0", "x1", "x2"]))
+@pytest.mark.parametrize(("make", "words"), WRONG_COUNTS.values(), ids=WRONG_COUNTS)
+def test_by_position_as_many_columns_are_needed_as_the_rule_looks_at(make, words):
+    for rule in (make(), cq.EveryNth(2, make())):
+        with pytest.raises(cq.PolicyError, match=words):
+            rule.propensity(NamedFeatures(table().to_numpy(), ["x0", "x1", "x2"]))
 
 
 # --- words

@@ -48,8 +48,13 @@ LABELS = [
 ]
 
 
-@pytest.mark.parametrize(("accepted", "rejected"), DECISIONS)
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+LIBRARIES = [pd.DataFrame, pl.DataFrame, pa.table]
+
+
+@pytest.mark.parametrize(
+    ("make", "accepted", "rejected"),
+    [(LIBRARIES[k % 3], *words) for k, words in enumerate(DECISIONS)],
+)
 def test_decisions_in_words_are_understood_and_stated(make, accepted, rejected):
     log = log_of(make, d=[rejected, accepted, accepted, rejected])
     assert_array_equal(log.decision, [False, True, True, False])

@@ -26,7 +26,7 @@ WRONG = {
     "sensitive too short": ("sensitive", ["a"], r"sensitive has shape \(1,\) .* 4 rows"),
     "time step too short": ("time_step", [0, 1], "time_step has 2 values .* 4 rows"),
     "amount too short": ("amount", [1.0], "amount has 1 values .* 4 rows"),
-    "cost for all": ("cost", 0.5, "cost has shape .* one value a row"),
+    "cost for all": ("cost", 0.5, "cost has shape .* one value per row"),
     "decision as a matrix": ("decision", [[0], [1], [1], [0]], r"decision has shape \(4, 1\)"),
     "sensitive as a matrix": ("sensitive", [["a"]] * 4, r"sensitive has shape \(4, 1\)"),
     "NaN feature": (
@@ -49,7 +49,7 @@ WRONG = {
         "must be numbers, but row 0 has <object",
     ),
     "features in a cube": ("features", np.zeros((4, 1, 1)), r"not of shape \(4, 1, 1\)"),
-    "a number for features": ("features", 1.0, r"one row a person, not of shape \(\)"),
+    "a number for features": ("features", 1.0, r"one row per person, not of shape \(\)"),
     "decision of 2": (
         "decision",
         [0, 1, 2, 0],
@@ -90,7 +90,7 @@ WRONG = {
     "label of 2": ("label", [None, 2, 0, None], r"a label that is not 0 or 1 \(first: row 1\)"),
     "infinite label": ("label", [None, 1, INF, None], "a label that is not 0 or 1"),
     "labels coded -1 and 1": ("label", [None, 1, -1, None], "not 0 or 1 .*Found: -1.0, 1.0."),
-    "no labels at all": ("label", None, "label has .* one value a row is needed"),
+    "no labels at all": ("label", None, "label has .* one value per row is needed"),
     "group None": (
         "sensitive",
         ["a", None, "b", None],

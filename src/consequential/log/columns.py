@@ -1,0 +1,257 @@
+"""Columns of numbers, text, words and dates, parsed to numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log.errors import DecisionLogError, fail
+
+Floats = NDArray[np.float64]
+Dates = NDArray[np.datetime64]
+Role = Literal["decision", "label"]
+
+_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")  # a number to a person
+_ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
+_MANY = 10  # different numbers that are too many for codes of categories
+_SHOWN = 6  # different values in a message, at most
+
+_YES = ("yes", "y", "true", "t", "1")
+_NO = ("no", "n", "false", "f", "0")
+_OWN: dict[Role, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "decision": (
+        ("accepted", "accept", "approved", "approve", "granted", "grant", "admitted", "hired"),
+        ("rejected", "reject", "declined", "decline", "denied", "deny", "refused", "refuse"),
+    ),
+    "label": (
+        ("repaid", "paid", "paid back", "fully paid", "good"),
+        ("defaulted", "default", "charged off", "unpaid", "not repaid", "bad"),
+    ),
+}
+_MEANING = {
+    "decision": "1 for accepted and 0 for rejected",
+    "label": "1 for the outcome hoped for and 0 for the other, and leave unknown ones missing",
+}
+_BAD_OUTCOME = re.compile(
+    r"default|bad|charged?.?off|delinquen|fraud|churn|late|arrest|recidiv|fail"
+)
+
+# NumPy's unit, how many of them a period has, and where in a period 1970 began: on a Thursday
+_UNITS = {
+    "day": ("D", 1, 0),
+    "week": ("D", 7, 3),
+    "month": ("M", 1, 0),
+    "quarter": ("M", 3, 0),
+    "year": ("Y", 1, 0),
+}
+
+
+# Numbers
+
+
+def numbers(title: str, values: Any, names: Sequence[str] | None = None) -> Floats:
+    """Return values as numbers; missing ones are NaN, and text that is a number counts as one.
+
+    `names` are those of a matrix's columns.
+    """
+    array = as_array(title, values)
+    try:
+        return np.array(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    flat = array.ravel().tolist()
+    row, value = next((k, value) for k, value in enumerate(flat) if not _is_number(value))
+    advice = _spelling_advice(value)
+    if array.ndim == 2:
+        row, column = divmod(row, array.shape[1])
+        title = f"{title} (column {names[column]!r})" if names is not None else title
+        advice = advice or ": encode categories first (one-hot, say), or build the log of a frame"
+    raise DecisionLogError(f"{title} must be numbers, but row {row} has {value!r}{advice}")
+
+
+def as_array(title: str, values: Any) -> NDArray[Any]:
+    """Return an array; where it has objects or text, NaN is in place of what is missing."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "OU":
+            return array
+        array = np.array(values, dtype=object)  # or NaN would become the text "nan"
+    except ValueError:
+        raise DecisionLogError(
+            f"{title} must be numbers, as many in every row: rows differ in length"
+        ) from None
+    array[missing_values(array)] = np.nan
+    return array
+
+
+def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where an array has None, NaN or another value that is not equal to itself."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    flags = [_is_missing(value) for value in values.ravel()]
+    return np.array(flags, dtype=np.bool_).reshape(values.shape)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _spelling_advice(value: Any) -> str:
+    """Say how to write what is a number to a person."""
+    text = str(value).strip()
+    if text.lower() in _ABSENT:
+        return ": leave missing values empty"
+    if not _NEARLY.fullmatch(text):
+        return ""
+    if text.endswith("%"):
+        return ": a percentage; write 0.6 for 60%"
+    if "," in text or "'" in text or " " in text:
+        return ": write 1234.5, with a decimal point and without separators of thousands"
+    return ": write 12000 for 12k, digits only"
+
+
+def check_spelling(name: str, values: Sequence[Any]) -> None:
+    """Refuse a column of numbers that a few values turned into words.
+
+    Few different numbers among words may be categories. Many are amounts, and the words among them
+    are misspelt or stand for missing values.
+    """
+    known = [(row, str(v).strip()) for row, v in enumerate(values) if v is not None and v == v]
+    counts = Counter(text for _, text in known)
+    plain = {text for text in counts if _is_number(text)}
+    numeric = plain | {text for text in counts if _NEARLY.fullmatch(text)}
+    n_rows = sum(counts[text] for text in numeric)
+    many = len(numeric) > _MANY or len(counts) > len(known) / 2
+    if len(plain) == len(counts) or n_rows <= len(known) / 2 or not many:
+        return
+    row, text = next((row, text) for row, text in known if text not in plain)
+    others = sum(count for text, count in counts.items() if text not in plain) - 1
+    also = f", and {others} more rows have such values" if others else ""
+    advice = _spelling_advice(text)
+    raise DecisionLogError(
+        f"the column {name!r} must be numbers, but row {row} has {text!r}{advice}{also}"
+    )
+
+
+# Words
+
+
+def yes_or_no(role: Role, column: str, values: NDArray[Any]) -> tuple[Floats, str]:
+    """Return words as 1 and 0, missing ones as NaN, and a sentence that says which is which.
+
+    `column` is the name of the column, where it has one: a label called `default` that says yes is
+    not the outcome hoped for.
+    """
+    known = dict.fromkeys((*_YES, *_OWN[role][0]), 1.0) | dict.fromkeys((*_NO, *_OWN[role][1]), 0.0)
+    absent = missing_values(values)
+    texts = [str(value) for value in values.tolist()]
+    found = {
+        text: re.sub(r"[\s_-]+", " ", text.strip().lower())
+        for text, gone in zip(texts, absent, strict=True)
+        if not gone
+    }
+    if not all(word in known for word in found.values()):
+        raise DecisionLogError(
+            f"{role} has the values {listed(found)}, which are not known as yes and no: code it "
+            f"as {_MEANING[role]}"
+        )
+    unclear = any(word in (*_YES, *_NO) for word in found.values())
+    if role == "label" and unclear and _BAD_OUTCOME.search(column.lower()):
+        raise DecisionLogError(
+            f"the label {column!r} has the values {listed(found)}: is yes the outcome hoped for? "
+            f"Code it as {_MEANING[role]}"
+        )
+    code = {text: known[word] for text, word in found.items()}
+    said = [f"{text!r} is {code[text]:.0f}" for text in sorted(code, key=lambda t: (-code[t], t))]
+    coded = np.array([code.get(text, np.nan) for text in texts])
+    return np.where(absent, np.nan, coded), f"{role}: {', '.join(said)}"
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Return different values in words, the first few of them."""
+    shown = sorted({repr(value) for value in values})
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more
+
+
+# Dates
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What a time step is; `first` is the number of step 0 since 1970, where it is known."""
+
+    name: str
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in _UNITS:
+            raise DecisionLogError(f"period is one of {', '.join(_UNITS)}, not {self.name!r}")
+
+    def time_steps(self, dates: Dates) -> tuple[NDArray[np.int64], Period]:
+        """Return time steps, and the period with its first number."""
+        fail(
+            np.isnat(dates),
+            "no date for a time step",
+            "Every decision was taken at some time: fill it in, or leave the rows out.",
+        )
+        unit, length, offset = _UNITS[self.name]
+        since_1970 = (dates.astype(f"datetime64[{unit}]").astype(np.int64) + offset) // length
+        first = int(since_1970.min()) if self.first is None else self.first
+        return since_1970 - first, replace(self, first=first)
+
+    @property
+    def said(self) -> str:
+        """What a time step is, in words, once the first is known."""
+        unit, length, offset = _UNITS[self.name]
+        start = np.array((self.first or 0) * length - offset).astype(f"datetime64[{unit}]")
+        begins = "" if length == 1 else f"the {self.name} from "
+        return f"time_step: one step per {self.name}, step 0 is {begins}{start}"
+
+
+def as_dates(values: Any) -> Dates | None:
+    """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[D]")
+    if array.dtype.kind not in "OU" or array.ndim != 1:
+        return None
+    array = array.astype(object)
+    absent = missing_values(array)
+    try:
+        known = {value: _day(value) for value in set(array[~absent].tolist())}
+    except (TypeError, ValueError):
+        return None
+    days = [None if gone else known[value] for gone, value in zip(absent, array, strict=True)]
+    return np.array(days, dtype="datetime64[D]") if known else None
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    text = value.strip()
+    if re.fullmatch(r"\d{4}-\d{2}", text):
+        text += "-01"
+    if not re.match(r"\d{4}-\d{2}-\d{2}", text):
+        raise ValueError(text)
+    return datetime.fromisoformat(text).date()
