@@ -21,7 +21,7 @@ class Counting:
 
     def sums(self, theta, link):
         self.n_made += 1
-        return theta[None] * link.bend
+        return theta[None] * link.below
 
 
 def test_a_pass_just_made_is_not_made_again():

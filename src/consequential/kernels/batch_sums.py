@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels import NOBODY
-from consequential.kernels.jit import compiled
+from consequential.kernels.jit import compiled, inner
 from consequential.kernels.links import LinkNumbers, linear_scores, propensities
 from consequential.kernels.random import fill_uniforms
 
@@ -66,7 +66,7 @@ def batch_shares(group: Codes, size: int, n_groups: int) -> Floats:
     return shares
 
 
-@compiled
+@inner
 def draw(
     key: np.uint64, position: int, propensity: Floats, derivative: Floats, decision: Floats,
     slope: Floats,
@@ -78,12 +78,12 @@ def draw(
         slope[i] = decision[i] * (derivative[i] / propensity[i])
 
 
-@compiled
+@inner
 def _updated(old: float, keep: float, new: float) -> float:
     return new if keep == 0.0 else keep * old + new  # what is not kept may be infinite
 
 
-@compiled
+@inner
 def update_sums(
     columns: Floats, start: int, weights: Floats, keep: float, factor: float, out: Floats
 ) -> None:
@@ -100,7 +100,7 @@ def update_sums(
             out[beside] = _updated(out[beside], keep, factor * other)
 
 
-@compiled
+@inner
 def weigh(columns: Floats, start: int, weights: Floats, n_columns: int, out: Floats) -> None:
     """Set the first rows of `out` to `columns[c, start + i] weights_i`."""
     first = np.uint64(start)
@@ -109,7 +109,7 @@ def weigh(columns: Floats, start: int, weights: Floats, n_columns: int, out: Flo
             out[c, i] = columns[c, first + i] * weights[i]
 
 
-@compiled
+@inner
 def weigh_row(column: Floats, start: int, weights: Floats, out: Floats) -> None:
     """Set the first row of `out` to `column[start + i] weights_i`."""
     first = np.uint64(start)
@@ -117,7 +117,7 @@ def weigh_row(column: Floats, start: int, weights: Floats, out: Floats) -> None:
         out[0, i] = column[first + i] * weights[i]
 
 
-@compiled
+@inner
 def update_products(
     left: Floats, right: Floats, start: int, n_rows: int, keep: float, factor: float, out: Floats,
     lower: bool,
@@ -151,7 +151,7 @@ def update_products(
                 out[j, beside] = _updated(out[j, beside], keep, factor * b)
 
 
-@compiled
+@inner
 def set_benefits(
     constant: Floats, defined: NDArray[np.bool_], is_ratio: NDArray[np.bool_], sums: Floats,
     scales: Floats, values: Floats, factors: Floats,
@@ -172,7 +172,7 @@ def set_benefits(
             factors[b, z] = scales[z] / denominator if known else 0.0
 
 
-@compiled
+@inner
 def centre(values: Floats, factors: Floats) -> None:
     """Subtract the mean over the groups whose benefit is known; 0 for the others."""
     for b in range(values.shape[0]):
@@ -185,7 +185,7 @@ def centre(values: Floats, factors: Floats) -> None:
             values[b, z] = values[b, z] - mean if factors[b, z] > 0.0 else 0.0
 
 
-@compiled
+@inner
 def objective_value(
     rows: Rows, link: LinkNumbers, theta: Floats, n_rows: int, penalty: float
 ) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels.batch_sums import update_products, update_sums, weigh
-from consequential.kernels.jit import compiled
+from consequential.kernels.jit import compiled, inner
 from consequential.kernels.links import LinkNumbers, linear_scores, responses
 
 Floats = NDArray[np.float64]
@@ -44,12 +44,12 @@ class Tile(NamedTuple):
     steepness: Floats
 
 
-@compiled
+@inner
 def _tile(n_inputs: int, n: int) -> Tile:
     return Tile(np.ones((n_inputs, n)), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
 
 
-@compiled
+@inner
 def _transpose(inputs: Floats, first: int, out: Floats) -> None:
     """Copy rows so that each input lies along rows; four rows at a time are one vector store."""
     n_inputs, n = inputs.shape[1], out.shape[1]
@@ -66,7 +66,7 @@ def _transpose(inputs: Floats, first: int, out: Floats) -> None:
             out[k + 1, i] = inputs[first + i, k]
 
 
-@compiled
+@inner
 def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile) -> None:
     """Fill a tile; theta has one row per block of parameters."""
     _transpose(table.inputs, first, tile.inputs)
@@ -79,7 +79,7 @@ def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile
     responses(link, tile.eta, tile.propensity, tile.derivative, tile.steepness)
 
 
-@compiled
+@inner
 def _expand(table: Table, c: int, first: int, scale: Floats, out: Floats) -> None:
     """Set one row per group to a column times a scale, 0 for the rows of other groups."""
     n_groups = out.shape[0]

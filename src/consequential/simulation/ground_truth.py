@@ -202,7 +202,8 @@ def _coarse(score: Floats, columns: Floats, cells: Cells) -> tuple[Floats, Float
     by_cell = columns.reshape(len(columns), _COARSE_CELLS, -1)
     weights = np.einsum("cgi,gij->cgj", by_cell, basis)
     scores = (middles[:, None] + width / 2.0 * nodes).ravel()
-    return np.stack([np.ones_like(scores), scores]), weights.reshape(len(columns), -1)
+    projected = np.ascontiguousarray(weights.reshape(len(columns), -1))
+    return np.stack([np.ones_like(scores), scores]), projected
 
 
 def _inputs(policy: Policy, population: Population) -> Floats:
