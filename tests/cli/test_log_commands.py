@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import consequential as cq
-from consequential.cli import main
+from consequential.cli import command_parser, main
 
 COLUMNS = ["--sensitive", "sex", "--decision", "approved", "--label", "repaid"]
 LOGGED = [*COLUMNS, "--propensity", "p"]
@@ -661,14 +661,12 @@ def test_a_failure_while_writing_leaves_nothing(shelf, here, capsys, monkeypatch
 
 @pytest.mark.parametrize("command", ["fit", "evaluate", "compare", "overlap", "frontier", "plan"])
 def test_help_teaches_with_an_example_that_can_be_parsed(command, capsys):
-    from consequential.cli import _parser
-
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
     example = out.split("example:\n")[1].replace("\\\n", " ")
-    options = _parser().parse_args(example.split()[1:])
+    options = command_parser().parse_args(example.split()[1:])
     assert options.command == command
 
 
