@@ -684,6 +684,12 @@ def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shel
     assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
 
 
+def test_a_bound_on_the_ratio_is_reported_however_the_notion_is_spelt(shelf, here, capsys):
+    bound = ["--min-ratio", "0.5", "--fairness", "equal-opportunity", "--folds", "2"]
+    assert main(["fit", str(shelf / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]) == 0
+    assert "\nBound (ratio at least 0.5): " in capsys.readouterr().out
+
+
 def test_a_bound_with_confidence_is_shown_on_held_out_rows_or_nothing_is_written(
     shelf, here, capsys
 ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 
 from sklearn.base import clone
@@ -52,7 +51,7 @@ def fit(request: Request) -> Findings:
     logged = against["what the log did"]
     metrics = group_metrics(rule, rows, **request.question("weighting", "confidence", "seed"))
     exploration = overlap(log)
-    bound = _bound(options, tested.gap, metrics)
+    bound = _bound(request, tested.gap, metrics)
     folds = f", {options.folds} folds" if options.bound_confidence is None else ""
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
@@ -131,16 +130,17 @@ def _fit(request: Request) -> _Tested:
     )
 
 
-def _bound(options: argparse.Namespace, gap: Estimate, metrics: GroupMetrics) -> str:
+def _bound(request: Request, gap: Estimate, metrics: GroupMetrics) -> str:
     """Say whether the bound that was asked for is kept among people the policy has not seen."""
+    options, fairness = request.options, request.fairness
     rates = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
     if options.max_gap is not None:
         asked, found = f"gap at most {options.max_gap:g}", gap
         kept = max(gap.high, -gap.low) <= options.max_gap
         broken = max(gap.low, -gap.high) > options.max_gap
-    elif options.min_ratio is not None and options.fairness in rates:
+    elif options.min_ratio is not None and fairness in rates:
         asked = f"ratio at least {options.min_ratio:g}"
-        found = metrics.ratio[rates[options.fairness]]
+        found = metrics.ratio[rates[fairness]]
         kept, broken = found.low >= options.min_ratio, found.high < options.min_ratio
     else:
         return ""
