@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from sklearn.base import clone
 
@@ -21,19 +22,6 @@ from consequential.learning.fitting import Fitted
 from consequential.log import DecisionLog
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.report import propensity_figures
-
-_CERTIFICATES = (
-    "utility",
-    "benefit_gap",
-    "benefits",
-    "violation",
-    "unconstrained_utility",
-    "cost_of_fairness",
-    "start",
-    "converged",
-    "n_passes",
-    "values",
-)
 
 
 @log_command
@@ -66,7 +54,7 @@ def fit(request: Request) -> Findings:
         title=f"A policy learned from {request.source.name}",
         introduction="\n\n".join([bound, *introduction] if bound else introduction),
         results={
-            "certificates": {name: getattr(tested.fitted, name) for name in _CERTIFICATES},
+            "certificates": _certificates(tested.fitted),
             "bound": bound,
             "policy_gap": tested.gap,
             "value": logged.new,
@@ -128,6 +116,12 @@ def _fit(request: Request) -> _Tested:
         how="cross-fitted",
         note="figures are cross-fitted, and policy.json was learned from all rows",
     )
+
+
+def _certificates(fitted: Fitted) -> dict[str, Any]:
+    """Return the figures on the rows the policy was learned from."""
+    names = {each.name for each in fields(fitted)} - {"policy", "fallback"} | {"cost_of_fairness"}
+    return {name: getattr(fitted, name) for name in sorted(names)}
 
 
 def _bound(request: Request, gap: Estimate, metrics: GroupMetrics) -> str:

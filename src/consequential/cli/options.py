@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,22 +33,20 @@ def cluster_of(options: argparse.Namespace) -> AbstractContextManager[Any]:
 # --- types of values
 
 
-def at_least_one(text: str) -> int:
-    """Read a count."""
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
-    return number
+def _at_least(smallest: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+        if number < smallest:
+            raise argparse.ArgumentTypeError(f"must be at least {smallest}, not {number}")
+        return number
+
+    return read
 
 
-def at_least_two(text: str) -> int:
-    """Read a number of parts."""
-    if at_least_one(text) == 1:
-        raise argparse.ArgumentTypeError("must be at least 2, not 1")
-    return int(text)
+at_least_one, at_least_two = _at_least(1), _at_least(2)
 
 
 def not_negative(text: str) -> float:
@@ -84,142 +82,123 @@ def zero_or_share(text: str) -> float:
 
 # --- options
 
-_OPTIONS: dict[str, dict[str, Any]] = {
+
+def _option(words: str, **settings: Any) -> dict[str, Any]:
+    return {"help": words, **settings}
+
+
+_OPTIONS = {
     # what the columns of a file mean
-    "--features": {
-        "action": "append",
-        "metavar": "A,B,...",
-        "help": "what a decision may depend on, words too; give it again for a name with a comma. "
+    "--features": _option(
+        "what a decision may depend on, words too; give it again for a name with a comma. "
         f"`{ALL_OTHERS}` takes every column not named otherwise: mind numbers of accounts and "
         "what is only known afterwards.",
-    },
-    "--sensitive": {"metavar": "NAME", "help": "the sensitive group"},
-    "--decision": {"metavar": "NAME", "help": "1 accepted, 0 rejected, or words for it"},
-    "--label": {
-        "metavar": "NAME",
-        "help": "1 as hoped, 0 not, or words for it; empty where rejected or not known yet",
-    },
-    "--propensity": {
-        "metavar": "NAME",
-        "help": "the probability with which the rule in force would accept; the decision itself, "
-        "where it left nothing to chance",
-    },
-    "--estimate-propensity": {
-        "action": "store_true",
-        "help": "estimate it, where it was not logged; refused where decisions left nothing to "
-        "chance",
-    },
-    "--time-step": {"metavar": "NAME", "help": "when it was decided, a whole number or a date"},
-    "--period": {
-        "choices": ("day", "week", "month", "quarter", "year"),
-        "help": "what a time step is, where --time-step has dates",
-    },
-    "--amount": {"metavar": "NAME", "help": "the size of each decision"},
-    "--cost-column": {
-        "metavar": "NAME",
-        "help": "what accepting costs, where it differs by person",
-    },
-    "--horizon": {
-        "type": at_least_one,
-        "metavar": "STEPS",
-        "help": "how many time steps an outcome may take; younger decisions are left out",
-    },
-    "--missing": {
-        "choices": ("refuse", "against", "at_random"),
-        "default": "refuse",
-        "help": "accepted people whose label never came: an error, any label they could have, or "
-        "missing by chance given features and group",
-    },
-    "--observed": {
-        "metavar": "NAME",
-        "help": "for at_random: the probability that a label is known",
-    },
+        action="append",
+        metavar="A,B,...",
+    ),
+    "--sensitive": _option("the sensitive group", metavar="NAME"),
+    "--decision": _option("1 accepted, 0 rejected, or words for it", metavar="NAME"),
+    "--label": _option(
+        "1 as hoped, 0 not, or words for it; empty where rejected or not known yet", metavar="NAME"
+    ),
+    "--propensity": _option(
+        "the probability with which the rule in force would accept; the decision itself, where it "
+        "left nothing to chance",
+        metavar="NAME",
+    ),
+    "--estimate-propensity": _option(
+        "estimate it, where it was not logged; refused where decisions left nothing to chance",
+        action="store_true",
+    ),
+    "--time-step": _option("when it was decided, a whole number or a date", metavar="NAME"),
+    "--period": _option(
+        "what a time step is, where --time-step has dates",
+        choices=("day", "week", "month", "quarter", "year"),
+    ),
+    "--amount": _option("the size of each decision", metavar="NAME"),
+    "--cost-column": _option("what accepting costs, where it differs by person", metavar="NAME"),
+    "--horizon": _option(
+        "how many time steps an outcome may take; younger decisions are left out",
+        type=at_least_one,
+        metavar="STEPS",
+    ),
+    "--missing": _option(
+        "accepted people whose label never came: an error, any label they could have, or missing "
+        "by chance given features and group",
+        choices=("refuse", "against", "at_random"),
+        default="refuse",
+    ),
+    "--observed": _option("for at_random: the probability that a label is known", metavar="NAME"),
     # what is asked about the log
-    "--cost": {
-        "type": share,
-        "metavar": "C",
-        "help": "what accepting costs: label 1 is worth 1 - C, label 0 -C (or --cost-column)",
-    },
-    "--fairness": {
-        "metavar": "NOTION",
-        "default": "demographic_parity",
-        "help": "whose gap counts; also equal_opportunity, equalised_odds, predictive_parity",
-    },
-    "--weighting": {
-        "default": "inverse",
-        "metavar": "NAME",
-        "help": "how accepted people stand in for the rejected: inverse, clipped:M, "
-        "self-normalised, doubly-robust",
-    },
-    "--confidence": {"type": share, "default": 0.95, "help": "how often intervals cover"},
-    "--method": {
-        "choices": ("normal", "bootstrap", "bernstein", "any_time"),
-        "default": "normal",
-        "help": "kind of interval; any_time is right however often one looks",
-    },
-    "--past-floor": {
-        "type": share,
-        "metavar": "EPS",
-        "help": "for bernstein and any_time: the smallest propensity the past rule could give "
-        "anybody (default: the smallest in the log)",
-    },
-    "--folds": {
-        "type": at_least_two,
-        "default": 5,
-        "metavar": "K",
-        "help": "evaluate each row under a policy learned from the other K - 1 of K parts",
-    },
-    "--seed": {"type": int, "default": 0, "help": "of whatever is random"},
+    "--cost": _option(
+        "what accepting costs: label 1 is worth 1 - C, label 0 -C (or --cost-column)",
+        type=share,
+        metavar="C",
+    ),
+    "--fairness": _option(
+        "whose gap counts; also equal_opportunity, equalised_odds, predictive_parity",
+        default="demographic_parity",
+        metavar="NOTION",
+    ),
+    "--weighting": _option(
+        "how accepted people stand in for the rejected: inverse, clipped:M, self-normalised, "
+        "doubly-robust",
+        default="inverse",
+        metavar="NAME",
+    ),
+    "--confidence": _option("how often intervals cover", type=share, default=0.95),
+    "--method": _option(
+        "kind of interval; any_time is right however often one looks",
+        choices=("normal", "bootstrap", "bernstein", "any_time"),
+        default="normal",
+    ),
+    "--past-floor": _option(
+        "for bernstein and any_time: the smallest propensity the past rule could give anybody "
+        "(default: the smallest in the log)",
+        type=share,
+        metavar="EPS",
+    ),
+    "--folds": _option(
+        "evaluate each row under a policy learned from the other K - 1 of K parts",
+        type=at_least_two,
+        default=5,
+        metavar="K",
+    ),
+    "--seed": _option("of whatever is random", type=int, default=0),
     # what learned policies look like
-    "--link": {
-        "choices": ("logistic", "smooth_semi_logistic", "semi_logistic"),
-        "default": "logistic",
-        "help": "from a score to a probability",
-    },
-    "--spline": {
-        "type": at_least_two,
-        "metavar": "K",
-        "help": "a spline with K knots in each feature",
-    },
-    "--polynomial": {
-        "type": at_least_two,
-        "metavar": "D",
-        "help": "products of features up to degree D",
-    },
-    "--uses-sensitive": {
-        "action": "store_true",
-        "help": "let each group have parameters of its own: the policy then decides by the "
-        "sensitive attribute",
-    },
-    "--l2": {
-        "type": not_negative,
-        "default": 1e-8,
-        "help": "shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on "
-        "others",
-    },
-    "--floor": {
-        "type": zero_or_share,
-        "default": 0.0,
-        "help": "nobody is accepted with less probability",
-    },
-    "--unsupported": {
-        "choices": ("reject", "as_logged", "trust_model"),
-        "default": "reject",
-        "help": "people like whom the log accepts nobody: reject them, do as the past rule did, "
-        "or extrapolate from others",
-    },
+    "--link": _option(
+        "from a score to a probability",
+        choices=("logistic", "smooth_semi_logistic", "semi_logistic"),
+        default="logistic",
+    ),
+    "--spline": _option("a spline with K knots in each feature", type=at_least_two, metavar="K"),
+    "--polynomial": _option("products of features up to degree D", type=at_least_two, metavar="D"),
+    "--uses-sensitive": _option(
+        "let each group have parameters of its own: the policy then decides by the sensitive "
+        "attribute",
+        action="store_true",
+    ),
+    "--l2": _option(
+        "shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
+        type=not_negative,
+        default=1e-8,
+    ),
+    "--floor": _option("nobody is accepted with less probability", type=zero_or_share, default=0.0),
+    "--unsupported": _option(
+        "people like whom the log accepts nobody: reject them, do as the past rule did, or "
+        "extrapolate from others",
+        choices=("reject", "as_logged", "trust_model"),
+        default="reject",
+    ),
     # how much work there is, who does it, and where results go
-    "--seeds": {"type": at_least_one, "help": "runs of each"},
-    "--jobs": {"type": at_least_one, "help": "threads (default: all cores)"},
-    "--cluster": {
-        "metavar": "ADDRESS",
-        "help": "a Dask scheduler that does the work, tcp://host:8786 say (default: this machine)",
-    },
-    "--out": {"type": Path, "metavar": "DIR", "help": "folder for results"},
-    "--overwrite": {
-        "action": "store_true",
-        "help": "replace other results of the same command",
-    },
+    "--seeds": _option("runs of each", type=at_least_one),
+    "--jobs": _option("threads (default: all cores)", type=at_least_one),
+    "--cluster": _option(
+        "a Dask scheduler that does the work, tcp://host:8786 say (default: this machine)",
+        metavar="ADDRESS",
+    ),
+    "--out": _option("folder for results", type=Path, metavar="DIR"),
+    "--overwrite": _option("replace other results of the same command", action="store_true"),
 }
 
 
