@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from consequential.cli.options import cluster_of, named
-from consequential.cli.results import interrupted
+from consequential.cli.options import named
+from consequential.cli.results import write_resumable
 from consequential.paper import reproduce as experiments
 from consequential.paper.figures import FIGURES
 from consequential.paper.studies import (
@@ -33,14 +33,8 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.list:
         print(_listed(names if options.names else NAMES, scale))
         return 0
-    started = time.monotonic()
-    try:
-        with cluster_of(options):
-            page = experiments.reproduce(names, options.out, scale, n_jobs=options.jobs)
-    except KeyboardInterrupt:
-        return interrupted(options.out)
-    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
-    return 0
+    work = partial(experiments.reproduce, names, options.out, scale, n_jobs=options.jobs)
+    return write_resumable(options, work)
 
 
 def _studies(names: list[str]) -> list[str]:

@@ -7,14 +7,16 @@ import json
 import os
 import shutil
 import sys
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from consequential import policies
 from consequential.cli.inputs import Source
+from consequential.cli.options import cluster_of
 from consequential.log import DecisionLog
 from consequential.paper.provenance import versions
 from consequential.report import render
@@ -163,11 +165,18 @@ def check_writable(folder: Path, option: str) -> None:
         raise OSError(f"cannot write to {folder}: choose another place with {option}")
 
 
-def interrupted(out: Path) -> int:
-    """Say what an interruption left in a folder and how to go on, and return the exit code."""
-    message = f"interrupted: what is done is kept in {out}; the same command goes on from there"
-    print(message, file=sys.stderr)
-    return 130
+def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> int:
+    """Write results that are kept as they come, print where their page is; return the exit code."""
+    started = time.monotonic()
+    try:
+        with cluster_of(options):
+            page = write()
+    except KeyboardInterrupt:
+        kept = f"what is done is kept in {options.out}; the same command goes on from there"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        return 130
+    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
+    return 0
 
 
 def _summary(log: DecisionLog) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from consequential import simulation, worlds
-from consequential.cli.options import cluster_of, named
-from consequential.cli.results import check_writable, interrupted
+from consequential.cli.options import named
+from consequential.cli.results import check_writable, write_resumable
 from consequential.objective import fairness_named
 from consequential.paper import reproduce
 from consequential.paper.store import Store
@@ -81,18 +81,16 @@ def demo(options: argparse.Namespace) -> int:
 
 def simulate(options: argparse.Namespace) -> int:
     """Run strategies in a world; results are stored as they come, and the command can go on."""
-    started = time.monotonic()
     world, about = _world(options)
     strategies = _strategies(options)
     fairness_named(options.fairness)  # an unknown name is an error now, not after the work
     penalties = sorted(set(options.penalties))
     steps = options.steps or world.parameters.time_steps
     size = min(10, max(1, _RUNS_PER_PART // (len(strategies) * len(penalties))))
-    blocks = [range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)]
     task = Simulation(
         "runs",
         ["runs"],
-        blocks,
+        [range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)],
         1.0,
         lambda: world,
         [strategies],
@@ -108,18 +106,15 @@ def simulate(options: argparse.Namespace) -> int:
         "fairness": options.fairness,
         "normalisation": options.normalisation,
     }
-    with Store.opened(options.out, "simulate", parameters) as store:
-        try:
-            with cluster_of(options):
-                reproduce.complete(store, [task], n_jobs=options.jobs)
-        except KeyboardInterrupt:
-            return interrupted(options.out)
-        runs = Runs.load(store.result("runs"))
-        print(runs.summary())
-        page = options.out / "report.html"
-        _write_page(page, world, runs)
-    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
-    return 0
+
+    def write() -> Path:
+        with Store.opened(options.out, "simulate", parameters) as store:
+            reproduce.complete(store, [task], n_jobs=options.jobs)
+            runs = Runs.load(store.result("runs"))
+            print(runs.summary())
+            return _write_page(options.out / "report.html", world, runs)
+
+    return write_resumable(options, write)
 
 
 def _strategies(options: argparse.Namespace) -> list[Strategy]:
@@ -181,7 +176,7 @@ def _own_world(reference: str) -> tuple[World, dict[str, Any]]:
     return world, {"world": f"{file.name}:{name}", "file_sha256": digest}
 
 
-def _write_page(path: Path, world: World, runs: Runs) -> None:
+def _write_page(path: Path, world: World, runs: Runs) -> Path:
     best = None
     if isinstance(world, ScoreWorld) and not world.drifts:
         best = world.optimal(fairness=runs.fairness)
@@ -192,3 +187,4 @@ def _write_page(path: Path, world: World, runs: Runs) -> None:
     )
     title = f"Strategies in {runs.world}"
     write_report(path, title, text, [Section(runs.world, "", runs, best)])
+    return path
