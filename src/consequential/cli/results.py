@@ -24,7 +24,7 @@ from consequential.report import render
 _FORMAT = "consequential results"
 _SCHEMA = 1
 _FILES = ("results.json", "report.html", "policy.json")
-_NOT_PARAMETERS = ("run", "command", "file", "out", "overwrite")
+_NOT_PARAMETERS = ("command", "file", "out", "overwrite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +104,9 @@ class Folder:
             "results": _plain(found.results),
         }
         numbers = json.dumps(document, indent=2, allow_nan=False) + "\n"
-        page = render(
-            f"{self.command}.html",
-            title=found.title,
-            introduction=found.introduction,
-            notes=notes,
-            results=found.results,
-            details={
-                "file": f"{source.name}, sha256 {source.sha256}",
-                "log": repr(log),
-                "command": f"{self.command} {_command_line(self.parameters)}",
-                "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-            },
-            **found.page,
-        )
+        shown = {"title": found.title, "introduction": found.introduction, "log": log}
+        shown |= {"results": found.results, **found.page}
+        page = render(f"{self.command}.html", **document | shown)
 
         def fill(folder: Path) -> None:
             if found.policy is not None:
@@ -199,14 +188,3 @@ def _plain(results: Any) -> Any:
     if isinstance(results, dict):
         return {str(name): _plain(value) for name, value in results.items()}
     return results.to_dict() if hasattr(results, "to_dict") else results
-
-
-def _command_line(parameters: dict[str, Any]) -> str:
-    parts = []
-    for name, value in parameters.items():
-        if value is None or value is False:
-            continue
-        parts.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            parts += map(str, value if isinstance(value, list) else [value])
-    return " ".join(parts)
