@@ -112,3 +112,11 @@ def test_labels_that_never_came_are_refused_or_made_up_for(here, capsys):
         results(here / how)["results"]["evaluation"]["utility"] for how in ("against", "at_random")
     )
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
+
+
+def test_plan_says_that_its_candidate_was_learned_from_the_same_log(shared, here, capsys):
+    candidate = ["--candidate", str(shared / "fit" / "policy.json"), "--improvement", "0.02"]
+    asked = ["plan", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *candidate]
+    assert main(asked) == 0
+    assert "was learned from this very log" in capsys.readouterr().out
+    assert "was learned from this very log" in text_of(here / "consequential-plan" / "report.html")

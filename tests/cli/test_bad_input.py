@@ -94,6 +94,7 @@ BAD = {
         "a gap needs a sensitive attribute",
     ),
     "no policy file": ([*EVALUATE, "polcy.json"], "no policy file 'polcy.json'"),
+    "a policy file without a name": ([*EVALUATE, ""], "no policy file ''"),
     "a policy file that is none": ([*EVALUATE, "loans.csv"], "is not a policy file"),
     "a policy of other features": (
         [*EVALUATE, "strange.json"],

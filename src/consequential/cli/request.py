@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,22 +133,22 @@ def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Na
 
     def run(options: argparse.Namespace) -> int:
         folder = Folder.of(options)
-        references = {name: getattr(options, name, None) for name in _RULES}
-        rules = {name: NamedRule.read(each) for name, each in references.items() if each}
+        given = {name: each for name in _RULES if (each := vars(options).get(name)) is not None}
+        rules = {name: NamedRule.read(each) for name, each in given.items()}
         digests = {name: each.digest for name, each in rules.items()}
         source = Source.read(options)
         folder.check(source, digests)
         log = source.log_for(*rules.values())
         announced = (*log.notes, *log.concerns)
-        _print_notes(announced)
+        for note in announced:
+            print(f"note: {note}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WinnersCurseWarning)  # a note of the rule says it
             found = analyse(Request(options, source, log, rules))
         print(found.text)
-        printed = "\n".join([*announced, found.text])
-        _print_notes(
-            (note for note in dict.fromkeys(found.notes) if note not in printed), indent="  "
-        )
+        for note in dict.fromkeys(found.notes):
+            if note not in announced and note not in found.text:
+                print(f"  note: {note}")
         folder.write(found, log, source, digests)
         if found.policy is not None:
             print(f"policy: {(folder.path / 'policy.json').resolve()}")
@@ -163,8 +163,3 @@ def exploration_notes(found: Overlap) -> list[str]:
     verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
     verdict = verdicts.get(found.exploring, "")
     return [*(verdict + reason for reason in found.reasons), *found.concerns]
-
-
-def _print_notes(notes: Iterable[str], indent: str = "") -> None:
-    for note in notes:
-        print(f"{indent}note: {note}")
