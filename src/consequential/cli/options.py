@@ -102,12 +102,12 @@ _OPTIONS = {
         "1 as hoped, 0 not, or words for it; empty where rejected or not known yet", metavar="NAME"
     ),
     "--propensity": _option(
-        "the probability with which the rule in force would accept; the decision itself, where it "
-        "left nothing to chance",
+        "the probability with which the rule in force accepts; give the decision column itself "
+        "if the rule left nothing to chance",
         metavar="NAME",
     ),
     "--estimate-propensity": _option(
-        "estimate it, where it was not logged; refused where decisions left nothing to chance",
+        "estimate it, if it was not logged; refused if decisions left nothing to chance",
         action="store_true",
     ),
     "--time-step": _option("when it was decided, a whole number or a date", metavar="NAME"),
@@ -123,8 +123,8 @@ _OPTIONS = {
         metavar="STEPS",
     ),
     "--missing": _option(
-        "accepted people whose label never came: an error, any label they could have, or missing "
-        "by chance given features and group",
+        "accepted people whose label never came: refuse the log, allow any label (figures become "
+        "bounds), or treat labels as missing at random given features and group",
         choices=("refuse", "against", "at_random"),
         default="refuse",
     ),
@@ -136,19 +136,19 @@ _OPTIONS = {
         metavar="C",
     ),
     "--fairness": _option(
-        "whose gap counts; also equal_opportunity, equalised_odds, predictive_parity",
+        "fairness notion; also equal_opportunity, equalised_odds, predictive_parity",
         default="demographic_parity",
         metavar="NOTION",
     ),
     "--weighting": _option(
-        "how accepted people stand in for the rejected: inverse, clipped:M, self-normalised, "
-        "doubly-robust",
+        "how accepted people are weighted to represent the rejected: inverse, clipped:M, "
+        "self-normalised, doubly-robust",
         default="inverse",
         metavar="NAME",
     ),
-    "--confidence": _option("how often intervals cover", type=share, default=0.95),
+    "--confidence": _option("confidence level of intervals", type=share, default=0.95),
     "--method": _option(
-        "kind of interval; any_time is right however often one looks",
+        "kind of interval; any_time stays valid however often you look",
         choices=("normal", "bootstrap", "bernstein", "any_time"),
         default="normal",
     ),
@@ -164,10 +164,10 @@ _OPTIONS = {
         default=5,
         metavar="K",
     ),
-    "--seed": _option("of whatever is random", type=int, default=0),
+    "--seed": _option("random seed", type=int, default=0),
     # what learned policies look like
     "--link": _option(
-        "from a score to a probability",
+        "how a score becomes a probability",
         choices=("logistic", "smooth_semi_logistic", "semi_logistic"),
         default="logistic",
     ),
@@ -179,13 +179,13 @@ _OPTIONS = {
         action="store_true",
     ),
     "--l2": _option(
-        "shrinkage; 1e-3, say, makes policies less steep, which keep bounds better on others",
+        "shrinkage; with 1e-3, say, policies are less steep and keep bounds better on new people",
         type=not_negative,
         default=1e-8,
     ),
-    "--floor": _option("nobody is accepted with less probability", type=zero_or_share, default=0.0),
+    "--floor": _option("smallest probability of acceptance", type=zero_or_share, default=0.0),
     "--unsupported": _option(
-        "people like whom the log accepts nobody: reject them, do as the past rule did, or "
+        "people such as the log never accepts: reject them, do as the past rule did, or "
         "extrapolate from others",
         choices=("reject", "as_logged", "trust_model"),
         default="reject",

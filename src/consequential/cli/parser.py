@@ -67,7 +67,7 @@ def _demo(parser: Parser) -> None:
     example: consequential demo --seeds 5 --output my-report.html
     """
     add = parser.add_argument
-    add("--output", type=Path, default=Path("consequential-report.html"), help="page")
+    add("--output", type=Path, default=Path("consequential-report.html"), help="file for the page")
     add_option(parser, "--seeds", default=3, help="runs of each strategy")
     add("--steps", type=at_least_one, default=30, help="time steps in the first setting")
     add("--compas-steps", type=at_least_one, default=6, help="time steps on COMPAS")
@@ -86,7 +86,7 @@ def _overlap(parser: Parser) -> None:
     add_columns(parser, label=False)
     smallest = "the smallest propensity that counts"
     add_option(parser, "--floor", type=share, default=0.01, help=smallest)
-    add_option(parser, "--confidence", help="of upper bounds on shares of people")
+    add_option(parser, "--confidence", help="confidence level of upper bounds on shares of people")
     add_results(parser, "consequential-overlap")
 
 
@@ -111,7 +111,7 @@ def _fit(parser: Parser) -> None:
     bound("--max-gap", type=not_negative, metavar="G", help="largest difference between groups")
     bound("--min-ratio", type=not_negative, metavar="R", help="smallest ratio between groups")
     bound("--penalty", type=not_negative, metavar="LAMBDA", help="the paper's lambda")
-    shown = "how sure to be that people keep --max-gap, 0.95 say: shown on held-out rows"
+    shown = "confidence, 0.95 say, with which --max-gap is kept: shown on held-out rows"
     parser.add_argument("--bound-confidence", type=share, metavar="C", help=shown)
     add_results(parser, "consequential-fit")
 
@@ -197,18 +197,24 @@ def _plan(parser: Parser) -> None:
     add_option(group, "--cost")
     gain = "the gain in utility per decision that should be proven"
     add("--improvement", type=not_negative, required=True, metavar="GAIN", help=gain)
-    floors, compared = [0.01, 0.02, 0.05, 0.1], "exploration floors to compare"
-    add("--floors", nargs="+", type=share, default=floors, metavar="EPS", help=compared)
+    add(
+        "--floors",
+        nargs="+",
+        type=share,
+        default=[0.01, 0.02, 0.05, 0.1],
+        metavar="EPS",
+        help="exploration floors to compare",
+    )
     add("--candidate", metavar="RULE", help="a policy.json to be proven better (default: any)")
     differs = "without a candidate: on what share of people the better rule decides differently"
     add("--changed", type=share, default=0.1, help=differs)
     assumed = "assumed share of label 1 among people whom the log never accepts"
     add("--success-rate", type=not_negative, help=assumed)
-    add("--rate", type=not_negative, help="decisions a month")
+    add("--rate", type=not_negative, help="decisions per month")
     add("--outcome-months", type=not_negative, default=0.0, help="months until an outcome is known")
     add("--power", type=share, default=0.8, help="probability of a proof if the gain is real")
-    add_option(group, "--confidence", help="of the interval that proves it")
-    looks = "of that interval: one look at the end, or as many as you like"
+    add_option(group, "--confidence", help="confidence level of the interval that proves it")
+    looks = "kind of that interval: for one look at the end, or for as many as you like"
     add_option(group, "--method", choices=("normal", "any_time"), help=looks)
     add_results(parser, "consequential-plan")
 
@@ -228,16 +234,22 @@ def _simulate(parser: Parser) -> None:
       consequential simulate my_world.py:MyWorld --fairness equal_opportunity --out my-results
     """
     add = parser.add_argument
-    add("world", metavar="WORLD", help="where people come from")
+    add("world", metavar="WORLD", help="a name, or file.py:ClassName")
     some = "for example logistic-iterative, deterministic-aggregated (default: the paper's six)"
     add("--strategies", nargs="+", metavar="NAME", help=some)
     weight = "how much a gap counts against utility"
     add("--penalties", nargs="+", type=not_negative, metavar="LAMBDA", default=[0.0], help=weight)
     add_option(parser, "--seeds", default=10)
     add("--steps", type=at_least_one, help="time steps (default: the world's)")
-    add_option(parser, "--fairness", metavar="NAME", help="penalised and measured")
-    estimators, right = ("applicants", "paper"), "estimators that are right, or as printed"
-    add("--normalisation", choices=estimators, default="applicants", help=right)
+    add_option(
+        parser, "--fairness", metavar="NAME", help="fairness notion that is penalised and measured"
+    )
+    add(
+        "--normalisation",
+        choices=("applicants", "paper"),
+        default="applicants",
+        help="corrected estimators, or those of the paper",
+    )
     meaning = "what y = 1 means on COMPAS (default: no_rearrest)"
     add("--label", choices=("no_rearrest", "rearrest"), help=meaning)
     add_option(parser, "--out", default=Path("consequential-simulation"))
