@@ -11,7 +11,7 @@ import pytest
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
-from consequential.cli import _parser
+from consequential.cli import command_parser
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -60,7 +60,7 @@ def test_the_program_on_a_log_runs(capsys, numbers):
 
 
 def test_every_command_is_in_the_readme():
-    (commands,) = (action.choices for action in _parser()._actions if action.choices)
+    (commands,) = (action.choices for action in command_parser()._actions if action.choices)
     for command in commands:
         assert re.search(rf"(consequential|make|`)(:? ?){command}\b", README), command
 
@@ -71,4 +71,4 @@ def test_the_commands_in_the_readme_can_be_parsed():
     lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
     assert len(lines) == 8
     for line in lines:
-        _parser().parse_args(line.replace("$columns", columns).split())
+        command_parser().parse_args(line.replace("$columns", columns).split())

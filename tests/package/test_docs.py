@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import consequential as cq
-from consequential.cli import _parser
+from consequential.cli import command_parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -97,7 +97,7 @@ def test_every_public_name_has_a_place_in_the_reference():
 
 
 def commands() -> list[str]:
-    (names,) = (action.choices for action in _parser()._actions if action.choices)
+    (names,) = (action.choices for action in command_parser()._actions if action.choices)
     return list(names)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consequential.cli import _parser
+from consequential.cli import command_parser
 from consequential.paper.studies import COLUMNS, FULL, NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
@@ -26,7 +26,9 @@ def test_the_page_names_the_columns_and_the_size():
 
 def options_of_the_command() -> list[str]:
     (commands,) = (
-        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+        action
+        for action in command_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
     )
     actions = commands.choices["reproduce"]._actions
     return [action.option_strings[-1] for action in actions if action.option_strings]

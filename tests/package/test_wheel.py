@@ -59,8 +59,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(names):
     assert packed == kept
 
 
-@pytest.mark.parametrize("name", ["py.typed", "worlds/data/compas.csv", "worlds/data/SHA256SUMS"])
-def test_types_and_data_are_in_the_wheel(names, name):
+@pytest.mark.parametrize(
+    "name",
+    ["py.typed", "worlds/data/compas.csv", "worlds/data/SHA256SUMS", "report/templates/page.html"],
+)
+def test_types_data_and_templates_are_in_the_wheel(names, name):
     assert f"consequential/{name}" in names
 
 

@@ -25,7 +25,7 @@ def file(tmp_path):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Drawing takes most of the time; tables and captions do not need it."""
-    monkeypatch.setattr(report, "_figure", lambda section, metric: "<svg></svg>")
+    monkeypatch.setattr(report, "svg_of", lambda drawn, salt: "<svg></svg>")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Results: a folder with the page, the numbers and the policy of one command."""
+"""Results: the folder with the page, the numbers and the policy that a command writes."""
 
 from __future__ import annotations
 
@@ -6,55 +6,48 @@ import argparse
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Sequence
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from consequential.cli.columns import Source
-    from consequential.log import DecisionLog
-    from consequential.policies import DecisionRule
-    from consequential.report.log import Piece
+from consequential import policies
+from consequential.cli.inputs import Source
+from consequential.cli.options import cluster_of
+from consequential.log import DecisionLog
+from consequential.paper.provenance import versions
+from consequential.report import render
 
-FORMAT = "consequential results"
-SCHEMA = 1
+_FORMAT = "consequential results"
+_SCHEMA = 1
 _FILES = ("results.json", "report.html", "policy.json")
-_NOT_PARAMETERS = ("run", "command", "file", "out", "overwrite")
+_NOT_PARAMETERS = ("command", "file", "out", "overwrite")
 
 
-def add_out(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add where results go."""
-    add = parser.add_argument_group("results").add_argument
-    add(
-        "--out",
-        type=Path,
-        default=Path(f"consequential-{command}"),
-        metavar="DIR",
-        help="folder for results",
-    )
-    add("--overwrite", action="store_true", help="replace other results of the same command")
-    parser.set_defaults(command=command)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a command found: numbers for a machine, pieces of a page for people."""
+    """What a command found.
 
+    `results` are objects of the library by name, or one of them: `results.json` has them as plain
+    data, and the page's template shows them. `page` is what else the template needs.
+    """
+
+    text: str  # to print
     title: str
     introduction: str
-    log: DecisionLog
-    numbers: dict[str, Any]
-    pieces: Sequence[Piece]
+    results: Any
     notes: Sequence[str] = ()
-    policy: DecisionRule | None = None
-    files: dict[str, str] = field(default_factory=dict)
+    page: dict[str, Any] = field(default_factory=dict)
+    policy: policies.DecisionRule | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where a command's results go; looked at before the work, written after it."""
+    """Where the results of a command go: checked before the work, written after it."""
 
     path: Path
     command: str
@@ -67,27 +60,25 @@ class Folder:
         path: Path = options.out
         if path.exists() and not path.is_dir():
             raise OSError(f"{path} is a file: name a folder with --out")
-        there = path if path.is_dir() else path.absolute().parent
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise OSError(f"cannot write to {there}: choose another place with --out")
+        check_writable(path if path.is_dir() else path.absolute().parent, "--out")
         parameters = {
             name: value.name if isinstance(value, Path) else value
             for name, value in sorted(vars(options).items())
             if name not in _NOT_PARAMETERS
         }
         folder = cls(path, options.command, options.overwrite, parameters)
-        folder._known()
+        folder._earlier()
         return folder
 
-    def check(self, source: Source, files: dict[str, str] | None = None) -> None:
-        """Refuse to replace results of another question or another file."""
-        known = self._known()
-        if known is None or self.overwrite:
+    def check(self, source: Source, rules: dict[str, str]) -> None:
+        """Refuse to replace results of another question, another log or other rules."""
+        earlier = self._earlier()
+        if earlier is None or self.overwrite:
             return
         same = (
-            known.get("parameters") == json.loads(json.dumps(self.parameters))
-            and known.get("file", {}).get("sha256") == source.sha256
-            and known.get("files", {}) == (files or {})
+            earlier.get("parameters") == json.loads(json.dumps(self.parameters))
+            and earlier.get("file", {}).get("sha256") == source.sha256
+            and earlier.get("files", {}) == rules
         )
         if not same:
             raise OSError(
@@ -95,65 +86,48 @@ class Folder:
                 "--out, or replace them with --overwrite"
             )
 
-    def write(self, source: Source, found: Findings) -> None:
-        """Write everything: a new folder appears whole, files in an old one are replaced whole."""
-        from consequential.policies import save_policy, write_whole
-        from consequential.report.log import details_piece, log_page
-
-        log = found.log
+    def write(
+        self, found: Findings, log: DecisionLog, source: Source, rules: dict[str, str]
+    ) -> None:
+        """Write all files: a new folder appears when it is complete, old files are replaced."""
         notes = list(dict.fromkeys([*log.notes, *log.concerns, *found.notes]))
-        about = {
-            "file": {"name": source.name, "sha256": source.sha256, "rows": len(source.table)},
-            "log": _about(log),
-            "versions": _versions(),
-        }
         document = {
-            "format": FORMAT,
-            "schema": SCHEMA,
+            "format": _FORMAT,
+            "schema": _SCHEMA,
             "command": self.command,
             "parameters": self.parameters,
-            "files": found.files,
-            **about,
+            "files": rules,
+            "file": {"name": source.name, "sha256": source.sha256, "rows": len(source.table)},
+            "log": _summary(log),
+            "versions": versions(),
             "notes": notes,
-            "results": found.numbers,
+            "results": _plain(found.results),
         }
         numbers = json.dumps(document, indent=2, allow_nan=False) + "\n"
-        details = details_piece(
-            {
-                "file": f"{source.name}, sha256 {source.sha256}",
-                "log": repr(log),
-                "command": f"{self.command} {_shown(self.parameters)}",
-                "versions": ", ".join(f"{k} {v}" for k, v in about["versions"].items()),
-            }
-        )
-        page = log_page(found.title, found.introduction, notes, [*found.pieces, details])
+        shown = {"title": found.title, "introduction": found.introduction, "log": log}
+        shown |= {"results": found.results, **found.page}
+        page = render(f"{self.command}.html", **document | shown)
 
         def fill(folder: Path) -> None:
             if found.policy is not None:
-                save_policy(found.policy, folder / "policy.json")
-            write_whole(folder / "report.html", page)
-            write_whole(folder / "results.json", numbers)
+                policies.save_policy(found.policy, folder / "policy.json")
+            policies.write_whole(folder / "report.html", page)
+            policies.write_whole(folder / "results.json", numbers)
 
         if self.path.is_dir():
             fill(self.path)
             return
-        fresh = Path(tempfile.mkdtemp(dir=self.path.absolute().parent, prefix=".consequential-"))
+        new = self.path.absolute().parent / f".consequential-{uuid.uuid4().hex}"
+        new.mkdir()
         try:
-            fill(fresh)
-            umask = os.umask(0)
-            os.umask(umask)
-            fresh.chmod(0o777 & ~umask)
-            fresh.rename(self.path)
+            fill(new)
+            new.rename(self.path)
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)
             raise
 
-    def said(self) -> str:
-        """Say where the page is."""
-        return f"report: {(self.path / 'report.html').resolve()}"
-
-    def _known(self) -> dict[str, Any] | None:
-        """Return what is there, None where nothing of ours is; refuse what is not ours."""
+    def _earlier(self) -> dict[str, Any] | None:
+        """Return earlier results in the folder, None without any; refuse files of others."""
         there = [name for name in _FILES if (self.path / name).exists()]
         if not there:
             return None
@@ -161,7 +135,7 @@ class Folder:
             known = json.loads((self.path / "results.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             known = None
-        if not isinstance(known, dict) or known.get("format") != FORMAT:
+        if not isinstance(known, dict) or known.get("format") != _FORMAT:
             raise OSError(
                 f"{self.path} has a {there[0]} that this command did not write: choose another "
                 "folder with --out"
@@ -174,7 +148,27 @@ class Folder:
         return known
 
 
-def _about(log: DecisionLog) -> dict[str, Any]:
+def check_writable(folder: Path, option: str) -> None:
+    """Refuse a folder that is not there or cannot be written to, before any work."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise OSError(f"cannot write to {folder}: choose another place with {option}")
+
+
+def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> int:
+    """Write results that are kept as they come, print where their page is; return the exit code."""
+    started = time.monotonic()
+    try:
+        with cluster_of(options):
+            page = write()
+    except KeyboardInterrupt:
+        kept = f"what is done is kept in {options.out}; the same command goes on from there"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        return 130
+    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
+    return 0
+
+
+def _summary(log: DecisionLog) -> dict[str, Any]:
     return {
         "decisions": len(log),
         "accepted": log.n_accepted,
@@ -189,19 +183,8 @@ def _about(log: DecisionLog) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
-    from consequential.paper.provenance import versions
-
-    return versions()
-
-
-def _shown(parameters: dict[str, Any]) -> str:
-    parts = []
-    for name, value in parameters.items():
-        if value is None or value is False:
-            continue
-        option = f"--{name.replace('_', '-')}"
-        values = value if isinstance(value, list) else [value]
-        shown = "" if value is True else " " + " ".join(str(each) for each in values)
-        parts.append(option + shown)
-    return " ".join(parts)
+def _plain(results: Any) -> Any:
+    """Return results as data that JSON can hold."""
+    if isinstance(results, dict):
+        return {str(name): _plain(value) for name, value in results.items()}
+    return results.to_dict() if hasattr(results, "to_dict") else results

@@ -1,6 +1,15 @@
-"""Reports: what runs and logs say, as pages that need nothing beside themselves."""
+"""Reports: results of simulations and of decision logs as HTML pages that need no other file."""
 
-from consequential.report.page import page_of, paragraphs, svg_of
+from consequential.report.figures import propensity_figures
+from consequential.report.page import page_of, paragraphs, render, svg_of
 from consequential.report.runs import Section, write_report
 
-__all__ = ["Section", "page_of", "paragraphs", "svg_of", "write_report"]
+__all__ = [
+    "Section",
+    "page_of",
+    "paragraphs",
+    "propensity_figures",
+    "render",
+    "svg_of",
+    "write_report",
+]

@@ -11,7 +11,7 @@ from io import StringIO
 import pytest
 
 from consequential.cli import main
-from consequential.cli.completion import SHELLS
+from consequential.cli.parser import SHELLS
 
 
 def script_for(shell: str) -> str:

@@ -1,0 +1,223 @@
+"""Inputs: the file of a decision log, and rules by name or from a file."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from consequential.cli.options import ALL_OTHERS, named
+from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
+from consequential.log.files import read_table
+from consequential.log.frames import feature_names
+from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
+
+_ROLES = (
+    "sensitive",
+    "decision",
+    "label",
+    "propensity",
+    "time_step",
+    "amount",
+    "cost_column",
+    "observed",
+)
+_RULES: dict[str, Callable[[], DecisionRule]] = {
+    "logged": Logged,
+    "accept-all": AcceptAll,
+    "reject-all": RejectAll,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file of a log, and what its columns mean."""
+
+    name: str
+    sha256: str
+    table: Any
+    roles: dict[str, str]
+    features: tuple[str, ...]
+    outcomes: dict[str, Any]  # how labels that are late or missing are treated
+    estimate: EstimatedPropensity | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> Source:
+        """Read the file the options name, and find their columns in it."""
+        for option in ("horizon", "period"):
+            if getattr(options, option) is not None and options.time_step is None:
+                raise ValueError(
+                    f"--{option} is about time steps: say with --time-step which column has them"
+                )
+        file = options.file
+        if file.is_dir():
+            raise DecisionLogError(f"{file} is a folder: name a CSV or Parquet file")
+        table, notes = read_table(file)
+        twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+        if twice:
+            raise DecisionLogError(f"{file} has two columns {twice[0]!r}: rename one")
+        if len(table) == 0:
+            raise DecisionLogError(f"{file} has no rows: a log has one for each decision")
+        known = dict.fromkeys(table.column_names)
+        roles = {role: name for role in _ROLES if (name := getattr(options, role)) is not None}
+        for role, name in roles.items():
+            named(f"column for --{role.replace('_', '-')}:", name, known)
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        seed = getattr(options, "seed", 0)
+        return cls(
+            name=file.name,
+            sha256=digest,
+            table=table,
+            roles=roles,
+            features=_features(options.features or (), known, roles),
+            outcomes={name: getattr(options, name) for name in ("horizon", "period", "missing")},
+            estimate=EstimatedPropensity(seed=seed) if options.estimate_propensity else None,
+            notes=notes,
+        )
+
+    def log_for(self, *rules: NamedRule) -> DecisionLog:
+        """Return the log with the features that are asked for and those that the rules use."""
+        names = feature_names(self.table, self.features) if self.features else []
+        names += [name for rule in rules for name in rule.features(self)]
+        if not names:
+            raise ValueError("give --features: the rules name none of their own")
+        return self.log_of(dict.fromkeys(names))
+
+    def log_of(self, features: Iterable[str]) -> DecisionLog:
+        """Return the log with these features, which may include indicators `column=word`."""
+        table, columns = self.table, dict(self.roles)
+        if "label" not in columns:  # overlap needs none
+            columns["label"] = "label" + "'" * (len(table.column_names) + 1)  # a new name
+            table = table.append_column(columns["label"], pa.nulls(len(table), pa.float64()))
+        if "cost_column" in columns:
+            columns["cost"] = columns.pop("cost_column")
+        given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
+        log = DecisionLog.from_frame(table, features=list(features), **self.outcomes, **given)
+        return replace(log, notes=(*self.notes, *log.notes))
+
+    def new_words(self, names: Iterable[str]) -> list[str]:
+        """Say which words of the file no indicator among the names stands for."""
+        columns = self.table.column_names
+        known: dict[str, set[str]] = {}
+        for name in names:
+            column, equals, word = name.partition("=")
+            if equals and name not in columns and column in columns:
+                known.setdefault(column, set()).add(word)
+        notes = []
+        for column, words in known.items():
+            texts = map(str, self.table[column].to_pylist())
+            unknown = Counter(text for text in texts if text not in words)
+            for word, count in unknown.most_common(3):
+                rows = "1 row has" if count == 1 else f"{count} rows have"
+                notes.append(
+                    f"{rows} the {column} {word!r}, which the policy has never seen: it treats "
+                    f"them as having no {column} at all"
+                )
+        return notes
+
+
+def _features(
+    asked: Sequence[str], known: dict[str, None], roles: dict[str, str]
+) -> tuple[str, ...]:
+    taken = {name: role for role, name in roles.items()}
+    names: list[str] = []
+    for text in asked:
+        if text == ALL_OTHERS and text not in known:
+            names += [name for name in known if name not in taken]
+        elif text in known:  # a name may have a comma in it
+            names.append(text)
+        else:
+            names += [part.strip() for part in text.split(",") if part.strip()]
+    if asked and not names:
+        raise ValueError("--features names no column: give at least one")
+    for name in names:
+        named("column for --features:", name, known)
+        if name in taken and taken[name] not in ("time_step", "amount"):
+            role = taken[name].replace("_", "-")
+            advice = (
+                "give --uses-sensitive to fit for a policy that decides by it"
+                if role == "sensitive"
+                else "what decided or came after cannot be decided by"
+            )
+            raise ValueError(f"{name!r} is given as --{role} and as a feature: {advice}")
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRule:
+    """A rule with the name it was asked for by.
+
+    `digest` is that of its file, `learned_from` that of the log's file it was fitted to, where the
+    results of its fit are still beside it.
+    """
+
+    name: str
+    rule: DecisionRule
+    digest: str = ""
+    learned_from: str = ""
+
+    @classmethod
+    def read(cls, reference: str) -> NamedRule:
+        """Find a rule by name, or read it from a file."""
+        if reference in _RULES:
+            return cls(reference, _RULES[reference]())
+        file = Path(reference)
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"no policy file {reference!r}; give one that `consequential fit` wrote, or one "
+                f"of {', '.join(_RULES)}"
+            )
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        return cls(reference, load_policy(file), digest, _fitted_to(file))
+
+    def features(self, source: Source) -> tuple[str, ...]:
+        """Return the features it looks at, except names made up for arrays (x0, x1, ...)."""
+        names, known = self.rule.feature_names, source.table.column_names
+        return tuple(name for name in names if name in known or not re.fullmatch(r"x\d+", name))
+
+    def notes(self, log: DecisionLog, source: Source) -> list[str]:
+        """Return what to know of the rule when it is evaluated on a log."""
+        rule = self.rule
+        notes = source.new_words(rule.feature_names)
+        if rule.uses_sensitive:
+            if "sensitive" not in source.roles:
+                groups = " or ".join(map(str, getattr(rule, "groups", ())))
+                raise ValueError(
+                    f"{self.name} decides by the sensitive attribute"
+                    f"{f' ({groups})' if groups else ''}: say with --sensitive which column has it"
+                )
+            notes.append(f"{self.name} decides by the sensitive attribute")
+        if self.learned_from == source.sha256 or self._was_learned_from(source, log):
+            notes.append(
+                f"{self.name} was learned from this very log: its figures are flattered and its "
+                "intervals too narrow. Evaluate it on decisions that came later, or read the "
+                "cross-fitted figures of its fit"
+            )
+        return notes
+
+    def _was_learned_from(self, source: Source, log: DecisionLog) -> bool:
+        """Whether the policy's own record of its log, with its features, is this one."""
+        fingerprint = getattr(self.rule, "learned_from", "")
+        if not fingerprint or log.estimated_propensity:
+            return False
+        own = source.log_of(self.features(source) or log.feature_names)
+        return fingerprint in (own.fingerprint, own.settled().fingerprint)
+
+
+def _fitted_to(policy: Path) -> str:
+    """Return the digest of the log's file that a policy was fitted to, empty where unknown."""
+    try:
+        found = json.loads((policy.parent / "results.json").read_text(encoding="utf-8"))
+        return str(found["file"]["sha256"]) if found["command"] == "fit" else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,165 @@
+"""Request: what a command was asked about a decision log, and how it is answered."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
+
+from consequential.cli.inputs import NamedRule, Source
+from consequential.cli.options import named
+from consequential.cli.results import Findings, Folder
+from consequential.estimator import FairPolicyLearner
+from consequential.evaluation import Overlap, Sensitivity, WinnersCurseWarning, sensitivity
+from consequential.log import DecisionLog
+from consequential.objective import (
+    Clipped,
+    DoublyRobust,
+    InversePropensity,
+    SelfNormalised,
+    Weighting,
+    fairness_named,
+)
+
+_RULES = ("policy", "new", "old", "candidate")  # options that name a rule
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of a command, the log they are about, and the rules they name."""
+
+    options: argparse.Namespace
+    source: Source
+    log: DecisionLog
+    rules: dict[str, NamedRule]
+
+    def print_log(self) -> None:
+        """Print what policies are learned from, before that takes its time."""
+        print(f"{self.log}\nfeatures: {', '.join(self.log.feature_names)}")
+
+    def question(self, *names: str) -> dict[str, Any]:
+        """Return what is asked as keywords of `evaluate` and the like: everything, or some."""
+        options = self.options
+        asked = {
+            "cost": self.cost,
+            "fairness": self.fairness,
+            "weighting": self.weighting,
+            "confidence": options.confidence,
+            "seed": options.seed,
+        }
+        return {name: asked[name] for name in names or asked}
+
+    @property
+    def interval(self) -> dict[str, Any]:
+        """How intervals are made, as keywords of `evaluate` and `compare`."""
+        return {"method": self.options.method, "floor": self.options.past_floor}
+
+    @property
+    def cost(self) -> float:
+        """What accepting costs; of no effect where every row has its own cost."""
+        cost, by_row = self.options.cost, self.log.cost
+        if cost is not None and by_row is not None:
+            raise ValueError("give --cost or --cost-column, not both")
+        if cost is None and by_row is None:
+            raise ValueError(
+                "give --cost, what accepting costs between 0 and 1: a loan of 100 that earns 10 "
+                "when repaid and loses 60 when not has cost 60 / (60 + 10) = 0.857"
+            )
+        return 0.5 if cost is None else float(cost)
+
+    @property
+    def fairness(self) -> str:
+        """The name of the fairness notion."""
+        return fairness_named(self.options.fairness.replace("-", "_").replace(" ", "_")).name
+
+    @property
+    def weighting(self) -> Weighting:
+        """How accepted people are weighted."""
+        name, colon, largest = self.options.weighting.partition(":")
+        if name == "clipped":
+            try:
+                return Clipped(float(largest))
+            except ValueError:
+                raise ValueError(
+                    f"--weighting clipped:M takes the largest weight, 20 say, not {largest!r}"
+                ) from None
+        if colon:
+            raise ValueError(f"--weighting {name} takes no number")
+        known: dict[str, Any] = {
+            "inverse": InversePropensity,
+            "clipped:M": Clipped,
+            "self-normalised": SelfNormalised,
+            "doubly-robust": DoublyRobust,
+        }
+        made: Weighting = named("weighting", name, known)()
+        return made
+
+    def learner(self, **bound: Any) -> FairPolicyLearner:
+        """Return the learner of policies of the form that is asked for, under a bound."""
+        options, feature_map = self.options, None
+        if options.spline is not None:
+            feature_map = SplineTransformer(n_knots=options.spline, include_bias=False)
+        elif options.polynomial is not None:
+            products = PolynomialFeatures(options.polynomial, include_bias=False)
+            # unscaled, products of large amounts would dominate all other features
+            feature_map = make_pipeline(StandardScaler(), products)
+        return FairPolicyLearner(
+            **self.question("cost", "fairness", "weighting"),
+            link=options.link,
+            feature_map=feature_map,
+            l2=options.l2,
+            floor=options.floor,
+            unsupported=options.unsupported,
+            uses_sensitive=options.uses_sensitive,
+            random_state=options.seed,
+            **bound,
+        )
+
+    def sensitivity(self, rule: Any, log: DecisionLog, **versus: Any) -> dict[str, Sensitivity]:
+        """Return what errors in estimated propensities could change; nothing if they are logged."""
+        if not self.log.estimated_propensity:
+            return {}
+        asked = self.question("cost", "fairness", "confidence", "seed")
+        return {"sensitivity": sensitivity(rule, log, **versus, **asked)}
+
+
+def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Namespace], int]:
+    """Turn an analysis into a command: it reads a log, prints and writes what was found."""
+
+    def run(options: argparse.Namespace) -> int:
+        folder = Folder.of(options)
+        given = {name: each for name in _RULES if (each := vars(options).get(name)) is not None}
+        rules = {name: NamedRule.read(each) for name, each in given.items()}
+        digests = {name: each.digest for name, each in rules.items()}
+        source = Source.read(options)
+        folder.check(source, digests)
+        log = source.log_for(*rules.values())
+        announced = (*log.notes, *log.concerns)
+        for note in announced:
+            print(f"note: {note}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WinnersCurseWarning)  # a note of the rule says it
+            found = analyse(Request(options, source, log, rules))
+        print(found.text)
+        for note in dict.fromkeys(found.notes):
+            if note not in announced and note not in found.text:
+                print(f"  note: {note}")
+        folder.write(found, log, source, digests)
+        if found.policy is not None:
+            print(f"policy: {(folder.path / 'policy.json').resolve()}")
+        print(f"report: {(folder.path / 'report.html').resolve()}")
+        return 130 if found.interrupted else 0
+
+    return run
+
+
+def exploration_notes(found: Overlap) -> list[str]:
+    """Return what is wrong with a log's exploration, one sentence each."""
+    verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
+    verdict = verdicts.get(found.exploring, "")
+    return [*(verdict + reason for reason in found.reasons), *found.concerns]

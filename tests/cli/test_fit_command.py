@@ -1,0 +1,158 @@
+"""`consequential fit`: what it learns, says and writes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from loan_files import COLUMNS, COST, FEATURES, LOGGED, NAMES, people, results, text_of
+
+import consequential as cq
+from consequential.cli import main
+
+
+def test_fit_writes_a_policy_that_finds_its_columns_by_name(shared):
+    policy = cq.load_policy(shared / "fit" / "policy.json")
+    assert list(policy.feature_names) == NAMES
+    assert policy.floor == 0.02
+    table = people(seed=2)
+    shuffled = table.select(["sex", "purpose", "number", "income"])
+    log = cq.DecisionLog.from_frame(
+        table, features=NAMES, decision="approved", label="repaid", propensity="p"
+    )
+    np.testing.assert_allclose(policy.propensity(shuffled), log.propensity_of(policy))
+
+
+def test_fit_writes_everything_it_knows_as_json(shared):
+    found = results(shared / "fit")
+    assert (found["format"], found["schema"]) == ("consequential results", 1)
+    assert found["command"] == "fit"
+    assert found["parameters"]["max_gap"] == 0.05
+    assert found["file"]["name"] == "loans.csv"
+    assert len(found["file"]["sha256"]) == 64
+    assert found["log"]["decisions"] == 800
+    assert found["log"]["features"] == NAMES
+    assert {"consequential", "numpy", "scikit-learn"} <= set(found["versions"])
+    assert set(found["results"]) == {
+        "bound",
+        "certificates",
+        "policy_gap",
+        "value",
+        "comparisons",
+        "group_metrics",
+        "overlap",
+    }
+    assert set(found["results"]["comparisons"]) == {"what the log did", "accept all", "reject all"}
+    assert abs(found["results"]["certificates"]["benefit_gap"]) <= 0.0502
+    assert str(shared) not in json.dumps(found)
+
+
+def test_the_figures_of_fit_are_the_librarys_own(shared):
+    log = cq.DecisionLog.from_file(
+        shared / "loans.csv",
+        features=["income", "purpose"],
+        sensitive="sex",
+        decision="approved",
+        label="repaid",
+        propensity="p",
+    )
+    learner = cq.FairPolicyLearner(cost=0.6, max_gap=0.05, floor=0.02)
+    expected = cq.compare(learner, cq.Logged(), log, cost=0.6, folds=2)
+    found = results(shared / "fit")["results"]
+    assert found["comparisons"]["what the log did"]["utility"] == expected.utility.to_dict()
+    assert found["value"]["benefit_gap"] == expected.new.benefit_gap.to_dict()
+
+
+def test_the_page_needs_nothing_beside_itself_and_warns_first(shared):
+    page = (shared / "fit" / "report.html").read_text()
+    assert "<script" not in page
+    assert not re.search(r"(src|href)=['\"]http", page)
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings[0] == "Read this first"
+    assert headings[1:4] == ["What it is worth", "What it changes", "Rates by group, cross-fitted"]
+    assert page.count("<svg") == 2
+    assert "cross-fitted" in page
+    assert "sha256" in page
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--polynomial", "2", "--uses-sensitive", "--penalty", "1", "--weighting", "clipped:10"],
+        ["--spline", "3", "--min-ratio", "0.8", "--method", "bernstein", "--past-floor", "0.2"],
+    ],
+    ids=["products", "splines"],
+)
+def test_policies_of_other_forms_are_learned_stored_and_judged(shared, here, capsys, more):
+    files = [str(shared / "loans.csv"), str(shared / "later.parquet")]
+    arguments = ["fit", files[0], "--features", "income", *LOGGED, *COST, "--folds", "2"]
+    assert main([*arguments, *more]) == 0
+    policy = cq.load_policy(here / "consequential-fit" / "policy.json")
+    assert policy.uses_sensitive == ("--uses-sensitive" in more)
+    judged = ["--policy", "consequential-fit/policy.json"]
+    assert main(["evaluate", files[1], *judged, *LOGGED, *COST]) == 0
+    said = "decides by the sensitive attribute" in capsys.readouterr().out
+    assert said == policy.uses_sensitive
+
+
+def test_fit_warns_first_of_estimates_young_decisions_and_missed_bounds(shared, here):
+    asked = ["--estimate-propensity", "--time-step", "month", "--horizon", "2", "--folds", "2"]
+    form = ["--features", "income", "--max-gap", "0", "--uses-sensitive", "--spline", "20"]
+    arguments = ["fit", str(shared / "loans.csv"), *form, *COLUMNS, *COST, *asked]
+    assert main(arguments) == 0
+    found = results(here / "consequential-fit")
+    assert found["results"]["sensitivity"]["gammas"][0] == 1.0
+    page = text_of(here / "consequential-fit" / "report.html")
+    first = page[page.index("Read this first") : page.index("What it is worth")]
+    assert "propensities were estimated" in first
+    assert "younger than the horizon of 2 time steps" in first
+    assert "decides by the sensitive attribute" in first
+    gap = found["results"]["value"]["benefit_gap"]
+    assert ("the gap was bounded by 0 " in first) == (gap["low"] > 0 or gap["high"] < 0)
+
+
+def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shared):
+    found = results(shared / "fit")["results"]
+    assert found["bound"].startswith("Bound (gap at most 0.05): ")
+    assert "among people it was not learned from" in found["bound"]
+    page = (shared / "fit" / "report.html").read_text()
+    assert page.index("Bound (gap at most 0.05)") < page.index("Read this first")
+    gap = found["policy_gap"]
+    kept = max(gap["high"], -gap["low"]) <= 0.05
+    assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
+
+
+def test_a_bound_on_the_ratio_is_reported_however_the_notion_is_spelt(shared, here, capsys):
+    bound = ["--min-ratio", "0.5", "--fairness", "equal-opportunity", "--folds", "2"]
+    assert main(["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]) == 0
+    assert "\nBound (ratio at least 0.5): " in capsys.readouterr().out
+
+
+def test_a_bound_with_confidence_is_shown_on_held_out_rows_or_nothing_is_written(
+    shared, here, capsys
+):
+    pa.csv.write_csv(people(6000, seed=3), "many.csv")
+    arguments = ["fit", "many.csv", *FEATURES, *LOGGED, *COST, "--max-gap", "0.3"]
+    assert main([*arguments, "--bound-confidence", "0.95", "--out", "shown"]) == 0
+    said = capsys.readouterr().out
+    assert "Bound (gap at most 0.3): shown to be kept with confidence 0.95" in said
+    assert results(here / "shown")["results"]["value"]["n"] == 3000
+    bound = ["--max-gap", "0.005", "--fairness", "equal_opportunity", "--bound-confidence", "0.95"]
+    few = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]
+    assert main([*few, "--out", "declined"]) != 0
+    assert "no policy can be shown to keep a gap of at most 0.005" in capsys.readouterr().err
+    assert not (here / "declined" / "policy.json").exists()
+
+
+def test_a_log_without_exploration_is_refused_and_nothing_written(here, capsys):
+    table = people()
+    sure = pa.array([float(d) for d in table["approved"].to_pylist()])
+    pa.csv.write_csv(table.set_column(table.column_names.index("p"), "p", sure), "sure.csv")
+    assert main(["fit", "sure.csv", *FEATURES, *LOGGED, *COST, "--out", "no"]) != 0
+    assert "cannot be told from this log" in capsys.readouterr().err
+    assert not (here / "no").exists()

@@ -1,0 +1,76 @@
+"""Results in a folder: replaced only by the same command, and never in part."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pyarrow as pa
+import pyarrow.csv
+from loan_files import COST, FEATURES, LOGGED, people, results
+
+from consequential.cli import main
+
+
+def test_the_same_command_again_replaces_its_own_results(shared, here):
+    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]
+    assert main(arguments) == 0
+    before = (here / "consequential-overlap" / "report.html").read_bytes()
+    assert main(arguments) == 0
+    assert (here / "consequential-overlap" / "report.html").read_bytes() == before
+
+
+def test_other_results_are_replaced_only_when_asked(shared, here, capsys):
+    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]
+    assert main(arguments) == 0
+    before = (here / "consequential-overlap" / "results.json").read_bytes()
+    assert main([*arguments, "--floor", "0.3"]) == 2
+    assert "has other results of `overlap`" in capsys.readouterr().err
+    assert (here / "consequential-overlap" / "results.json").read_bytes() == before
+    assert main([*arguments, "--floor", "0.3", "--overwrite"]) == 0
+    assert results(here / "consequential-overlap")["results"]["floor"] == 0.3
+
+
+def test_results_of_another_command_are_never_replaced(shared, here, capsys):
+    assert main(["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]) == 0
+    asked = ["plan", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, "--improvement", "0.02"]
+    assert main([*asked, "--out", "x", "--overwrite"]) == 2
+    assert "has results of `overlap`" in capsys.readouterr().err
+
+
+def test_files_of_somebody_else_are_never_replaced(shared, here, capsys):
+    (here / "x").mkdir()
+    (here / "x" / "results.json").write_text("{}")
+    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]
+    assert main([*arguments, "--overwrite"]) == 2
+    assert "that this command did not write" in capsys.readouterr().err
+    assert (here / "x" / "results.json").read_text() == "{}"
+
+
+def test_a_failure_while_writing_leaves_nothing(shared, here, capsys, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("consequential.policies.write_whole", full)
+    assert main(["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]) == 2
+    assert "no space left" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_hostile_names_are_shown_and_not_obeyed(here):
+    hostile = "<script>alert('1')</script>"
+    table = people()
+    groups = pa.array([hostile if sex == "f" else "m" for sex in table["sex"].to_pylist()])
+    table = table.set_column(3, "sex", groups).rename_columns(
+        {"income": f"income {hostile}", "sex": "<b>sex</b>"}
+    )
+    file = "<i>loans & more<i>.csv"
+    pa.csv.write_csv(table, file)
+    columns = ["--sensitive", "<b>sex</b>", "--features", f"income {hostile}", *LOGGED[2:], *COST]
+    assert main(["fit", file, *columns, "--max-gap", "0.1", "--folds", "2"]) == 0
+    policy = ["--policy", "consequential-fit/policy.json"]
+    assert main(["evaluate", file, *columns, *policy]) == 0
+    for command in ("fit", "evaluate"):
+        page = (here / f"consequential-{command}" / "report.html").read_text()
+        assert not re.search(r"<(script|b|i)\b", page)
+        assert html.escape(hostile, quote=False) in page.replace("&#39;", "'")
