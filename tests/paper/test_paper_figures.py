@@ -20,10 +20,9 @@ import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
 from consequential.paper.figures.evolution import snapshots
-from consequential.paper.figures.looks import _spread, short
 from consequential.paper.sampling import held_out_deviation
 from consequential.paper.studies import NAMES
-from consequential.report import svg_of
+from consequential.plotting import short_name, svg_of
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +111,7 @@ def test_strategies_differ_in_colour_or_style_and_in_mark(drawn):
 
 def test_line_ends_are_named(drawn):
     texts = {text.get_text() for text in drawn("synthetic-over-time").axes[0].texts}
-    assert {short(strategy) for strategy in STRATEGIES} <= texts
-    assert short("semi-logistic, aggregated") == "semi agg."
-
-
-def test_names_at_line_ends_keep_apart_and_in_order():
-    places = _spread(np.array([0.5, 0.5, 0.51, 0.9]), 0.1)
-    assert (np.diff(np.sort(places)) >= 0.1 - 1e-6).all()
-    assert list(np.argsort(places, kind="stable")) == [0, 1, 2, 3]
-    assert _spread(np.array([0.0, 0.0, 0.0]), 0.1).min() >= 0.0
+    assert {short_name(strategy) for strategy in STRATEGIES} <= texts
 
 
 def test_evolution_shows_snapshots_from_light_to_dark(drawn):

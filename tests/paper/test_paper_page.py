@@ -15,7 +15,7 @@ from handmade_results import all_good, lending_table, results_in, time_runs
 from consequential.paper import page
 from consequential.paper.claims import CLAIMS
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.looks import panels
+from consequential.plotting import panels
 
 OF_PAPER = [figure for figure in FIGURES.values() if figure.label]
 

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from consequential.objective import DemographicParity
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import (
+from consequential.paper.sampling import held_out_deviation
+from consequential.plotting import (
     BLACK,
     GREY,
+    draw_band,
     label_ends,
     legend_above,
-    look,
     name_panel,
     panels,
-    short,
+    short_name,
+    strategy_style,
 )
-from consequential.paper.sampling import held_out_deviation
 from consequential.policies import AcceptAll, RejectAll
-from consequential.simulation.figures import draw_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw_settings(results: Results, column: str) -> Figure:
             drawn = _draw_strategies(ax, finals, metric)
             name_panel(ax, f"{where}: {title}", "penalty λ")
             best = _draw_frontiers(ax, finals.penalties, frontiers, metric)
-            label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
+            label_ends(ax, drawn, [short_name(strategy) for strategy in finals.strategies])
             lines = lines or [*drawn, *best]
     legend_above(figure, lines, 3 if len(lines) > 4 else 4)
     return figure
@@ -87,7 +87,7 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
         drawn = _draw_strategies(ax, finals, metric)
         name_panel(ax, title[0].upper() + title[1:], "penalty λ")
         marks = _draw_frontiers(ax, finals.penalties, best, metric.removeprefix("train_"))
-        label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
+        label_ends(ax, drawn, [short_name(strategy) for strategy in finals.strategies])
         if len(drawn) + len(marks) > len(lines):
             lines = [*drawn, *marks]
     _draw_trade(axes[1, 2], finals, name)
@@ -142,7 +142,7 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
         top = gaps[np.argmax(best)]
         ax.text(top, best.max(), "possible", fontsize=7, ha="center", va="bottom")
     for strategy in finals.strategies:
-        colour, _ = look(strategy, finals.strategies)
+        colour, _ = strategy_style(strategy, finals.strategies)
         gap, utility = (
             finals.quartiles(metric, strategy)[2]
             for metric in ("train_benefit_gap", "train_utility")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import BLACK, RED, legend_above, name_panel, panels
 from consequential.paper.figures.settings import SHOWN
+from consequential.plotting import BLACK, RED, legend_above, name_panel, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

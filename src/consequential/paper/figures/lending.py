@@ -10,8 +10,8 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import BLUE, ORANGE, RED, mark_level, name_panel, panels
 from consequential.paper.lending_example import Scoring
+from consequential.plotting import BLUE, ORANGE, RED, draw_level, name_panel, panels
 from consequential.worlds import lending
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def draw(results: Results, column: str) -> Figure:
         _against_threshold(utility, table, table.utility, scoring, colour, style)
         _against_threshold(parity, table, table.benefit_gap, scoring, colour, style)
     for ax, level in ((utility, best.utility), (parity, best.benefit_gap)):
-        mark_level(ax, level, "best possible", "--")
+        draw_level(ax, level, "best possible", "--")
     utility.legend(fontsize=7, frameon=False, loc="center", bbox_to_anchor=(0.36, 0.45))
     name_panel(utility, "Utility of the learned rule", "initial threshold ξ", "utility")
     name_panel(parity, "Demographic parity", "initial threshold ξ", "benefit gap (black − white)")
@@ -74,7 +74,7 @@ def _draw_models(ax: Axes, table: LendingTable) -> None:
     people = world.cells(0)
     truth = (people.mass * people.label_probability).sum(axis=1) / people.mass.sum(axis=1)
     ax.plot(people.points[:, 0], truth, color=ORANGE, linewidth=1.5, label="true repayment rate")
-    mark_level(ax, world.cost, "cost c", ":")
+    draw_level(ax, world.cost, "cost c", ":")
     ax.set_ylim(-0.03, 1.08)
     ax.legend(fontsize=7, frameon=False, loc="lower right")
     name_panel(ax, "Learned models (dashed: never saw a label)", "score x", "P(repaid | x)")

@@ -9,16 +9,16 @@ import numpy as np
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import (
+from consequential.plotting import (
     BLACK,
+    draw_band,
+    draw_level,
     label_ends,
     legend_above,
-    mark_level,
     name_panel,
     panels,
-    short,
+    short_name,
 )
-from consequential.simulation.figures import draw_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,13 +48,13 @@ def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
             name_panel(ax, f"{where}: {title}", "time step")
             ax.set_xlim(0, len(runs.runs[0].metrics["utility"]) - 1)
             marks = [
-                mark_level(ax, level[metric], text, style)
+                draw_level(ax, level[metric], text, style)
                 for text, style, level in levels
                 if metric in level
             ]
             if truths.world_of(name).drifts and metric != "effective_utility":
                 marks.append(_draw_moving_best(ax, name, metric))
-            label_ends(ax, drawn, [short(strategy) for strategy in runs.strategies])
+            label_ends(ax, drawn, [short_name(strategy) for strategy in runs.strategies])
             lines = lines if len(lines) > len(drawn) + len(marks) - 1 else [*drawn, *marks]
     legend_above(figure, lines)
     return figure

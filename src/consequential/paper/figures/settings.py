@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import (
+from consequential.plotting import (
     BLACK,
     BLUE,
     ORANGE,
