@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-import io
-import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from consequential.plotting import svg_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,20 +61,3 @@ def figure_of(figure: Figure, caption: str) -> str:
     return (
         f"<figure>{svg_of(figure, caption)}<figcaption>{html.escape(caption)}</figcaption></figure>"
     )
-
-
-def svg_of(figure: Figure, salt: str) -> str:
-    """Return a figure as an SVG element; names within it are made from the salt.
-
-    A fixed salt and no date: the same figure makes the same text, byte for byte.
-    """
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    appearance: Any = {"svg.hashsalt": salt, "svg.fonttype": "none"}
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(appearance), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the reader's browser has letters we lack
-        figure.savefig(buffer, format="svg", metadata=nothing)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.simulation.figures import add_legend, tidy
+from consequential.plotting import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    add_legend,
+    new_figure,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +28,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours; line styles tell groups apart in grey, too
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# line styles tell groups apart where a figure has no colours
+_COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "#000000")
 _STYLES = ("-", "--", "-.", ":")
 _BINS = 20
 _PARTS = 10
@@ -41,7 +51,7 @@ class Gradient:
 
 def by_group(log: DecisionLog, rules: Mapping[str, Floats]) -> Figure:
     """Draw how propensities are spread within each group, a panel a rule."""
-    figure = _figure(3.4 * len(rules), 3.0)
+    figure = new_figure(3.4 * len(rules), 3.0)
     edges = np.linspace(0.0, 1.0, _BINS + 1)
     for k, (name, propensity) in enumerate(rules.items()):
         ax = figure.add_subplot(1, len(rules), k + 1)
@@ -76,7 +86,7 @@ def against_features(found: list[Gradient]) -> Figure:
     """Draw mean propensity over each feature's quantiles, a panel a feature."""
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
-    figure = _figure(2.6 * columns, 2.2 * rows)
+    figure = new_figure(2.6 * columns, 2.2 * rows)
     for k, each in enumerate(found):
         ax = figure.add_subplot(rows, columns, k + 1)
         ax.plot(each.middles, each.means, color=_COLOURS[0], marker="o", markersize=3.5)
@@ -95,15 +105,6 @@ def _gradient(name: str, values: Floats, propensity: Floats) -> Gradient:
     middles = np.array([np.median(values[part == k]) for k in kept])
     means = np.array([propensity[part == k].mean() for k in kept])
     return Gradient(name, middles, means)
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _labelled(ax: Axes, title: str, across: str, up: str) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from consequential.evaluation import Metrics
+from consequential.plotting import add_legend, svg_of
 from consequential.policies import write_whole
-from consequential.report.page import page_of, paragraphs, svg_of
+from consequential.report.page import page_of, paragraphs
 from consequential.simulation import Runs
-from consequential.simulation.figures import add_legend
 
 _FIGURES = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
