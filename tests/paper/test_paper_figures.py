@@ -20,7 +20,6 @@ import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
 from consequential.paper.figures.evolution import snapshots
-from consequential.paper.sampling import held_out_deviation
 from consequential.paper.studies import NAMES
 from consequential.plotting import short_name, svg_of
 
@@ -152,7 +151,7 @@ def test_the_deviation_of_a_gap_is_that_of_two_means(results):
     group = people.mass.argmax(axis=1)
     parts = [propensity[group == z] for z in range(2)]
     expected = np.sqrt(sum(part.var() / len(part) for part in parts))
-    found = held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
+    found = truths.held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
     assert found == pytest.approx(expected)
     assert 0.01 < found < 0.04
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from consequential.cli import main
-from consequential.paper.reproduce import complete
 from consequential.paper.results import Results
-from consequential.paper.store import Store
 from consequential.paper.studies import Scale, studies_named
-from consequential.paper.tasks import Simulation, task_of
+from consequential.paper.tasks import Simulation, complete, task_of
+from consequential.store import Store
 
 NAMES = ("second-time", "second-penalty")
 SCALE = Scale(seeds=11, penalties=2, time_steps=2)

@@ -19,7 +19,7 @@ from consequential.paper.studies import (
     blocks,
     studies_named,
 )
-from consequential.paper.tasks import Ends, LendingExample, Simulation, task_of
+from consequential.paper.tasks import LendingExample, Simulation, task_of
 from consequential.simulation.simulate import planned, stream
 
 
@@ -72,7 +72,7 @@ def test_blocks_hold_every_seed_once_in_order(name, scale):
 def test_blocks_of_the_papers_size_are_short_or_a_single_pair_and_all_even():
     for name in NAMES:
         columns = studies_named(name)
-        seconds = sum(study.seconds_a_seed(FULL) for study in columns)
+        seconds = sum(study.seconds_per_seed(FULL) for study in columns)
         for block in blocks(columns, FULL):
             assert len(block) == 2 or seconds * len(block) <= 20.0
             assert len(block) % 2 == 0
@@ -87,12 +87,13 @@ def test_compas_has_both_orientations_of_its_label():
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("first-time", Simulation), ("first-penalty", Ends), ("lending", LendingExample)],
+    [("first-time", Simulation), ("first-penalty", Simulation), ("lending", LendingExample)],
 )
 def test_a_study_becomes_a_task_of_its_kind(name, kind):
     columns = studies_named(name)
     task = task_of(columns, QUICK)
     assert type(task) is kind
+    assert getattr(task, "last_only", False) is (name == "first-penalty")
     assert task.name == name
     assert task.files == [study.file for study in columns]
 
@@ -166,8 +167,16 @@ def test_blocks_run_together_where_seeds_are_done_one_after_the_other(
 
     monkeypatch.setattr(tasks, "stream", spied)
     strategies = [cq.LearnToPredict(fair=fair), cq.LearnToDecide("logistic")]
-    asked = ("x", ["x"], [[0], [1], [2]], 1.0, cq.worlds.second_setting, [strategies], [0.0], 1)
-    steps = Simulation(*asked).run(range(3), 1, lambda n_seeds: None)
+    task = Simulation(
+        name="x",
+        files=["x"],
+        blocks=[[0], [1], [2]],
+        world=cq.worlds.second_setting,
+        strategies=[strategies],
+        penalties=[0.0],
+        time_steps=1,
+    )
+    steps = task.run(range(3), 1, lambda n_seeds: None)
     next(steps)
     assert len(begun[0]) == blocks_begun
     assert [number for number, _ in steps] == [1, 2]

@@ -24,7 +24,8 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import Link, storage, write_whole
+from consequential.files import write_whole
+from consequential.policies import Link, storage
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]

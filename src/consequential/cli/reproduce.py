@@ -110,7 +110,7 @@ def _listed(names: list[str], scale: Scale) -> str:
         columns = studies_named(name)
         first = columns[0]
         seeds = sum(len(block) for block in blocks(columns, scale))
-        work = seeds * sum(study.seconds_a_seed(scale) for study in columns)
+        work = seeds * sum(study.seconds_per_seed(scale) for study in columns)
         shown = ", ".join(study.column for study in columns)
         lines.append([name, first.figure or "-", shown, _duration(work), first.shows])
     figures = [["figure", "drawn from"]]

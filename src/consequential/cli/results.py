@@ -97,7 +97,8 @@ class Folder:
 
     def write(self, source: Source, found: Findings) -> None:
         """Write everything: a new folder appears whole, files in an old one are replaced whole."""
-        from consequential.policies import save_policy, write_whole
+        from consequential.files import write_whole
+        from consequential.policies import save_policy
         from consequential.report.log import details_piece, log_page
 
         log = found.log
@@ -190,7 +191,7 @@ def _about(log: DecisionLog) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    from consequential.paper.provenance import versions
+    from consequential.provenance import versions
 
     return versions()
 

@@ -97,10 +97,9 @@ def add_simulate(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from consequential.objective import fairness_named
-    from consequential.paper.reproduce import complete
-    from consequential.paper.store import Store
-    from consequential.paper.tasks import Simulation
+    from consequential.paper.tasks import Simulation, complete
     from consequential.simulation import Runs
+    from consequential.store import Store
 
     started = time.monotonic()
     maker, about = _world(options)
@@ -112,15 +111,14 @@ def _run(options: argparse.Namespace) -> int:
     size = min(10, max(1, _RUNS_A_PART // (len(strategies) * len(penalties))))
     blocks = [range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)]
     task = Simulation(
-        "runs",
-        ["runs"],
-        blocks,
-        1.0,
-        lambda: world,
-        [strategies],
-        penalties,
-        steps,
-        options.fairness,
+        name="runs",
+        files=["runs"],
+        blocks=blocks,
+        world=lambda: world,
+        strategies=[strategies],
+        penalties=penalties,
+        time_steps=steps,
+        fairness=options.fairness,
     )
     parameters = about | {
         "strategies": [strategy.name for strategy in strategies],

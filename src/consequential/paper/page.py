@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
+from consequential.files import write_whole
 from consequential.paper.claims import Checked, Finding, check_claims
 from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN
 from consequential.paper.figures import FIGURES, PaperFigure
 from consequential.paper.studies import COLUMNS, FULL
 from consequential.plotting import svg_of
-from consequential.policies import write_whole
 from consequential.report import page_of, paragraphs
 from consequential.workers import side_by_side
 

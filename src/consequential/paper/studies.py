@@ -99,7 +99,7 @@ class Study:
         """Return the values of lambda."""
         return scale.penalty_values if self.kind == "penalty" else (0.0,)
 
-    def seconds_a_seed(self, scale: Scale) -> float:
+    def seconds_per_seed(self, scale: Scale) -> float:
         """Return about how long a seed takes on one core."""
         if self.kind == "lending":
             return self.seconds
@@ -109,7 +109,7 @@ class Study:
 
 def blocks(studies: Sequence[Study], scale: Scale) -> list[range]:
     """Return the seeds of studies that run together, in blocks: each is done whole or again."""
-    seconds = sum(study.seconds_a_seed(scale) for study in studies)
+    seconds = sum(study.seconds_per_seed(scale) for study in studies)
     size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / seconds)))
     size -= size % 2  # threads take seeds of their own
     n = min(scale.seeds, 10) if studies[0].kind == "lending" else scale.seeds

@@ -1,101 +1,101 @@
-"""Tasks: work on the same people that ends in results files, in parts by blocks of seeds."""
+"""Tasks: work that ends in files of results, done in blocks of seeds that can be resumed."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
-from consequential.paper.finals import Finals
-from consequential.paper.lending_example import LendingTable, lending_example
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from consequential.paper.lending_example import lending_example
+from consequential.paper.results import Finals, LendingTable
 from consequential.paper.studies import Scale, Study, blocks
 from consequential.simulation import Run, Runs, Strategy
 from consequential.simulation.loop import Plan
 from consequential.simulation.simulate import gathered, is_compiled, planned, stream
+from consequential.store import Store
 from consequential.workers import spread
 from consequential.worlds import World
 from consequential.worlds.lending import Lending
 
-Tick = Callable[[float], None]  # is told how much was done since the last time, in seeds
+Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
+
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
-class Kept(Protocol):
-    """What a file holds, or a part of it."""
+class Saveable(Protocol):
+    """The content of a file, or of a part of it."""
 
     def save(self, path: Path) -> None:
-        """Write it whole, or not at all."""
+        """Write it completely or not at all."""
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """Work that ends in one file, or in several."""
+    """Work that ends in one file, or in several that are about the same people."""
 
     name: str
     files: Sequence[str]
     blocks: Sequence[Sequence[int]]  # of seeds
-    seconds: float  # a seed takes about so long on one core
+    seconds: float = 1.0  # about how long a seed takes on one core
 
     @abstractmethod
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
-        """Do blocks; yield the number of each that is done, and what each file keeps of it."""
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+        """Do blocks; yield the number of each that is done and its part of each file."""
 
     @abstractmethod
     def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write one file that does not depend on how the work was cut."""
+        """Write one file that does not depend on how the work was cut into blocks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation(Task):
-    """Strategies in a world, some for each file; runs are kept whole."""
+    """Strategies in a world, some for each file; whole runs are stored or their last policies."""
 
     world: Callable[[], World]
     strategies: Sequence[Sequence[Strategy]]
     penalties: Sequence[float]
     time_steps: int | None
     fairness: str = "demographic_parity"
-    last_only: ClassVar[bool] = False
+    last_only: bool = False
 
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
-        """Simulate seeds; what several files have in common runs once."""
-        together, names = _together(self.strategies)
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+        """Simulate seeds; a strategy that several files have in common runs once."""
+        distinct, names = _distinct(self.strategies)
         plan, seeds = planned(
             self.world(),
-            together,
+            distinct,
             seeds=[seed for number in numbers for seed in self.blocks[number]],
             penalties=self.penalties,
             time_steps=self.time_steps,
             fairness=self.fairness,
             last_only=self.last_only,
         )
-        # in Python one strategy comes after the other: there a block is done before the next begins
+        # in Python strategies run one after the other: finish a block before the next begins
         groups = [numbers] if is_compiled(plan, seeds) else [[number] for number in numbers]
         for group in groups:
-            for number, runs in self._blocks_of_runs(plan, group, n_jobs, tick):
-                block = self.blocks[number]
-                pieces = [
-                    gathered(
-                        replace(plan, strategies=tuple(strategies)),
-                        block,
-                        [
-                            replace(run, strategy=own[run.strategy])
-                            for run in runs
-                            if run.strategy in own
-                        ],
-                    )
-                    for strategies, own in zip(self.strategies, names, strict=True)
-                ]
-                yield number, [self._kept(piece, plan.world) for piece in pieces]
+            for number, runs in self._blocks_of_runs(plan, group, n_jobs, progress):
+                yield (
+                    number,
+                    [
+                        self._part(plan, number, strategies, runs, own)
+                        for strategies, own in zip(self.strategies, names, strict=True)
+                    ],
+                )
 
     def _blocks_of_runs(
-        self, plan: Plan, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+        self, plan: Plan, numbers: Sequence[int], n_jobs: int | None, progress: Progress
     ) -> Iterator[tuple[int, list[Run]]]:
         """Yield the runs of each block, once all of its seeds are done."""
         seeds = [seed for number in numbers for seed in self.blocks[number]]
@@ -103,7 +103,7 @@ class Simulation(Task):
         done: dict[int, list[Run]] = {seed: [] for seed in seeds}
         waiting = list(numbers)
         for n_steps, runs in stream(plan, seeds, n_jobs):
-            tick(n_steps / (n_runs * plan.time_steps))
+            progress(n_steps / (n_runs * plan.time_steps))
             for run in runs:
                 done[run.seed].append(run)
             for number in tuple(waiting):
@@ -112,68 +112,60 @@ class Simulation(Task):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
 
-    def _kept(self, runs: Runs, world: World) -> Kept:
-        return runs
+    def _part(
+        self,
+        plan: Plan,
+        number: int,
+        strategies: Sequence[Strategy],
+        runs: list[Run],
+        names: dict[str, str],
+    ) -> Saveable:
+        """Return a file's part: the runs of its strategies, under the names it has for them."""
+        own = [replace(r, strategy=names[r.strategy]) for r in runs if r.strategy in names]
+        part = gathered(replace(plan, strategies=tuple(strategies)), self.blocks[number], own)
+        return Finals.of(part.runs, plan.world, self.fairness) if self.last_only else part
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write all runs, by strategy, penalty and seed."""
+        """Write everything by strategy, penalty and seed."""
+        names = list(dict.fromkeys(each.name for own in self.strategies for each in own))
+        if self.last_only:
+            Finals.joined([Finals.load(part) for part in parts]).ordered(names).save(path)
+            return
         pieces = [Runs.load(part) for part in parts]
-        names = self._names()
         runs = sorted(
             (run for piece in pieces for run in piece.runs),
             key=lambda run: (names.index(run.strategy), run.penalty, run.seed),
         )
         replace(pieces[0], runs=tuple(runs)).save(path)
 
-    def _names(self) -> list[str]:
-        """The strategies' order, which is the same in all files."""
-        return list(dict.fromkeys(each.name for own in self.strategies for each in own))
 
-
-@dataclass(frozen=True)
-class Ends(Simulation):
-    """Strategies in a world, of which the last policies are kept."""
-
-    last_only = True
-
-    def _kept(self, runs: Runs, world: World) -> Kept:
-        return Finals.of(runs.runs, world, self.fairness)
-
-    def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write all rows, by strategy, penalty and seed."""
-        Finals.join([Finals.load(part) for part in parts], self._names()).save(path)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LendingExample(Task):
     """The lending example."""
 
     world: Callable[[], Lending]
 
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
         """Do one block of seeds after the other."""
+        example = partial(lending_example, self.world())
         for number in numbers:
             pieces = []
-            for piece in spread(partial(_lending_example, self.world()), self.blocks[number]):
+            for piece in spread(example, [[seed] for seed in self.blocks[number]]):
                 pieces.append(piece)
-                tick(1.0)
-            yield number, [LendingTable.join(pieces)]
+                progress(1.0)
+            yield number, [LendingTable.joined(pieces).ordered()]
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""
-        LendingTable.join([LendingTable.load(part) for part in parts]).save(path)
+        LendingTable.joined([LendingTable.load(part) for part in parts]).ordered().save(path)
 
 
-def _lending_example(world: Lending, seed: int) -> LendingTable:
-    return lending_example(world, [seed])
-
-
-def _together(
+def _distinct(
     strategies: Sequence[Sequence[Strategy]],
 ) -> tuple[list[Strategy], list[dict[str, str]]]:
-    """Return each strategy once, under a name of its own, and the names that files have for them.
+    """Return each strategy once, under a unique name, and each file's names by unique name.
 
     Strategies of two files may be equal, or differ and yet have the same name.
     """
@@ -190,12 +182,70 @@ def _together(
 
 
 def task_of(studies: Sequence[Study], scale: Scale) -> Task:
-    """Return the work that a study is, all of its columns: they are about the same people."""
+    """Return the work of a study in all of its columns, which are about the same people."""
     first, files = studies[0], [study.file for study in studies]
-    seconds = sum(study.seconds_a_seed(scale) for study in studies)
-    about = (first.name, files, blocks(studies, scale), seconds)
+    seconds = sum(study.seconds_per_seed(scale) for study in studies)
+    cut = blocks(studies, scale)
     if first.kind == "lending":
-        return LendingExample(*about, first.world)  # type: ignore[arg-type]  # its world is Lending
-    kind = Simulation if first.kind == "time" else Ends
-    strategies = [study.strategies() for study in studies]
-    return kind(*about, first.world, strategies, first.penalties(scale), scale.time_steps)
+        world: Callable[[], Lending] = first.world  # type: ignore[assignment]
+        return LendingExample(
+            name=first.name, files=files, blocks=cut, seconds=seconds, world=world
+        )
+    return Simulation(
+        name=first.name,
+        files=files,
+        blocks=cut,
+        seconds=seconds,
+        world=first.world,
+        strategies=[study.strategies() for study in studies],
+        penalties=first.penalties(scale),
+        time_steps=scale.time_steps,
+        last_only=first.kind == "penalty",
+    )
+
+
+def complete(
+    store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
+) -> None:
+    """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
+    store.expect([file for task in tasks for file in task.files])
+    missing = {
+        task.name: [k for k in range(len(task.blocks)) if not _is_done(store, task, k)]
+        for task in tasks
+    }
+    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
+    with (
+        tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
+        # with one thread of linear algebra the order of sums, and so the last bits, is fixed
+        threadpool_limits(limits=1, user_api="blas"),
+    ):
+        for task in tasks:
+            if all(store.has(file) for file in task.files):
+                continue
+            bar.set_description_str(task.name)
+
+            def advance(n_seeds: float, weight: float = task.seconds) -> None:
+                bar.update(min(n_seeds * weight, work - bar.n))  # rounding must not exceed 100%
+
+            _complete_one(store, task, missing[task.name], n_jobs, advance)
+
+
+def _complete_one(
+    store: Store, task: Task, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+) -> None:
+    for file in task.files:
+        store.make_folders(file)
+    started = time.monotonic()
+    for k, parts in task.run(numbers, n_jobs, progress) if numbers else ():
+        for file, part in zip(task.files, parts, strict=True):
+            part.save(store.part(file, k))
+        store.add_seconds(task.name, time.monotonic() - started)
+        started = time.monotonic()
+    for file in task.files:
+        if not store.has(file):
+            task.join([store.part(file, k) for k in range(len(task.blocks))], store.result(file))
+        store.remove_parts(file)
+
+
+def _is_done(store: Store, task: Task, k: int) -> bool:
+    return all(store.has(file) or store.part(file, k).is_file() for file in task.files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from consequential.paper.propositions import Supremum
 from consequential.paper.studies import studies_named
 from consequential.policies import Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
+
+if TYPE_CHECKING:
+    from consequential.paper.results import Finals
 
 Floats = NDArray[np.float64]
 
@@ -165,3 +168,20 @@ def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
     name = "logistic, model" if is_predicting(strategy) else strategy
     people = score[:, None]
     return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])
+
+
+def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float) -> float:
+    """Return the gap's standard deviation over draws of a table's held-out people.
+
+    This is the deviation of the difference of two groups' mean propensities, as a median over runs.
+    """
+    people = table(name).held_out
+    group = people.mass.argmax(axis=1)
+
+    def deviation(theta: Floats) -> float:
+        propensity = policy_of(strategy, theta).propensity(people.points)
+        parts = [propensity[group == z] for z in range(len(people.groups))]
+        return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
+
+    rows = finals.select(strategy, penalty)
+    return float(np.median([deviation(finals.theta[row]) for row in rows]))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from consequential.files import write_whole
 from consequential.policies.features import PolicyError
 from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
@@ -95,34 +95,6 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
         raise PolicyError(
             f"{os.fspath(path)} is damaged: {type(error).__name__}: {error}"
         ) from None
-
-
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, _mode_for(target))
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _mode_for(target: Path) -> int:
-    """The mode of the file to be replaced, or that of any new file; mkstemp makes private ones."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
 
 
 def encode_rule(rule: DecisionRule) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from consequential.evaluation import Metrics
+from consequential.files import write_whole
 from consequential.plotting import add_legend, svg_of
-from consequential.policies import write_whole
 from consequential.report.page import page_of, paragraphs
 from consequential.simulation import Runs
 

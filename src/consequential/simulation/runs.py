@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.files import write_whole
 from consequential.log.frames import make_frame
 from consequential.policies import (
     DecisionRule,
     Policy,
     PolicyError,
     ThresholdPolicy,
-    write_whole,
 )
 from consequential.policies.storage import decode_rule, encode_rule
 

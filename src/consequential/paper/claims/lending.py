@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consequential.paper import truths
 from consequential.paper.claims.claim import Claim, Finding, Measured
-from consequential.paper.lending_example import SCORINGS, LendingTable
+from consequential.paper.results import SCORINGS, LendingTable
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from consequential.paper import truths
 from consequential.paper.claims.claim import Claim, Finding, Measured, above
 from consequential.paper.limits import SMALL_GAP
-from consequential.paper.sampling import held_out_deviation
 
 if TYPE_CHECKING:
-    from consequential.paper.finals import Finals
-    from consequential.paper.results import Results
+    from consequential.paper.results import Finals, Results
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +60,7 @@ def _fair(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
 def _fair_on_table(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
     held_out = np.abs(ends(finals, "benefit_gap", strategy)[1])
     trained = np.abs(ends(finals, "train_benefit_gap", strategy)[1])
-    noise = 1.96 * held_out_deviation(finals, name, strategy, finals.penalties[-1])
+    noise = 1.96 * truths.held_out_deviation(finals, name, strategy, finals.penalties[-1])
     finding.add(
         ("", strategy),
         bool(np.median(trained) <= SMALL_GAP and np.median(held_out) <= max(noise, SMALL_GAP)),
@@ -104,8 +102,8 @@ def _trades(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
     gap_metric, utility_metric = (
         ("train_benefit_gap", "train_utility") if on_table else ("benefit_gap", "utility")
     )
-    gap = np.abs(finals.quartiles(gap_metric, strategy)[2])
-    utility = finals.quartiles(utility_metric, strategy)[2]
+    gap = np.abs(finals.quartiles(gap_metric, strategy)[1])
+    utility = finals.quartiles(utility_metric, strategy)[1]
     # the largest step the wrong way, from any penalty to any larger one
     widening = float((gap - np.minimum.accumulate(gap)).max())
     rising = float((utility - np.minimum.accumulate(utility)).max())

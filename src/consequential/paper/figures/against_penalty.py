@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from consequential.objective import DemographicParity
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.sampling import held_out_deviation
 from consequential.plotting import (
     BLACK,
     GREY,
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from consequential.paper.finals import Finals
-    from consequential.paper.results import Results
+    from consequential.paper.results import Finals, Results
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +67,10 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
     noise = _TWO_SIDED * np.array(
         [
             # policies that treat everybody alike have no spread: take the strategy with most
-            max(held_out_deviation(finals, name, strategy, p) for strategy in finals.strategies)
+            max(
+                truths.held_out_deviation(finals, name, strategy, p)
+                for strategy in finals.strategies
+            )
             for p in finals.penalties
         ]
     )
@@ -98,8 +99,9 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
 def _draw_strategies(ax: Axes, finals: Finals, metric: str) -> list[Line2D]:
     lines = []
     for strategy in finals.strategies:
-        penalties, *quartiles = finals.quartiles(metric, strategy)
-        lines.append(draw_band(ax, penalties, np.array(quartiles), strategy, finals.strategies))
+        quartiles = finals.quartiles(metric, strategy)
+        penalties = np.array(finals.penalties)
+        lines.append(draw_band(ax, penalties, quartiles, strategy, finals.strategies))
     ax.set_xscale("log")
     ax.minorticks_off()
     ax.set_xlim(finals.penalties[0], finals.penalties[-1])
@@ -144,7 +146,7 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
     for strategy in finals.strategies:
         colour, _ = strategy_style(strategy, finals.strategies)
         gap, utility = (
-            finals.quartiles(metric, strategy)[2]
+            finals.quartiles(metric, strategy)[1]
             for metric in ("train_benefit_gap", "train_utility")
         )
         marker = "o" if strategy.startswith("logistic") else "^"
@@ -170,14 +172,22 @@ def differs(results: Results, names: Sequence[str]) -> str:
     for name in names:
         printed, corrected = (results.finals(f"{name}-penalty", c) for c in ("paper", "corrected"))
         for strategy in printed.strategies:
-            _, low, middle, high = printed.quartiles("utility", strategy)
-            penalties, lower, median, higher = corrected.quartiles("utility", strategy)
+            low, middle, high = printed.quartiles("utility", strategy)
+            lower, median, higher = corrected.quartiles("utility", strategy)
             apart = np.where((low > higher) | (lower > high), np.abs(median - middle), 0.0)
             at = int(np.argmax(apart))
             if apart[at] > 0:
-                gaps = [f.quartiles("benefit_gap", strategy)[2][at] for f in (printed, corrected)]
+                gaps = [f.quartiles("benefit_gap", strategy)[1][at] for f in (printed, corrected)]
                 found.append(
-                    (apart[at], name, strategy, penalties[at], middle[at], median[at], *gaps)
+                    (
+                        apart[at],
+                        name,
+                        strategy,
+                        printed.penalties[at],
+                        middle[at],
+                        median[at],
+                        *gaps,
+                    )
                 )
     if not found:
         return ""

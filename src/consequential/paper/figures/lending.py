@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.lending_example import Scoring
+from consequential.paper.results import Scoring
 from consequential.plotting import BLUE, ORANGE, RED, draw_level, name_panel, panels
 from consequential.worlds import lending
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from consequential.paper.lending_example import LendingTable
-    from consequential.paper.results import Results
+    from consequential.paper.results import LendingTable, Results
 
 Floats = NDArray[np.float64]
 
