@@ -203,13 +203,14 @@ def _apart(wanted: Floats, distance: float) -> Floats:
     return found
 
 
-def svg_of(figure: Figure, salt: str) -> str:
-    """Return a figure as an SVG element, whose ids are made from the salt.
+def svg_of(drawn: Axes | Figure, salt: str) -> str:
+    """Return a figure, or that of some axes, as an SVG element, whose ids are made from the salt.
 
     The same figure and salt make the same text, byte for byte: there is no date in it.
     """
     import matplotlib as mpl
 
+    figure: Any = drawn.figure
     buffer = io.StringIO()
     settings: Any = {"svg.hashsalt": salt, "svg.fonttype": "none"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -62,7 +62,7 @@ def test_the_same_figure_makes_the_same_svg():
     def drawn(salt):
         ax = new_axes()
         ax.plot([0.0, 1.0], [0.0, 1.0])
-        return svg_of(ax.figure, salt)
+        return svg_of(ax, salt)
 
     assert drawn("a") == drawn("a") != drawn("b")
     assert drawn("a").startswith("<svg")
