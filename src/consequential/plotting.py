@@ -172,16 +172,17 @@ def draw_level(ax: Axes, level: float, text: str, style: str = ":") -> Line2D:
     return ax.axhline(level, color=BLACK, linewidth=1, linestyle=style, label=text, zorder=1)
 
 
-def label_ends(ax: Axes, lines: Sequence[Line2D], texts: Sequence[str]) -> None:
-    """Write a text beside the end of each line, without overlaps."""
+def label_ends(ax: Axes, lines: Sequence[Line2D]) -> None:
+    """Write the short name of each line's strategy beside its end, without overlaps."""
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)  # the limits must not move any more
     last = np.array([np.asarray(line.get_ydata(), dtype=np.float64)[-1] for line in lines])
     ends = np.clip((last - low) / (high - low), 0.0, 1.0)
     places = _apart(ends, _LABEL_DISTANCE).tolist()
-    for line, text, end, place in zip(lines, texts, ends.tolist(), places, strict=True):
+    for line, end, place in zip(lines, ends.tolist(), places, strict=True):
         shared: Any = {"color": line.get_color(), "transform": ax.transAxes}
         ax.plot([1.01, 1.04], [end, place], linewidth=0.6, clip_on=False, **shared)
+        text = short_name(str(line.get_label()))
         ax.text(1.05, place, text, fontsize=6.5, va="center", **shared)
 
 

@@ -30,7 +30,8 @@ def test_labels_at_line_ends_do_not_overlap_and_keep_the_order_of_the_lines(ends
     ax = axes[0, 0]
     ax.set_ylim(0.0, 1.0)
     names = [f"line {k}" for k in range(len(ends))]
-    label_ends(ax, [ax.plot([0.0, 1.0], [0.5, end])[0] for end in ends], names)
+    lines = [ax.plot([0, 1], [0.5, end], label=n)[0] for end, n in zip(ends, names, strict=True)]
+    label_ends(ax, lines)
     places = [text.get_position()[1] for text in ax.texts]
     assert [text.get_text() for text in ax.texts] == names
     assert (np.diff(np.sort(places)) >= 0.07).all()

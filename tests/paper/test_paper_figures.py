@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.evolution import snapshots
+from consequential.paper.figures.settings import snapshots
 from consequential.paper.studies import NAMES
 from consequential.plotting import short_name, svg_of
 
@@ -179,11 +179,11 @@ def test_a_figure_drawn_twice_has_the_same_bytes(results, name):
 def test_a_drifting_worlds_best_policy_moves_with_it():
     from matplotlib.figure import Figure
 
-    from consequential.paper.figures.over_time import _draw_moving_best
+    from consequential.paper.figures.over_time import draw_moving_best
 
     ax = Figure().subplots()
     ax.set_xlim(0, 3)
-    line = _draw_moving_best(ax, "drift", "utility")
+    line = draw_moving_best(ax, "drift", "utility")
     best = [cq.worlds.drift().at(step).optimal().utility for step in range(4)]
     assert list(line.get_xdata()) == [0, 1, 2, 3]
     assert_allclose(line.get_ydata(), best, rtol=1e-12)

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
     from consequential.paper.results import Results
 
+METRICS = {
+    "utility": "utility",
+    "effective_utility": "effective utility",
+    "benefit_gap": "benefit gap",
+}
+
 Draw = Callable[["Results", str], "Figure"]
 
 

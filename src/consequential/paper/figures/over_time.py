@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from consequential.paper import truths
-from consequential.paper.figures.figure import PaperFigure
+from consequential.paper.figures.figure import METRICS, PaperFigure
 from consequential.plotting import (
     BLACK,
     draw_band,
@@ -17,7 +17,6 @@ from consequential.plotting import (
     legend_above,
     name_panel,
     panels,
-    short_name,
 )
 
 if TYPE_CHECKING:
@@ -28,17 +27,11 @@ if TYPE_CHECKING:
     from consequential.paper.results import Results
     from consequential.simulation import Runs
 
-METRICS = {
-    "utility": "utility",
-    "effective_utility": "effective utility",
-    "benefit_gap": "benefit gap",
-}
-
 
 def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
     """Draw a row of three panels for each world."""
     figure, axes = panels(len(names), 3, 10.5, 0.5 + 2.75 * len(names), top=0.75, right=0.6)
-    lines: list[Line2D] = []
+    legend: list[Line2D] = []
     for row, name in zip(axes, names, strict=True):
         runs = results.runs(f"{name}-time", column)
         where = truths.SETTINGS.get(name, runs.world)
@@ -53,10 +46,10 @@ def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
                 if metric in level
             ]
             if truths.world_of(name).drifts and metric != "effective_utility":
-                marks.append(_draw_moving_best(ax, name, metric))
-            label_ends(ax, drawn, [short_name(strategy) for strategy in runs.strategies])
-            lines = lines if len(lines) > len(drawn) + len(marks) - 1 else [*drawn, *marks]
-    legend_above(figure, lines)
+                marks.append(draw_moving_best(ax, name, metric))
+            label_ends(ax, drawn)
+            legend = max(legend, [*drawn, *marks], key=len)
+    legend_above(figure, legend)
     return figure
 
 
@@ -67,7 +60,7 @@ def _draw_strategy(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
     return draw_band(ax, steps.astype(float), quartiles, strategy, runs.strategies)
 
 
-def _draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
+def draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
     """Draw what the best policy of each step has, in a world whose truth moves."""
     last = int(ax.get_xlim()[1])
     steps = np.unique(np.linspace(0, last, 21).astype(int))
