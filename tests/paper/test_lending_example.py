@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 import consequential as cq
 from consequential.paper.lending_example import THRESHOLDS, lending_example
 from consequential.paper.results import SCORINGS, LendingTable, Results
-from consequential.paper.studies import Scale, studies_named
+from consequential.paper.studies import STUDIES, Scale
 from consequential.paper.tasks import task_of
 from consequential.store import Store
 
@@ -99,7 +99,7 @@ def test_where_all_repay_the_model_is_their_share():
 
 
 def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
-    task = task_of(studies_named("lending"), Scale(seeds=2))
+    task = task_of(STUDIES["lending"], Scale(seeds=2))
     (file,) = task.files
     shares = []
     with Store.opened(tmp_path, "reproduce", {}) as store:

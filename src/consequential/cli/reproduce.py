@@ -103,16 +103,14 @@ def _studies(names: list[str]) -> list[str]:
 
 def _listed(names: list[str], scale: Scale) -> str:
     from consequential.paper.figures import FIGURES
-    from consequential.paper.studies import blocks, studies_named
+    from consequential.paper.studies import STUDIES
 
     lines = [["study", "paper's figure", "columns", "about", "what it shows"]]
     for name in names:
-        columns = studies_named(name)
-        first = columns[0]
-        seeds = sum(len(block) for block in blocks(columns, scale))
-        work = seeds * sum(study.seconds_per_seed(scale) for study in columns)
-        shown = ", ".join(study.column for study in columns)
-        lines.append([name, first.figure or "-", shown, _duration(work), first.shows])
+        study = STUDIES[name]
+        work = sum(map(len, study.blocks(scale))) * study.seconds_per_seed(scale)
+        columns = ", ".join(study.columns)
+        lines.append([name, study.figure or "-", columns, _duration(work), study.shows])
     figures = [["figure", "drawn from"]]
     for name, figure in FIGURES.items():
         if set(figure.studies) <= set(names):

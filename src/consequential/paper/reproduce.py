@@ -8,7 +8,7 @@ from pathlib import Path
 
 from consequential.paper import page, tasks
 from consequential.paper.results import Results
-from consequential.paper.studies import Scale, studies_named
+from consequential.paper.studies import STUDIES, Scale
 from consequential.store import Store
 
 
@@ -30,7 +30,7 @@ def reproduce(
         "time_steps": scale.time_steps,
     }
     with Store.opened(folder, "reproduce", parameters) as store:
-        wanted = [tasks.task_of(studies_named(name), scale) for name in names]
+        wanted = [tasks.task_of(STUDIES[name], scale) for name in names]
         tasks.complete(store, wanted, n_jobs=n_jobs, progress=progress)
         if progress:
             sys.stderr.write("drawing figures and judging claims\n")

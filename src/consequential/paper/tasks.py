@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from consequential.paper.lending_example import lending_example
 from consequential.paper.results import Finals, LendingTable
-from consequential.paper.studies import Scale, Study, blocks
+from consequential.paper.studies import Scale, Study
 from consequential.simulation import Run, Runs, Strategy
 from consequential.simulation.loop import Plan
 from consequential.simulation.simulate import gathered, is_compiled, planned, stream
@@ -181,26 +181,23 @@ def _distinct(
     return named, [{known[each]: each.name for each in own} for own in strategies]
 
 
-def task_of(studies: Sequence[Study], scale: Scale) -> Task:
+def task_of(study: Study, scale: Scale) -> Task:
     """Return the work of a study in all of its columns, which are about the same people."""
-    first, files = studies[0], [study.file for study in studies]
-    seconds = sum(study.seconds_per_seed(scale) for study in studies)
-    cut = blocks(studies, scale)
-    if first.kind == "lending":
-        world: Callable[[], Lending] = first.world  # type: ignore[assignment]
-        return LendingExample(
-            name=first.name, files=files, blocks=cut, seconds=seconds, world=world
-        )
+    about: Any = {
+        "name": study.name,
+        "files": study.files,
+        "blocks": study.blocks(scale),
+        "seconds": study.seconds_per_seed(scale),
+        "world": study.world,
+    }
+    if study.kind == "lending":
+        return LendingExample(**about)
     return Simulation(
-        name=first.name,
-        files=files,
-        blocks=cut,
-        seconds=seconds,
-        world=first.world,
-        strategies=[study.strategies() for study in studies],
-        penalties=first.penalties(scale),
+        **about,
+        strategies=[study.strategies(column) for column in study.columns],
+        penalties=study.penalties(scale),
         time_steps=scale.time_steps,
-        last_only=first.kind == "penalty",
+        last_only=study.kind == "penalty",
     )
 
 

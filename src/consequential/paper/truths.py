@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from consequential.paper import propositions
 from consequential.paper.limits import Frontier, LogisticClass, TableLimits, distinct, table_limits
 from consequential.paper.propositions import Supremum
-from consequential.paper.studies import studies_named
+from consequential.paper.studies import STUDIES
 from consequential.policies import Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
 
@@ -45,7 +45,7 @@ def _once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
 @_once
 def world_of(name: str) -> World:
     """Return the world of studies whose names begin like this, `"first"` or `"lending"` say."""
-    return studies_named(name if name == "lending" else f"{name}-time")[0].world()
+    return STUDIES[name if name == "lending" else f"{name}-time"].world()
 
 
 def where(name: str) -> str:
