@@ -39,7 +39,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FigureSection:
     """A figure on the page: its drawings by column, or the studies that are missing."""
 
     figure: PaperFigure
@@ -62,12 +62,14 @@ def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1)
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
     write_whole(folder / "claims.json", data + "\n")
-    sections = [Section(FIGURES[name], *each) for name, each in zip(shown, drawn, strict=True)]
+    sections = [
+        FigureSection(FIGURES[name], *each) for name, each in zip(shown, drawn, strict=True)
+    ]
     write_whole(folder / "report.html", _page(sections, claims, results.manifest))
     return folder / "report.html"
 
 
-def _page(sections: list[Section], claims: list[Checked], manifest: dict[str, Any]) -> str:
+def _page(sections: list[FigureSection], claims: list[Checked], manifest: dict[str, Any]) -> str:
     environment = Environment(
         loader=PackageLoader("consequential.paper"),
         autoescape=True,

@@ -25,7 +25,7 @@ _LAST = ("utility", "effective_utility", "benefit_gap", "acceptance")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class StoredTable:
     """Arrays with one entry per row, stored in one Parquet file."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -69,7 +69,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finals(Table):
+class Finals(StoredTable):
     """The last policy of every run, measured; by strategy as given, then penalty, then seed.
 
     `train_utility` and `train_benefit_gap` are exact on the rows that a table world draws people
@@ -143,7 +143,7 @@ class Finals(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LendingTable(Table):
+class LendingTable(StoredTable):
     """The model and its rule for each score to choose the ridge by, threshold and seed.
 
     `intercept` and `slope` are of the model, in points of the score.

@@ -80,7 +80,7 @@ def _costs(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
 def _no_more_than_needed(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
     utility = finals.values(_prefix(name) + "utility", strategy)[-1]
     needed, _ = truths.logistic_path(name, finals.penalties)[-1]
-    scale = truths.frontier(name).within(np.inf)[0]
+    scale = truths.pareto_front(name).within(np.inf)[0]
     words = f"utility at the largest λ, best linear policy {needed:.4f}"
     numbers = {f"{_about(name, strategy)}: {words}": utility}
     finding.add(strategy, lower(utility) >= needed - 0.1 * scale, numbers, _group(name))

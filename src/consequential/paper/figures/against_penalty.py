@@ -103,8 +103,8 @@ def _draw_panel(ax: Axes, finals: Finals, metric: str, best: Sequence[Best]) -> 
 
 def _best(name: str, penalties: Sequence[float]) -> list[Best]:
     """Return the best there is for each penalty: of all functions, and of linear policies."""
-    frontier = truths.frontier(name)
-    everything = np.array([frontier.penalised(penalty) for penalty in penalties])
+    front = truths.pareto_front(name)
+    everything = np.array([front.penalised(penalty) for penalty in penalties])
     linear = np.array(truths.logistic_path(name, tuple(penalties)))
     return [
         ("best function of x", "--", everything),
@@ -117,9 +117,9 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
     world = truths.table(name)
     people = world.population("training")
     if name in truths.ORIENTATIONS:  # elsewhere nearly everybody has features of their own
-        frontier = truths.frontier(name)
-        gaps = np.linspace(frontier.gaps[0], frontier.gaps[-1], 400)
-        best = np.interp(gaps, frontier.gaps, frontier.utilities)
+        front = truths.pareto_front(name)
+        gaps = np.linspace(front.gaps[0], front.gaps[-1], 400)
+        best = np.interp(gaps, front.gaps, front.utilities)
         shown = best >= -0.01
         ax.plot(gaps[shown], best[shown], color=BLACK, linestyle="--", linewidth=1.2)
         top = gaps[np.argmax(best)]
@@ -148,7 +148,7 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
-    """Say where printed and corrected estimators part most, or nothing where they do not."""
+    """Say where printed and corrected estimators are farthest apart; nothing where none are."""
     found = []
     for name in names:
         printed, corrected = (results.finals(f"{name}-penalty", c) for c in ("paper", "corrected"))

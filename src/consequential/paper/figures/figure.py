@@ -27,7 +27,7 @@ class PaperFigure:
     """What a figure shows, which studies it reads, and how it is drawn.
 
     `label` is the paper's, empty where the paper has no such figure. `paired` figures are drawn
-    once as printed and once corrected; `differs` then says in words where the two part, with the
+    once as printed and once corrected; `differs` then says in words where the two differ, with the
     numbers it measured, or nothing where they do not.
     """
 

@@ -1,4 +1,4 @@
-"""Why deterministic updates get stuck: the paper's cartoon, made real.
+"""Why deterministic updates get stuck: the paper's illustration, computed.
 
 A logistic policy of one score has a boundary and a sharpness. Deterministic policies are the
 border at infinite sharpness.

@@ -61,10 +61,10 @@ def _draw_strategy(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
 
 
 def draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
-    """Draw what the best policy of each step has, in a world whose truth moves."""
+    """Draw a metric of the best policy of each step, in a world that drifts."""
     last = int(ax.get_xlim()[1])
     steps = np.unique(np.linspace(0, last, 21).astype(int))
-    best = [getattr(truths.optimum_at(name, int(step)), metric) for step in steps]
+    best = [getattr(truths.optimum(name, int(step)), metric) for step in steps]
     (line,) = ax.plot(
         steps, best, color=BLACK, linewidth=1, linestyle="--", label="optimal policy", zorder=1
     )
@@ -89,7 +89,7 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
             "best linear logistic policy of the training people",
             ":",
             _of(held_out.utility, held_out.benefit_gap)
-            | {"effective_utility": limits.logistic_truth.utility},
+            | {"effective_utility": limits.metrics(limits.logistic).utility},
         ),
     ]
 
@@ -99,7 +99,7 @@ def _of(utility: float, gap: float) -> dict[str, float]:
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
-    """Say how far printed and corrected estimators end apart, or nothing where they do not."""
+    """Say where printed and corrected estimators end farthest apart; nothing where none do."""
     found = []
     for name in names:
         printed, corrected = (results.runs(f"{name}-time", c) for c in ("paper", "corrected"))

@@ -49,7 +49,7 @@ def _draw_setting(ax: Axes, name: str) -> None:
     score = np.linspace(*_SHOWN[name], 1201)
     repaid = world.score_probability(score)
     accept = repaid >= world.cost
-    # plain pale colours: where hatches are made of see-through ones, some readers show none
+    # opaque colours: some viewers do not show hatches in transparent ones
     looks = {True: ("#dcf1eb", "#8ccbb8", "//"), False: ("#faeadf", "#f0c9ae", "")}
     edges = [0, *(np.flatnonzero(np.diff(accept)) + 1).tolist(), len(score) - 1]
     for first, last in pairwise(edges):
