@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from consequential.cli.arguments import Commands, Help, add_cluster, at_least_one, named, where
+from consequential.tables import text_table
 
 if TYPE_CHECKING:
     from consequential.paper.studies import Scale
@@ -115,7 +116,8 @@ def _listed(names: list[str], scale: Scale) -> str:
     for name, figure in FIGURES.items():
         if set(figure.studies) <= set(names):
             figures.append([name, ", ".join(figure.studies) or "the worlds alone"])
-    return f"{_table(lines)}\n\n{_table(figures)}"
+    tables = [text_table(lines, ruled=True), [""], text_table(figures, ruled=True)]
+    return "\n".join(line for table in tables for line in table)
 
 
 def _duration(seconds: float) -> str:
@@ -124,12 +126,3 @@ def _duration(seconds: float) -> str:
     if here < 90:
         return f"{max(here, 1):.0f} s"
     return f"{here / 60:.0f} min" if here < 5400 else f"{here / 3600:.1f} h"
-
-
-def _table(lines: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])
