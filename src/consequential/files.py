@@ -21,7 +21,7 @@ class UnreadableFileError(ValueError):
     """A file that is damaged or holds something else."""
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file through a temporary one beside it, so that no reader sees half of it."""
     target = Path(path)
     if not target.parent.is_dir():
@@ -66,7 +66,7 @@ def save_columns(
         table = table.replace_schema_metadata({about["format"]: document})
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table, buffer)
-    write_whole(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def load_columns(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from consequential import provenance
-from consequential.files import write_whole
+from consequential.files import write_atomically
 
 FORMAT = "consequential results"
 SCHEMA = 1
@@ -118,7 +118,7 @@ class Store:
 
     def _write_manifest(self) -> None:
         text = json.dumps(self.manifest, indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(self.folder / "manifest.json", text + "\n")
+        write_atomically(self.folder / "manifest.json", text + "\n")
 
     def _check_surroundings(self) -> None:
         before = {**self.manifest["versions"], "machine": self.manifest["machine"]["type"]}

@@ -653,7 +653,7 @@ def test_a_failure_while_writing_leaves_nothing(shelf, here, capsys, monkeypatch
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("consequential.files.write_whole", full)
+    monkeypatch.setattr("consequential.files.write_atomically", full)
     assert main(["overlap", str(shelf / "loans.csv"), *FEATURES, *LOGGED]) == 2
     assert "no space left" in capsys.readouterr().err
     assert list(here.iterdir()) == []

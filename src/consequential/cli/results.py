@@ -97,7 +97,7 @@ class Folder:
 
     def write(self, source: Source, found: Findings) -> None:
         """Write everything: a new folder appears whole, files in an old one are replaced whole."""
-        from consequential.files import write_whole
+        from consequential.files import write_atomically
         from consequential.policies import save_policy
         from consequential.report.log import details_piece, log_page
 
@@ -132,8 +132,8 @@ class Folder:
         def fill(folder: Path) -> None:
             if found.policy is not None:
                 save_policy(found.policy, folder / "policy.json")
-            write_whole(folder / "report.html", page)
-            write_whole(folder / "results.json", numbers)
+            write_atomically(folder / "report.html", page)
+            write_atomically(folder / "results.json", numbers)
 
         if self.path.is_dir():
             fill(self.path)

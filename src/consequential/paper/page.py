@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from threadpoolctl import threadpool_limits
 
-from consequential.files import write_whole
+from consequential.files import write_atomically
 from consequential.paper.claims import FAILS, HOLDS, NOT_RUN, Checked, check_claims
 from consequential.paper.claims.claim import ESTIMATORS
 from consequential.paper.figures import FIGURES, PaperFigure
@@ -61,11 +61,11 @@ def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1)
         drawn = side_by_side(partial(_drawn, results, folder), shown, n_jobs)
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
-    write_whole(folder / "claims.json", data + "\n")
+    write_atomically(folder / "claims.json", data + "\n")
     sections = [
         FigureSection(FIGURES[name], *each) for name, each in zip(shown, drawn, strict=True)
     ]
-    write_whole(folder / "report.html", _page(sections, claims, results.manifest))
+    write_atomically(folder / "report.html", _page(sections, claims, results.manifest))
     return folder / "report.html"
 
 
@@ -121,10 +121,10 @@ def _saved(figure: Figure, path: Path) -> str:
     """Write a drawing as PNG and SVG, and return the SVG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
-    write_whole(path.with_name(f"{path.name}.png"), buffer.getvalue())
+    write_atomically(path.with_name(f"{path.name}.png"), buffer.getvalue())
     svg = svg_of(figure, path.name)
     head = '<?xml version="1.0" encoding="utf-8" standalone="no"?>\n'
-    write_whole(path.with_name(f"{path.name}.svg"), head + svg)
+    write_atomically(path.with_name(f"{path.name}.svg"), head + svg)
     return svg
 
 

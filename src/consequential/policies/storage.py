@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from consequential.files import write_whole
+from consequential.files import write_atomically
 from consequential.policies.features import PolicyError
 from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
@@ -62,7 +62,7 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     Policy(theta=[0.1 2. ], link='logistic')
     """
     document = {"format": FORMAT, "schema": SCHEMA, "policy": encode_rule(policy)}
-    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def load_policy(path: str | os.PathLike[str]) -> DecisionRule:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consequential.evaluation import Metrics
-from consequential.files import write_whole
+from consequential.files import write_atomically
 from consequential.plotting import add_legend, svg_of
 from consequential.report.page import page_of, paragraphs
 from consequential.simulation import Runs
@@ -36,7 +36,7 @@ def write_report(
 ) -> None:
     """Write the page; it needs nothing beside itself, no network and no script."""
     body = "".join(_section(section) for section in sections)
-    write_whole(path, page_of(title, paragraphs(introduction) + body))
+    write_atomically(path, page_of(title, paragraphs(introduction) + body))
 
 
 def _section(section: Section) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.files import write_whole
+from consequential.files import write_atomically
 from consequential.log.frames import make_frame
 from consequential.policies import (
     DecisionRule,
@@ -24,6 +24,7 @@ from consequential.policies import (
     ThresholdPolicy,
 )
 from consequential.policies.storage import decode_rule, encode_rule
+from consequential.tables import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,15 +86,10 @@ class Summary:
         for row in self.rows:
             cells = [_quartiles(row[name], row["runs"]) for name in METRICS[:4]]
             lines.append([row["strategy"], f"{row['penalty']:.4g}", *cells])
-        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
-        rule = "-" * max(len(line) for line in text)
+        head, rule, *rows = text_table(lines, ruled=True)
         spread = " [lower quartile, upper quartile]" if counts[-1] > 1 else ""
         note = f"after {self.n_steps} steps, median{spread} of {runs} run{'s' * (runs != '1')}"
-        return "\n".join([text[0], rule, *text[1:], rule, note])
+        return "\n".join([head, rule, *rows, rule, note])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +236,7 @@ class Runs:
         table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(table, buffer)
-        write_whole(path, buffer.getvalue())
+        write_atomically(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Runs:
