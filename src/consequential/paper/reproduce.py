@@ -33,5 +33,5 @@ def reproduce(
         wanted = [tasks.task_of(STUDIES[name], scale) for name in names]
         tasks.complete(store, wanted, n_jobs=n_jobs, progress=progress)
         if progress:
-            sys.stderr.write("drawing figures and judging claims\n")
+            sys.stderr.write("drawing figures and testing claims\n")
         return page.write(Results(folder), folder, n_jobs)
