@@ -59,7 +59,7 @@ class Task(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation(Task):
-    """Strategies in a world, some for each file; whole runs are stored or their last policies."""
+    """Strategies in a world, some for each file; it stores runs, or only their last policies."""
 
     world: Callable[[], World]
     strategies: Sequence[Sequence[Strategy]]
@@ -86,13 +86,7 @@ class Simulation(Task):
         groups = [numbers] if is_compiled(plan, seeds) else [[number] for number in numbers]
         for group in groups:
             for number, runs in self._blocks_of_runs(plan, group, n_jobs, progress):
-                yield (
-                    number,
-                    [
-                        self._part(plan, number, strategies, runs, own)
-                        for strategies, own in zip(self.strategies, names, strict=True)
-                    ],
-                )
+                yield number, self._parts(plan, self.blocks[number], runs, names)
 
     def _blocks_of_runs(
         self, plan: Plan, numbers: Sequence[int], n_jobs: int | None, progress: Progress
@@ -112,18 +106,19 @@ class Simulation(Task):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
 
-    def _part(
-        self,
-        plan: Plan,
-        number: int,
-        strategies: Sequence[Strategy],
-        runs: list[Run],
-        names: dict[str, str],
-    ) -> Saveable:
-        """Return a file's part: the runs of its strategies, under the names it has for them."""
-        own = [replace(r, strategy=names[r.strategy]) for r in runs if r.strategy in names]
-        part = gathered(replace(plan, strategies=tuple(strategies)), self.blocks[number], own)
-        return Finals.of(part.runs, plan.world, self.fairness) if self.last_only else part
+    def _parts(
+        self, plan: Plan, block: Sequence[int], runs: list[Run], names: list[dict[str, str]]
+    ) -> list[Saveable]:
+        """Return each file's part: the runs of its strategies, under the names it has for them."""
+        parts: list[Saveable] = []
+        for strategies, own in zip(self.strategies, names, strict=True):
+            renamed = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
+            part = gathered(replace(plan, strategies=tuple(strategies)), block, renamed)
+            if self.last_only:
+                parts.append(Finals.of(part.runs, plan.world, self.fairness))
+            else:
+                parts.append(part)
+        return parts
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write everything by strategy, penalty and seed."""

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.results import Scoring
+from consequential.paper.results import SCORINGS, Scoring
 from consequential.plotting import BLUE, ORANGE, RED, draw_level, name_panel, panels
 from consequential.worlds import lending
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_LOOKS: dict[Scoring, tuple[str, Any]] = {
+_STYLES: dict[Scoring, tuple[str, Any]] = {
     "accuracy": (BLUE, "-"),
     "likelihood": (RED, (0, (3, 1))),
 }
@@ -34,10 +34,10 @@ def draw(results: Results, column: str) -> Figure:
     best = truths.optimum("lending")
     figure, axes = panels(1, 3, 10.5, 3.4)
     utility, models, parity = axes[0]
-    for scoring, (colour, style) in _LOOKS.items():
+    for scoring in SCORINGS:
         table = results.lending(scoring)
-        _against_threshold(utility, table, table.utility, scoring, colour, style)
-        _against_threshold(parity, table, table.benefit_gap, scoring, colour, style)
+        _draw_band(utility, table.threshold, table.utility, scoring)
+        _draw_band(parity, table.threshold, table.benefit_gap, scoring)
     for ax, level in ((utility, best.utility), (parity, best.benefit_gap)):
         draw_level(ax, level, "best possible", "--")
     utility.legend(fontsize=7, frameon=False, loc="center", bbox_to_anchor=(0.36, 0.45))
@@ -47,14 +47,13 @@ def draw(results: Results, column: str) -> Figure:
     return figure
 
 
-def _against_threshold(
-    ax: Axes, table: LendingTable, values: Floats, scoring: str, colour: str, style: Any
-) -> None:
-    thresholds = np.unique(table.threshold)
-    each = [values[table.threshold == threshold] for threshold in thresholds]
-    low, middle, high = np.array([np.percentile(v, [25, 50, 75]) for v in each]).T
-    ax.fill_between(thresholds, low, high, color=colour, alpha=0.2, linewidth=0)
-    ax.plot(thresholds, middle, color=colour, ls=style, lw=1.8, label=f"ridge by {scoring}")
+def _draw_band(ax: Axes, threshold: Floats, values: Floats, scoring: Scoring) -> None:
+    """Draw median and quartiles over seeds against the threshold."""
+    colour, style = _STYLES[scoring]
+    x = np.unique(threshold)
+    low, middle, high = np.array([np.percentile(values[threshold == t], [25, 50, 75]) for t in x]).T
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(x, middle, color=colour, ls=style, lw=1.8, label=f"ridge by {scoring}")
 
 
 def _draw_models(ax: Axes, table: LendingTable) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    from consequential.evaluation import Metrics
     from consequential.paper.results import Results
     from consequential.simulation import Runs
 
@@ -75,9 +76,9 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
     """Return what to compare with: a text, a line style, and levels by metric."""
     if name in truths.SETTINGS:
         best, cut = truths.optimum(name), truths.best_cut(name)
-        found = [("optimal policy", "--", _of(best.utility, best.benefit_gap))]
+        found = [("optimal policy", "--", _by_metric(best))]
         if cut.utility < best.utility - 1e-6:
-            found.append(("best single threshold", ":", _of(cut.utility, cut.benefit_gap)))
+            found.append(("best single threshold", ":", _by_metric(cut)))
         return found
     if name not in truths.ORIENTATIONS:
         return []
@@ -88,14 +89,14 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
         (
             "best linear logistic policy of the training people",
             ":",
-            _of(held_out.utility, held_out.benefit_gap)
-            | {"effective_utility": limits.metrics(limits.logistic).utility},
+            _by_metric(held_out) | {"effective_utility": limits.metrics(limits.logistic).utility},
         ),
     ]
 
 
-def _of(utility: float, gap: float) -> dict[str, float]:
-    return {"utility": utility, "effective_utility": utility, "benefit_gap": gap}
+def _by_metric(truth: Metrics) -> dict[str, float]:
+    """Return a policy's metrics; one that stays the same has its utility while learning."""
+    return dict(zip(METRICS, (truth.utility, truth.utility, truth.benefit_gap), strict=True))
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
