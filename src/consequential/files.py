@@ -113,10 +113,8 @@ def _digest(columns: Mapping[str, NDArray[Any]], about: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, column in columns.items():
         digest.update(name.encode())
-        content = (
-            "\0".join(map(str, column)).encode() if column.dtype == object else column.tobytes()
-        )
-        digest.update(content)
+        is_text = column.dtype.kind in "OU"
+        digest.update("\0".join(map(str, column)).encode() if is_text else column.tobytes())
     return digest.hexdigest()
 
 

@@ -262,6 +262,13 @@ def test_what_is_stored_about_columns_comes_back(tmp_path):
     assert load_columns(tmp_path / "x", "consequential things", (1, 2))[1] == ABOUT
 
 
+@pytest.mark.parametrize("values", [["a", "é"], [True, False], [1, 2], [0.5, np.nan]], ids=str)
+def test_arrays_of_any_plain_type_are_known_again(tmp_path, values):
+    save_columns(tmp_path / "x", {"column": np.array(values)}, ABOUT)
+    found, _ = load_columns(tmp_path / "x", "consequential things", (2,))
+    np.testing.assert_array_equal(found["column"], values)
+
+
 def test_a_file_of_another_format_or_a_later_schema_is_refused(tmp_path):
     save_columns(tmp_path / "x", columns(), ABOUT)
     with pytest.raises(UnreadableFileError, match="is a Parquet file but holds no runs"):
