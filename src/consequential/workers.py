@@ -87,13 +87,14 @@ def side_by_side(
 
     This process begins with the first item and the others with the last: they have much to load.
     """
-    from joblib.externals.loky import get_reusable_executor
+    from joblib.executor import get_memmapping_executor
 
     n_others = min(n_jobs or os.cpu_count() or 1, len(items)) - 1
     if n_others < 1:
         return [function(item) for item in items]
     left, found = deque(enumerate(items)), dict[int, Result]()
-    executor = get_reusable_executor(max_workers=n_others)
+    # joblib reuses the executor later, so it must be of the kind that joblib makes
+    executor = get_memmapping_executor(n_others)
 
     def elsewhere() -> None:
         # one at a time: what waits in the executor's queue could not be done here

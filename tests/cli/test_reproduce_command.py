@@ -8,7 +8,7 @@ import re
 import pytest
 
 from consequential.cli import main
-from consequential.paper import page, reproduce
+from consequential.paper import page, reproduce, tasks
 from consequential.paper.results import Results
 from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK
 
@@ -188,6 +188,6 @@ def test_ctrl_c_says_what_is_kept(monkeypatch, tmp_path, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "complete", interrupted)
+    monkeypatch.setattr(tasks, "complete", interrupted)
     assert main(["reproduce", "--out", str(tmp_path / "x")]) == 130
     assert "what is done is kept in" in capsys.readouterr().err

@@ -84,9 +84,9 @@ def test_the_papers_estimators_and_label_can_be_asked_for(folder, monkeypatch):
         tasks.extend(given)
         raise KeyboardInterrupt
 
-    from consequential.paper import reproduce
+    from consequential.paper import tasks as paper_tasks
 
-    monkeypatch.setattr(reproduce, "complete", noted)
+    monkeypatch.setattr(paper_tasks, "complete", noted)
     arguments = ["simulate", "compas", "--label", "rearrest", "--normalisation", "paper"]
     assert main(arguments) == 130
     (task,) = tasks
@@ -101,11 +101,11 @@ def test_the_papers_estimators_and_label_can_be_asked_for(folder, monkeypatch):
 
 
 def test_many_runs_a_seed_make_small_parts(folder, monkeypatch):
-    from consequential.paper import reproduce
+    from consequential.paper import tasks as paper_tasks
 
     seen = []
     monkeypatch.setattr(
-        reproduce, "complete", lambda store, tasks, **_: seen.extend(tasks) or 1 / 0
+        paper_tasks, "complete", lambda store, tasks, **_: seen.extend(tasks) or 1 / 0
     )
     penalties = [str(k) for k in range(20)]
     with pytest.raises(ZeroDivisionError):

@@ -51,7 +51,7 @@ def test_a_failure_while_writing_leaves_nothing(shared, here, capsys, monkeypatc
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("consequential.policies.write_whole", full)
+    monkeypatch.setattr("consequential.files.write_atomically", full)
     assert main(["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]) == 2
     assert "no space left" in capsys.readouterr().err
     assert list(here.iterdir()) == []

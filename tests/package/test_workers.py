@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from consequential.workers import side_by_side
+from consequential.workers import side_by_side, spread
 
 
 def who_squares(number):
@@ -38,3 +38,9 @@ def test_what_fails_elsewhere_fails_here(place):
 
 def test_no_work_has_no_results():
     assert side_by_side(reciprocal, [], 2) == []
+
+
+def test_both_ways_of_sharing_work_can_follow_each_other_in_one_process():
+    assert side_by_side(reciprocal, [1.0, 2.0, 4.0], 2) == [1.0, 0.5, 0.25]
+    assert sorted(spread(reciprocal, [1.0, 2.0, 4.0], 2)) == [0.25, 0.5, 1.0]
+    assert side_by_side(reciprocal, [1.0, 2.0, 4.0], 2) == [1.0, 0.5, 0.25]

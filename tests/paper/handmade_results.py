@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import consequential as cq
-from consequential.paper.finals import Finals
-from consequential.paper.lending_example import LendingTable
-from consequential.paper.results import Results
+from consequential.paper.results import Finals, LendingTable, Results
 from consequential.simulation import Run, Runs
 
 PREDICTING = ("deterministic, iterative", "deterministic, aggregated")

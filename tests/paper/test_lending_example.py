@@ -8,16 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import consequential as cq
-from consequential.paper.lending_example import (
-    SCORINGS,
-    THRESHOLDS,
-    LendingTable,
-    lending_example,
-)
-from consequential.paper.results import Results
-from consequential.paper.store import Store
-from consequential.paper.studies import Scale, studies_named
+from consequential.paper.lending_example import THRESHOLDS, lending_example
+from consequential.paper.results import SCORINGS, LendingTable, Results
+from consequential.paper.studies import STUDIES, Scale
 from consequential.paper.tasks import task_of
+from consequential.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +77,8 @@ def test_a_score_has_a_row_a_threshold_and_seed(table):
 
 def test_joining_puts_rows_in_one_order_whatever_the_pieces(world, table, tmp_path):
     pieces = [lending_example(world, [seed], [520, 560, 760]) for seed in (1, 0)]
-    LendingTable.join(pieces).save(tmp_path / "a")
-    LendingTable.join([table]).save(tmp_path / "b")
+    LendingTable.joined(pieces).ordered().save(tmp_path / "a")
+    table.ordered().save(tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     loaded = LendingTable.load(tmp_path / "a")
     assert loaded.scoring.tolist() == ["accuracy"] * 6 + ["likelihood"] * 6
@@ -104,11 +99,11 @@ def test_where_all_repay_the_model_is_their_share():
 
 
 def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
-    task = task_of(studies_named("lending"), Scale(seeds=2))
+    task = task_of(STUDIES["lending"], Scale(seeds=2))
     (file,) = task.files
     shares = []
     with Store.opened(tmp_path, "reproduce", {}) as store:
-        store.make_room(file)
+        store.make_folders(file)
         parts = []
         for k, (piece,) in task.run(range(len(task.blocks)), None, shares.append):
             parts.append(store.part(file, k))

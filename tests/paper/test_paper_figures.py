@@ -19,11 +19,9 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.evolution import snapshots
-from consequential.paper.figures.looks import _spread, short
-from consequential.paper.sampling import held_out_deviation
+from consequential.paper.figures.settings import snapshots
 from consequential.paper.studies import NAMES
-from consequential.report import svg_of
+from consequential.plotting import short_name, svg_of
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +110,7 @@ def test_strategies_differ_in_colour_or_style_and_in_mark(drawn):
 
 def test_line_ends_are_named(drawn):
     texts = {text.get_text() for text in drawn("synthetic-over-time").axes[0].texts}
-    assert {short(strategy) for strategy in STRATEGIES} <= texts
-    assert short("semi-logistic, aggregated") == "semi agg."
-
-
-def test_names_at_line_ends_keep_apart_and_in_order():
-    places = _spread(np.array([0.5, 0.5, 0.51, 0.9]), 0.1)
-    assert (np.diff(np.sort(places)) >= 0.1 - 1e-6).all()
-    assert list(np.argsort(places, kind="stable")) == [0, 1, 2, 3]
-    assert _spread(np.array([0.0, 0.0, 0.0]), 0.1).min() >= 0.0
+    assert {short_name(strategy) for strategy in STRATEGIES} <= texts
 
 
 def test_evolution_shows_snapshots_from_light_to_dark(drawn):
@@ -161,7 +151,7 @@ def test_the_deviation_of_a_gap_is_that_of_two_means(results):
     group = people.mass.argmax(axis=1)
     parts = [propensity[group == z] for z in range(2)]
     expected = np.sqrt(sum(part.var() / len(part) for part in parts))
-    found = held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
+    found = truths.held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
     assert found == pytest.approx(expected)
     assert 0.01 < found < 0.04
 
@@ -189,11 +179,11 @@ def test_a_figure_drawn_twice_has_the_same_bytes(results, name):
 def test_a_drifting_worlds_best_policy_moves_with_it():
     from matplotlib.figure import Figure
 
-    from consequential.paper.figures.over_time import _draw_moving_best
+    from consequential.paper.figures.over_time import draw_moving_best
 
     ax = Figure().subplots()
     ax.set_xlim(0, 3)
-    line = _draw_moving_best(ax, "drift", "utility")
+    line = draw_moving_best(ax, "drift", "utility")
     best = [cq.worlds.drift().at(step).optimal().utility for step in range(4)]
     assert list(line.get_xdata()) == [0, 1, 2, 3]
     assert_allclose(line.get_ydata(), best, rtol=1e-12)

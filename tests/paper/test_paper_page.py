@@ -15,7 +15,7 @@ from handmade_results import all_good, lending_table, results_in, time_runs
 from consequential.paper import page
 from consequential.paper.claims import CLAIMS
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.looks import panels
+from consequential.plotting import panels
 
 OF_PAPER = [figure for figure in FIGURES.values() if figure.label]
 
@@ -126,10 +126,15 @@ def test_no_word_of_difference_where_columns_are_the_same(found):
     assert not found.having("p", **{"class": "missing"})
 
 
-@pytest.mark.parametrize(("seeds", "steps", "told"), [(4, 200, True), (30, 200, False)])
-def test_runs_smaller_than_the_paper_s_are_said_to_be(seeds, steps, told):
-    words = page._size({"parameters": {"seeds": seeds, "time_steps": steps}})
-    assert ("4 runs of 200 time steps" in words) is told
+def test_runs_fewer_than_the_paper_s_are_said_to_be(found):
+    assert "Smaller than the paper." in found.words
+
+
+def test_runs_as_many_as_the_paper_s_are_not_said_to_be_fewer(tmp_path):
+    results = results_in(tmp_path, {})
+    results.manifest["parameters"] = {"seeds": 30, "time_steps": 200}
+    text = page.write(results, tmp_path).read_text(encoding="utf-8")
+    assert "Smaller than the paper." not in text
 
 
 def test_the_manifest_is_told(found):

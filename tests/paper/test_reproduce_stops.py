@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from consequential.cli import main
-from consequential.paper.reproduce import complete
 from consequential.paper.results import Results
-from consequential.paper.store import Store
-from consequential.paper.studies import Scale, studies_named
-from consequential.paper.tasks import Simulation, task_of
+from consequential.paper.studies import STUDIES, Scale
+from consequential.paper.tasks import Simulation, complete, task_of
+from consequential.store import Store
 
 NAMES = ("second-time", "second-penalty")
 SCALE = Scale(seeds=11, penalties=2, time_steps=2)
@@ -30,7 +29,7 @@ run(sys.argv[1], None)
 
 
 def run(folder, n_jobs: int | None) -> None:
-    tasks = [task_of(studies_named(name), SCALE) for name in NAMES]
+    tasks = [task_of(STUDIES[name], SCALE) for name in NAMES]
     with Store.opened(folder, "reproduce", {"seeds": SCALE.seeds}) as store:
         complete(store, tasks, n_jobs=n_jobs, progress=False)
 

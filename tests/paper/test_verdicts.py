@@ -244,7 +244,7 @@ def test_numbers_come_with_quartiles():
 def test_a_claim_as_data_is_json_even_where_a_number_is_not_finite(good):
     def measure(results, column):
         finding = Finding()
-        finding.add(("", "a"), False, Measured.of("nothing", np.nan))
+        finding.add("a", False, {"nothing": np.nan})
         return finding
 
     claim = Claim("id", "1", "text", "why", (), measure, ("exact",))

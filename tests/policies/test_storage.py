@@ -25,7 +25,8 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import LINKS, Support, storage, write_whole
+from consequential.files import write_atomically
+from consequential.policies import LINKS, Support, storage
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]
@@ -183,7 +184,7 @@ def test_a_support_in_a_file_of_the_first_schema_is_still_read(file):
     policy = supported()
     cq.save_policy(policy, file)
     old = json.loads(file.read_text(encoding="utf-8")) | {"schema": 1}
-    write_whole(file, json.dumps(old))
+    write_atomically(file, json.dumps(old))
     assert_array_equal(cq.load_policy(file).propensity(INCOME), policy.propensity(INCOME))
 
 
@@ -277,7 +278,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(umask, file):
 
 @pytest.mark.parametrize("content", ["ü\n", b"\x00\xff"], ids=["text", "bytes"])
 def test_text_is_written_in_utf8_and_bytes_as_they_are(content, tmp_path):
-    write_whole(tmp_path / "file", content)
+    write_atomically(tmp_path / "file", content)
     expected = content if isinstance(content, bytes) else content.encode("utf-8")
     assert (tmp_path / "file").read_bytes() == expected
 
@@ -325,14 +326,14 @@ DAMAGED = {
 
 @pytest.mark.parametrize(("content", "words"), DAMAGED.values(), ids=DAMAGED)
 def test_a_file_that_is_no_policy_is_refused_with_the_reason(content, words, file):
-    write_whole(file, content)
+    write_atomically(file, content)
     with pytest.raises(cq.PolicyError, match=words):
         cq.load_policy(file)
 
 
 @pytest.mark.parametrize("kind", ["RandomForestClassifier", "os.system", "Popen", "__import__"])
 def test_no_class_outside_the_list_is_loaded(kind, file, monkeypatch):
-    write_whole(file, document(feature_map={"estimator": kind, "state": {}}))
+    write_atomically(file, document(feature_map={"estimator": kind, "state": {}}))
     monkeypatch.setattr(storage, "importlib", None)  # importing anything would now fail
     with pytest.raises(cq.PolicyError, match=f"'{kind}' is not among the types that can be read"):
         cq.load_policy(file)
@@ -350,7 +351,7 @@ class Bomb:
 
 @pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
 def test_a_pickle_is_never_opened(protocol, file, tmp_path):
-    write_whole(file, pickle.dumps(Bomb(tmp_path / "exploded"), protocol))
+    write_atomically(file, pickle.dumps(Bomb(tmp_path / "exploded"), protocol))
     with pytest.raises(ValueError, match=r"policy|utf-8"):
         cq.load_policy(file)
     assert not (tmp_path / "exploded").exists()

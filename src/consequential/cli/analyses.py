@@ -8,7 +8,8 @@ from consequential import evaluation, planning, tradeoff
 from consequential.cli.options import cluster_of
 from consequential.cli.request import Request, exploration_notes, log_command
 from consequential.cli.results import Findings
-from consequential.report import propensity_figures, svg_of
+from consequential.plotting import svg_of
+from consequential.report import propensity_figures
 
 
 @log_command

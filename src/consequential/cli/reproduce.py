@@ -18,10 +18,10 @@ from consequential.paper.studies import (
     NAMES,
     OF_PAPER,
     QUICK,
+    STUDIES,
     Scale,
-    blocks,
-    studies_named,
 )
+from consequential.tables import text_table
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -50,17 +50,16 @@ def _studies(names: list[str]) -> list[str]:
 def _listed(names: Sequence[str], scale: Scale) -> str:
     lines = [["study", "paper's figure", "columns", "about", "what it shows"]]
     for name in names:
-        columns = studies_named(name)
-        first = columns[0]
-        seeds = sum(len(block) for block in blocks(columns, scale))
-        work = seeds * sum(study.seconds_a_seed(scale) for study in columns)
-        shown = ", ".join(study.column for study in columns)
-        lines.append([name, first.figure or "-", shown, _duration(work), first.shows])
+        study = STUDIES[name]
+        work = sum(map(len, study.blocks(scale))) * study.seconds_per_seed(scale)
+        columns = ", ".join(study.columns)
+        lines.append([name, study.figure or "-", columns, _duration(work), study.shows])
     figures = [["figure", "drawn from"]]
     for name, figure in FIGURES.items():
         if set(figure.studies) <= set(names):
             figures.append([name, ", ".join(figure.studies) or "the worlds alone"])
-    return f"{_table(lines)}\n\n{_table(figures)}"
+    tables = [text_table(lines, ruled=True), [""], text_table(figures, ruled=True)]
+    return "\n".join(line for table in tables for line in table)
 
 
 def _duration(seconds: float) -> str:
@@ -69,12 +68,3 @@ def _duration(seconds: float) -> str:
     if here < 90:
         return f"{max(here, 1):.0f} s"
     return f"{here / 60:.0f} min" if here < 5400 else f"{here / 3600:.1f} h"
-
-
-def _table(lines: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return "\n".join([text[0], "-" * max(map(len, text)), *text[1:]])

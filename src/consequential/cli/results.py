@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from consequential import policies
+from consequential import files, policies
 from consequential.cli.inputs import Source
 from consequential.cli.options import cluster_of
 from consequential.log import DecisionLog
-from consequential.paper.provenance import versions
+from consequential.provenance import versions
 from consequential.report import render
 
 _FORMAT = "consequential results"
@@ -111,8 +111,8 @@ class Folder:
         def fill(folder: Path) -> None:
             if found.policy is not None:
                 policies.save_policy(found.policy, folder / "policy.json")
-            policies.write_whole(folder / "report.html", page)
-            policies.write_whole(folder / "results.json", numbers)
+            files.write_atomically(folder / "report.html", page)
+            files.write_atomically(folder / "results.json", numbers)
 
         if self.path.is_dir():
             fill(self.path)

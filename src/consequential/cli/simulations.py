@@ -15,8 +15,7 @@ from consequential import simulation, worlds
 from consequential.cli.options import named
 from consequential.cli.results import check_writable, write_resumable
 from consequential.objective import fairness_named
-from consequential.paper import reproduce
-from consequential.paper.store import Store
+from consequential.paper import tasks
 from consequential.paper.tasks import Simulation
 from consequential.report import Section, write_report
 from consequential.simulation import (
@@ -26,6 +25,7 @@ from consequential.simulation import (
     Strategy,
     paper_strategies,
 )
+from consequential.store import Store
 from consequential.worlds import ScoreWorld, World
 
 _WORLDS = ("first_setting", "second_setting", "lending", "compas", "german", "taiwan", "drift")
@@ -88,15 +88,14 @@ def simulate(options: argparse.Namespace) -> int:
     steps = options.steps or world.parameters.time_steps
     size = min(10, max(1, _RUNS_PER_PART // (len(strategies) * len(penalties))))
     task = Simulation(
-        "runs",
-        ["runs"],
-        [range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)],
-        1.0,
-        lambda: world,
-        [strategies],
-        penalties,
-        steps,
-        options.fairness,
+        name="runs",
+        files=["runs"],
+        blocks=[range(k, min(k + size, options.seeds)) for k in range(0, options.seeds, size)],
+        world=lambda: world,
+        strategies=[strategies],
+        penalties=penalties,
+        time_steps=steps,
+        fairness=options.fairness,
     )
     parameters = about | {
         "strategies": [strategy.name for strategy in strategies],
@@ -109,7 +108,7 @@ def simulate(options: argparse.Namespace) -> int:
 
     def write() -> Path:
         with Store.opened(options.out, "simulate", parameters) as store:
-            reproduce.complete(store, [task], n_jobs=options.jobs)
+            tasks.complete(store, [task], n_jobs=options.jobs)
             runs = Runs.load(store.result("runs"))
             print(runs.summary())
             return _write_page(options.out / "report.html", world, runs)

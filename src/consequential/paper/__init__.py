@@ -1,1 +1,1 @@
-"""The paper: its experiments run, stored, drawn and judged."""
+"""The paper: its experiments, figures and claims."""

@@ -7,66 +7,21 @@ is measured exactly.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels.logistic import fit_logistic
-from consequential.paper.columns import joined, read_columns, write_columns
+from consequential.paper.results import SCORINGS, LendingTable, Scoring
 from consequential.policies import ThresholdPolicy, logistic_model
 from consequential.worlds.lending import Lending
 
 Floats = NDArray[np.float64]
-Scoring = Literal["accuracy", "likelihood"]
 
-SCORINGS: tuple[Scoring, ...] = ("accuracy", "likelihood")
 THRESHOLDS = tuple(range(500, 801, 10))
 _APPLICANTS, _FOLDS = 10_000, 5
 _RIDGES = 1.0 / np.logspace(-4, 4, 10)  # the strongest first: it wins where all score alike
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LendingTable:
-    """A row a score to choose the ridge by, a threshold and a seed: the model and its rule.
-
-    `intercept` and `slope` are of the model, in points of the score.
-    """
-
-    scoring: NDArray[np.object_]
-    threshold: Floats
-    seed: NDArray[np.int64]
-    intercept: Floats
-    slope: Floats
-    utility: Floats
-    benefit_gap: Floats
-
-    def scored_by(self, scoring: Scoring) -> LendingTable:
-        """Return the rows whose ridge was chosen by one score."""
-        here = self.scoring == scoring
-        return LendingTable(**{name: values[here] for name, values in self._columns().items()})
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one Parquet file."""
-        write_columns(path, self._columns())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LendingTable:
-        """Read what `save` wrote."""
-        return cls(**read_columns(path))
-
-    @classmethod
-    def join(cls, pieces: Sequence[LendingTable]) -> LendingTable:
-        """Put pieces together, in an order that does not depend on how they were cut."""
-        columns = joined([piece._columns() for piece in pieces])
-        order = np.lexsort((columns["seed"], columns["threshold"], columns["scoring"].astype(str)))
-        return cls(**{name: values[order] for name, values in columns.items()})
-
-    def _columns(self) -> dict[str, NDArray[Any]]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def lending_example(
@@ -95,9 +50,7 @@ def _models(world: Lending, threshold: float, seed: int) -> dict[Scoring, Floats
     score = people.features[:, 0]
     lent = score > threshold
     seen, repaid = score[lent], people.label[lent] == 1.0
-    if (
-        repaid.all() or not repaid.any()
-    ):  # nothing to tell apart: the share, half a person either way
+    if repaid.all() or not repaid.any():  # one label only: the share, smoothed by half a person
         share = (repaid.sum() + 0.5) / (len(repaid) + 1.0)
         constant = np.array([np.log(share / (1.0 - share)), 0.0])
         return dict.fromkeys(SCORINGS, constant)

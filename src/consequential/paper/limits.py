@@ -11,13 +11,13 @@ from scipy.special import expit
 
 from consequential.evaluation import Metrics, Population
 from consequential.objective import DemographicParity
-from consequential.policies import AcceptAll, Policy, RejectAll
+from consequential.policies import DecisionRule, Policy
 from consequential.worlds import TableWorld
 
 Floats = NDArray[np.float64]
 
 SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
-_STEEPEST = 60.0  # a logistic policy this steep is a threshold but for a sliver of people
+_STEEPEST = 60.0  # a logistic policy this steep is a threshold for nearly everybody
 
 
 def distinct(population: Population) -> Population:
@@ -41,7 +41,7 @@ def worth_and_gap(population: Population, cost: float) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontier:
+class ParetoFront:
     """The most utility at every gap in acceptance, over all functions of the features.
 
     Both are linear in the propensities, so the most utility is concave in the gap. Its corners
@@ -52,7 +52,7 @@ class Frontier:
     utilities: Floats
 
     @classmethod
-    def of(cls, population: Population, cost: float) -> Frontier:
+    def of(cls, population: Population, cost: float) -> ParetoFront:
         """Return the frontier of an enumerated population."""
         gain, gap = worth_and_gap(population, cost)
         matters = np.abs(gap) > 1e-15
@@ -98,7 +98,7 @@ class LogisticClass:
     cost: float
 
     def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
-        """Return the best policy found for `u - lambda/2 gap^2`, from anywhere or near one."""
+        """Return the best policy found for `u - lambda/2 gap^2`, also searched near a theta."""
         found = self._searched(penalty, near)
         return Policy(min(found, key=lambda search: search[0])[1])
 
@@ -141,13 +141,8 @@ class LogisticClass:
                 options={"maxiter": 100, "ftol": 1e-10},
             )
             policies.append(Policy(search.x))
-        truths = [self.metrics(policy) for policy in policies]
-        feasible = [
-            (truth.utility, -place)
-            for place, truth in enumerate(truths)
-            if abs(truth.benefit_gap) <= max_gap + 1e-6
-        ]
-        return policies[-max(feasible)[1]]
+        feasible = [p for p in policies if abs(self.metrics(p).benefit_gap) <= max_gap + 1e-6]
+        return max(feasible, key=lambda policy: self.metrics(policy).utility)
 
     def _searched(self, penalty: float, near: Floats | None) -> list[tuple[float, Floats]]:
         """Return loss and parameters where each search ended."""
@@ -176,9 +171,9 @@ class LogisticClass:
         ]
         return [(float(search.fun), search.x) for search in searches]
 
-    def metrics(self, policy: Policy) -> Metrics:
-        """Return a policy's metrics in the population."""
-        return self.population.metrics(policy, self.cost, DemographicParity())
+    def metrics(self, rule: DecisionRule) -> Metrics:
+        """Return a rule's metrics in the population."""
+        return self.population.metrics(rule, self.cost, DemographicParity())
 
     def _linear(self) -> tuple[Floats, Floats, Floats]:
         points = self.population.points
@@ -196,39 +191,31 @@ class LogisticClass:
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """What can be had at all in the training population of a table, and in which class."""
+    """What is possible for the training people of a table: by any function, by linear policies."""
 
-    frontier: Frontier
-    reject_all: Metrics
-    accept_all: Metrics
+    members: LogisticClass
+    front: ParetoFront
     logistic: Policy
-    logistic_truth: Metrics
-    fair_logistic: Policy
-    fair_logistic_truth: Metrics
+    fair_logistic: Policy  # with a gap of at most `SMALL_GAP`
+
+    @classmethod
+    def of(cls, world: TableWorld) -> TableLimits:
+        """Enumerate the distinct people of a world's training rows."""
+        people = distinct(world.population("training"))
+        members = LogisticClass(people, world.cost)
+        front = ParetoFront.of(people, world.cost)
+        return cls(members, front, members.best(), members.within(SMALL_GAP))
 
     @property
     def best(self) -> tuple[float, float]:
         """Utility and gap of the best function of the features."""
-        return self.frontier.within(np.inf)
+        return self.front.within(np.inf)
 
     @property
     def fair(self) -> tuple[float, float]:
         """Utility and gap of the best function with a gap of at most `SMALL_GAP`."""
-        return self.frontier.within(SMALL_GAP)
+        return self.front.within(SMALL_GAP)
 
-
-def table_limits(world: TableWorld) -> TableLimits:
-    """Enumerate the distinct people of a world's training rows."""
-    people = distinct(world.population("training"))
-    members = LogisticClass(people, world.cost)
-    logistic, fair = members.best(), members.within(SMALL_GAP)
-    parity = DemographicParity()
-    return TableLimits(
-        Frontier.of(people, world.cost),
-        people.metrics(RejectAll(), world.cost, parity),
-        people.metrics(AcceptAll(), world.cost, parity),
-        logistic,
-        members.metrics(logistic),
-        fair,
-        members.metrics(fair),
-    )
+    def metrics(self, rule: DecisionRule) -> Metrics:
+        """Return a rule's metrics among the training people."""
+        return self.members.metrics(rule)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from consequential.evaluation import Metrics, Population
 from consequential.kernels.logistic import fit_logistic
 from consequential.objective import DemographicParity
-from consequential.paper.limits import Frontier
+from consequential.paper.limits import ParetoFront
 from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model
 from consequential.worlds import DensityWorld, ScoreWorld
 
@@ -65,7 +65,7 @@ def limitation(world: ScoreWorld, start: float, penalty: float) -> Limitation:
     seen = induced(everybody, rule)
     # no rule gains more than from all who are worth it, and no gap is smaller than none
     ceiling = (seen.mass * np.maximum(seen.label_probability - world.cost, 0.0)).sum()
-    utility, gap = Frontier.of(world.cells(2**16), world.cost).penalised(penalty)
+    utility, gap = ParetoFront.of(world.cells(2**16), world.cost).penalised(penalty)
     return Limitation(
         float(ceiling),
         value(seen.metrics(rule, world.cost, _PARITY), penalty),

@@ -1,9 +1,10 @@
-"""Studies: the paper's experiments, one a world and question, in two columns."""
+"""Studies: the paper's experiments, one per world and question, in two columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,13 +22,14 @@ _NORMALISATION: dict[str, Literal["paper", "applicants"]] = {
     "paper": "paper",
     "corrected": "applicants",
 }
-_BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 6
+_BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 6  # a block of seeds is lost when a run is killed
+_LENDING_SEEDS = 10
 _PASSES, _STEPS_KEPT = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large an experiment is: how many seeds and penalties, and T."""
+    """How large an experiment is: numbers of seeds, of penalties and of time steps."""
 
     seeds: int = 30
     penalties: int = 19
@@ -44,21 +46,21 @@ FULL, QUICK = Scale(), Scale(seeds=3, penalties=5, time_steps=10)
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One experiment: a world and a question, with the estimators as printed or corrected.
+    """One experiment: a world and a question, with the estimators as printed and corrected.
 
     Examples
     --------
-    >>> from consequential.paper.studies import studies_named
-    >>> [(study.column, len(study.strategies())) for study in studies_named("first-penalty")]
-    [('paper', 4), ('corrected', 4)]
+    >>> from consequential.paper.studies import STUDIES
+    >>> study = STUDIES["first-penalty"]
+    >>> study.columns, len(study.strategies("corrected"))
+    (('paper', 'corrected'), 4)
     """
 
     name: str
-    column: str
     shows: str
     figure: str  # the numbers of the paper's figures, or "" for what the paper does not have
     world: Callable[[], World]
-    seconds: float  # a seed of the paper's size takes about so long on one core
+    seconds: dict[str, float]  # by column: about how long a seed takes on one core at full scale
 
     @property
     def kind(self) -> Kind:
@@ -68,25 +70,31 @@ class Study:
         return "penalty" if self.name.endswith("-penalty") else "lending"
 
     @property
-    def file(self) -> str:
-        """What its results are called."""
-        return f"{self.name}-{self.column}"
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is run in."""
+        return tuple(self.seconds)
 
-    def strategies(self) -> list[Strategy]:
-        """Return the paper's six strategies; under a penalty the four that decide.
+    @property
+    def files(self) -> list[str]:
+        """The names of its results, one per column."""
+        return [f"{self.name}-{column}" for column in self.columns]
 
-        The corrected column passes over a step's people at most twice. On COMPAS the paper prints
-        forty passes: its steps are short. Ours gain little after the second. The printed column
-        keeps as many of a table's people as come in eight steps: they are the same few thousand.
+    def strategies(self, column: str) -> list[Strategy]:
+        """Return the paper's six strategies; under a penalty the four that learn to decide.
+
+        The corrected column passes over the people of a step at most twice: on COMPAS the paper
+        prints forty passes, but its steps are short, and ours gain little after the second. The
+        printed column keeps as many rows of a table as come in eight steps, since the same few
+        thousand people come again and again.
         """
         world = self.world()
-        p, ours = world.parameters, self.column == "corrected"
+        p = world.parameters
         enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
         kept = Aggregated(min(Aggregated().max_rows, _STEPS_KEPT * p.n_proposals))
         found: list[Strategy] = []
-        for strategy in paper_strategies(_NORMALISATION[self.column]):
+        for strategy in paper_strategies(_NORMALISATION[column]):
             if isinstance(strategy, LearnToDecide):
-                if ours:
+                if column == "corrected":
                     strategy = replace(strategy, n_iterations=enough)
                 elif isinstance(world, TableWorld) and strategy.sequence == "aggregated":
                     strategy = replace(strategy, sequence=kept)
@@ -99,81 +107,66 @@ class Study:
         """Return the values of lambda."""
         return scale.penalty_values if self.kind == "penalty" else (0.0,)
 
-    def seconds_a_seed(self, scale: Scale) -> float:
-        """Return about how long a seed takes on one core."""
+    def seconds_per_seed(self, scale: Scale) -> float:
+        """Return about how long a seed takes on one core, in all columns together."""
+        seconds = sum(self.seconds.values())
         if self.kind == "lending":
-            return self.seconds
+            return seconds
         penalties = scale.penalties / FULL.penalties if self.kind == "penalty" else 1.0
-        return self.seconds * penalties * scale.time_steps / FULL.time_steps
+        return seconds * penalties * scale.time_steps / FULL.time_steps
 
-
-def blocks(studies: Sequence[Study], scale: Scale) -> list[range]:
-    """Return the seeds of studies that run together, in blocks: each is done whole or again."""
-    seconds = sum(study.seconds_a_seed(scale) for study in studies)
-    size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / seconds)))
-    size -= size % 2  # threads take seeds of their own
-    n = min(scale.seeds, 10) if studies[0].kind == "lending" else scale.seeds
-    return [range(first, min(first + size, n)) for first in range(0, n, size)]
-
-
-def _rearrest() -> World:
-    return worlds.compas(label="rearrest")
+    def blocks(self, scale: Scale) -> list[range]:
+        """Return the seeds in blocks; a block that was interrupted is run again."""
+        size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / self.seconds_per_seed(scale))))
+        size -= size % 2  # a whole number of seeds for each of two threads
+        n = min(scale.seeds, _LENDING_SEEDS) if self.kind == "lending" else scale.seeds
+        return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 class _Place(NamedTuple):
-    """A world of the studies; seconds that a seed takes on one core, as printed and corrected."""
+    """A world of the studies, over time and then against the penalty."""
 
     where: str
     world: Callable[[], World]
-    figures: tuple[str, str]  # the paper's, over time and against the penalty
-    time_seconds: tuple[float, float]
-    penalty_seconds: tuple[float, float]
+    figures: tuple[str, str]
+    seconds: tuple[tuple[float, float], tuple[float, float]]  # as printed and corrected
 
 
 _PLACES = {
     "first": _Place(
-        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), (1.0, 0.8), (4.2, 4.8)
+        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), ((1.0, 0.8), (4.2, 4.8))
     ),
     "second": _Place(
-        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), (0.4, 0.4), (2.1, 1.3)
+        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), ((0.4, 0.4), (2.1, 1.3))
     ),
-    "compas": _Place("COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), (1.2, 0.7), (8.3, 2.9)),
+    "compas": _Place(
+        "COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), ((1.2, 0.7), (8.3, 2.9))
+    ),
     "compas-rearrest": _Place(
-        "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", "6, 11"), (1.2, 0.7), (8.3, 2.9)
+        "COMPAS, y = 1 re-arrest",
+        partial(worlds.compas, label="rearrest"),
+        ("5, 10", "6, 11"),
+        ((1.2, 0.7), (8.3, 2.9)),
     ),
-    "german": _Place("German credit", worlds.german, ("", ""), (6.0, 6.0), (25.0, 25.0)),
-    "taiwan": _Place("Taiwan credit cards", worlds.taiwan, ("", ""), (5.0, 5.0), (30.0, 30.0)),
+    "german": _Place("German credit", worlds.german, ("", ""), ((6.0, 6.0), (25.0, 25.0))),
+    "taiwan": _Place("Taiwan credit cards", worlds.taiwan, ("", ""), ((5.0, 5.0), (30.0, 30.0))),
 }
 _QUESTIONS = {"time": "six strategies over time", "penalty": "the end against the penalty"}
 
 
-def _studies() -> list[Study]:
-    about = "lending: what is learned from people above a threshold"
-    found = [Study("lending", "paper", about, "1", worlds.lending, 0.4)]
+def _studies() -> Iterator[Study]:
+    shows = "lending: what is learned from people above a threshold"
+    yield Study("lending", shows, "1", worlds.lending, {"paper": 0.4})
     for k, (kind, question) in enumerate(_QUESTIONS.items()):
         for name, place in _PLACES.items():
-            seconds = (place.time_seconds, place.penalty_seconds)[k]
-            found += [
-                Study(
-                    f"{name}-{kind}",
-                    column,
-                    f"{place.where}: {question}",
-                    place.figures[k],
-                    place.world,
-                    took,
-                )
-                for column, took in zip(COLUMNS, seconds, strict=True)
-            ]
-    about = f"a setting that drifts: {_QUESTIONS['time']}"
-    return [*found, *(Study("drift-time", c, about, "", worlds.drift, 2.5) for c in COLUMNS)]
+            seconds = dict(zip(COLUMNS, place.seconds[k], strict=True))
+            shows = f"{place.where}: {question}"
+            yield Study(f"{name}-{kind}", shows, place.figures[k], place.world, seconds)
+    shows = f"a setting that drifts: {_QUESTIONS['time']}"
+    yield Study("drift-time", shows, "", worlds.drift, dict.fromkeys(COLUMNS, 2.5))
 
 
-STUDIES: tuple[Study, ...] = tuple(_studies())
-NAMES: tuple[str, ...] = tuple(dict.fromkeys(study.name for study in STUDIES))
+STUDIES: dict[str, Study] = {study.name: study for study in _studies()}
+NAMES: tuple[str, ...] = tuple(STUDIES)
 MORE: tuple[str, ...] = tuple(n for n in NAMES if n.split("-")[0] in ("german", "taiwan", "drift"))
 OF_PAPER: tuple[str, ...] = tuple(name for name in NAMES if name not in MORE)
-
-
-def studies_named(name: str) -> tuple[Study, ...]:
-    """Return a study in its columns."""
-    return tuple(study for study in STUDIES if study.name == name)

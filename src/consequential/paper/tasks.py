@@ -1,109 +1,103 @@
-"""Tasks: work on the same people that ends in results files, in parts by blocks of seeds."""
+"""Tasks: work that ends in files of results, done in blocks of seeds that can be resumed."""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, Protocol
 
-from consequential.paper.finals import Finals
-from consequential.paper.lending_example import LendingTable, lending_example
-from consequential.paper.studies import Scale, Study, blocks
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from consequential.paper.lending_example import lending_example
+from consequential.paper.results import Finals, LendingTable
+from consequential.paper.studies import Scale, Study
 from consequential.simulation import Run, Runs, Strategy
 from consequential.simulation.replay import Experiment
 from consequential.simulation.simulate import checked_experiment, gathered, is_compiled, stream
+from consequential.store import Store
 from consequential.workers import spread
 from consequential.worlds import World
 from consequential.worlds.lending import Lending
 
-Tick = Callable[[float], None]  # is told how much was done since the last time, in seeds
+Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
+
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
-class Kept(Protocol):
-    """What a file holds, or a part of it."""
+class Saveable(Protocol):
+    """The content of a file, or of a part of it."""
 
     def save(self, path: Path) -> None:
-        """Write it whole, or not at all."""
+        """Write it completely or not at all."""
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """Work that ends in one file, or in several."""
+    """Work that ends in one file, or in several that are about the same people."""
 
     name: str
     files: Sequence[str]
     blocks: Sequence[Sequence[int]]  # of seeds
-    seconds: float  # a seed takes about so long on one core
+    seconds: float = 1.0  # about how long a seed takes on one core
 
     @abstractmethod
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
-        """Do blocks; yield the number of each that is done, and what each file keeps of it."""
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+        """Do blocks; yield the number of each that is done and its part of each file."""
 
     @abstractmethod
     def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write one file that does not depend on how the work was cut."""
+        """Write one file that does not depend on how the work was cut into blocks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation(Task):
-    """Strategies in a world, some for each file; runs are kept whole."""
+    """Strategies in a world, some for each file; it stores runs, or only their last policies."""
 
     world: Callable[[], World]
     strategies: Sequence[Sequence[Strategy]]
     penalties: Sequence[float]
     time_steps: int | None
     fairness: str = "demographic_parity"
-    last_only: ClassVar[bool] = False
+    last_only: bool = False
 
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
-        """Simulate seeds; what several files have in common runs once."""
-        together, names = _together(self.strategies)
-        plan, seeds = checked_experiment(
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+        """Simulate seeds; a strategy that several files have in common runs once."""
+        distinct, names = _distinct(self.strategies)
+        experiment, seeds = checked_experiment(
             self.world(),
-            together,
+            distinct,
             seeds=[seed for number in numbers for seed in self.blocks[number]],
             penalties=self.penalties,
             time_steps=self.time_steps,
             fairness=self.fairness,
             last_only=self.last_only,
         )
-        # in Python one strategy comes after the other: there a block is done before the next begins
-        groups = [numbers] if is_compiled(plan, seeds) else [[number] for number in numbers]
+        # in Python strategies run one after the other: finish a block before the next begins
+        groups = [numbers] if is_compiled(experiment, seeds) else [[number] for number in numbers]
         for group in groups:
-            for number, runs in self._blocks_of_runs(plan, group, n_jobs, tick):
-                block = self.blocks[number]
-                pieces = [
-                    gathered(
-                        replace(plan, strategies=tuple(strategies)),
-                        block,
-                        [
-                            replace(run, strategy=own[run.strategy])
-                            for run in runs
-                            if run.strategy in own
-                        ],
-                    )
-                    for strategies, own in zip(self.strategies, names, strict=True)
-                ]
-                yield number, [self._kept(piece, plan.world) for piece in pieces]
+            for number, runs in self._blocks_of_runs(experiment, group, n_jobs, progress):
+                yield number, self._parts(experiment, self.blocks[number], runs, names)
 
     def _blocks_of_runs(
-        self, plan: Experiment, numbers: Sequence[int], n_jobs: int | None, tick: Tick
+        self, experiment: Experiment, numbers: Sequence[int], n_jobs: int | None, progress: Progress
     ) -> Iterator[tuple[int, list[Run]]]:
         """Yield the runs of each block, once all of its seeds are done."""
         seeds = [seed for number in numbers for seed in self.blocks[number]]
-        n_runs = len(plan.strategies) * len(plan.penalties)
+        n_runs = len(experiment.strategies) * len(experiment.penalties)
         done: dict[int, list[Run]] = {seed: [] for seed in seeds}
         waiting = list(numbers)
-        for n_steps, runs in stream(plan, seeds, n_jobs):
-            tick(n_steps / (n_runs * plan.time_steps))
+        for n_steps, runs in stream(experiment, seeds, n_jobs):
+            progress(n_steps / (n_runs * experiment.time_steps))
             for run in runs:
                 done[run.seed].append(run)
             for number in tuple(waiting):
@@ -112,68 +106,65 @@ class Simulation(Task):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
 
-    def _kept(self, runs: Runs, world: World) -> Kept:
-        return runs
+    def _parts(
+        self,
+        experiment: Experiment,
+        block: Sequence[int],
+        runs: list[Run],
+        names: list[dict[str, str]],
+    ) -> list[Saveable]:
+        """Return each file's part: the runs of its strategies, under the names it has for them."""
+        parts: list[Saveable] = []
+        for strategies, own in zip(self.strategies, names, strict=True):
+            renamed = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
+            part = gathered(replace(experiment, strategies=tuple(strategies)), block, renamed)
+            if self.last_only:
+                parts.append(Finals.of(part.runs, experiment.world, self.fairness))
+            else:
+                parts.append(part)
+        return parts
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write all runs, by strategy, penalty and seed."""
+        """Write everything by strategy, penalty and seed."""
+        names = list(dict.fromkeys(each.name for own in self.strategies for each in own))
+        if self.last_only:
+            Finals.joined([Finals.load(part) for part in parts]).ordered(names).save(path)
+            return
         pieces = [Runs.load(part) for part in parts]
-        names = self._names()
         runs = sorted(
             (run for piece in pieces for run in piece.runs),
             key=lambda run: (names.index(run.strategy), run.penalty, run.seed),
         )
         replace(pieces[0], runs=tuple(runs)).save(path)
 
-    def _names(self) -> list[str]:
-        """The strategies' order, which is the same in all files."""
-        return list(dict.fromkeys(each.name for own in self.strategies for each in own))
 
-
-@dataclass(frozen=True)
-class Ends(Simulation):
-    """Strategies in a world, of which the last policies are kept."""
-
-    last_only = True
-
-    def _kept(self, runs: Runs, world: World) -> Kept:
-        return Finals.of(runs.runs, world, self.fairness)
-
-    def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write all rows, by strategy, penalty and seed."""
-        Finals.join([Finals.load(part) for part in parts], self._names()).save(path)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LendingExample(Task):
     """The lending example."""
 
     world: Callable[[], Lending]
 
     def run(
-        self, numbers: Sequence[int], n_jobs: int | None, tick: Tick
-    ) -> Iterator[tuple[int, Sequence[Kept]]]:
+        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
         """Do one block of seeds after the other."""
+        example = partial(lending_example, self.world())
         for number in numbers:
             pieces = []
-            for piece in spread(partial(_lending_example, self.world()), self.blocks[number]):
+            for piece in spread(example, [[seed] for seed in self.blocks[number]]):
                 pieces.append(piece)
-                tick(1.0)
-            yield number, [LendingTable.join(pieces)]
+                progress(1.0)
+            yield number, [LendingTable.joined(pieces).ordered()]
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""
-        LendingTable.join([LendingTable.load(part) for part in parts]).save(path)
+        LendingTable.joined([LendingTable.load(part) for part in parts]).ordered().save(path)
 
 
-def _lending_example(world: Lending, seed: int) -> LendingTable:
-    return lending_example(world, [seed])
-
-
-def _together(
+def _distinct(
     strategies: Sequence[Sequence[Strategy]],
 ) -> tuple[list[Strategy], list[dict[str, str]]]:
-    """Return each strategy once, under a name of its own, and the names that files have for them.
+    """Return each strategy once, under a unique name, and each file's names by unique name.
 
     Strategies of two files may be equal, or differ and yet have the same name.
     """
@@ -189,13 +180,68 @@ def _together(
     return named, [{known[each]: each.name for each in own} for own in strategies]
 
 
-def task_of(studies: Sequence[Study], scale: Scale) -> Task:
-    """Return the work that a study is, all of its columns: they are about the same people."""
-    first, files = studies[0], [study.file for study in studies]
-    seconds = sum(study.seconds_a_seed(scale) for study in studies)
-    about = (first.name, files, blocks(studies, scale), seconds)
-    if first.kind == "lending":
-        return LendingExample(*about, first.world)  # type: ignore[arg-type]  # its world is Lending
-    kind = Simulation if first.kind == "time" else Ends
-    strategies = [study.strategies() for study in studies]
-    return kind(*about, first.world, strategies, first.penalties(scale), scale.time_steps)
+def task_of(study: Study, scale: Scale) -> Task:
+    """Return the work of a study in all of its columns, which are about the same people."""
+    about: Any = {
+        "name": study.name,
+        "files": study.files,
+        "blocks": study.blocks(scale),
+        "seconds": study.seconds_per_seed(scale),
+        "world": study.world,
+    }
+    if study.kind == "lending":
+        return LendingExample(**about)
+    return Simulation(
+        **about,
+        strategies=[study.strategies(column) for column in study.columns],
+        penalties=study.penalties(scale),
+        time_steps=scale.time_steps,
+        last_only=study.kind == "penalty",
+    )
+
+
+def complete(
+    store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
+) -> None:
+    """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
+    store.expect([file for task in tasks for file in task.files])
+    missing = {
+        task.name: [k for k in range(len(task.blocks)) if not _is_done(store, task, k)]
+        for task in tasks
+    }
+    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
+    with (
+        tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
+        # with one thread of linear algebra the order of sums, and so the last bits, is fixed
+        threadpool_limits(limits=1, user_api="blas"),
+    ):
+        for task in tasks:
+            if all(store.has(file) for file in task.files):
+                continue
+            bar.set_description_str(task.name)
+
+            def advance(n_seeds: float, weight: float = task.seconds) -> None:
+                bar.update(min(n_seeds * weight, work - bar.n))  # rounding must not exceed 100%
+
+            _complete_one(store, task, missing[task.name], n_jobs, advance)
+
+
+def _complete_one(
+    store: Store, task: Task, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+) -> None:
+    for file in task.files:
+        store.make_folders(file)
+    started = time.monotonic()
+    for k, parts in task.run(numbers, n_jobs, progress) if numbers else ():
+        for file, part in zip(task.files, parts, strict=True):
+            part.save(store.part(file, k))
+        store.add_seconds(task.name, time.monotonic() - started)
+        started = time.monotonic()
+    for file in task.files:
+        if not store.has(file):
+            task.join([store.part(file, k) for k in range(len(task.blocks))], store.result(file))
+        store.remove_parts(file)
+
+
+def _is_done(store: Store, task: Task, k: int) -> bool:
+    return all(store.has(file) or store.part(file, k).is_file() for file in task.files)

@@ -1,21 +1,24 @@
-"""Truths: what the worlds of the studies know exactly, computed once a process."""
+"""Truths: what the worlds of the studies know exactly, computed once per process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.paper import propositions
-from consequential.paper.limits import Frontier, LogisticClass, TableLimits, distinct, table_limits
+from consequential.paper.limits import LogisticClass, ParetoFront, TableLimits, distinct
 from consequential.paper.propositions import Supremum
-from consequential.paper.studies import studies_named
+from consequential.paper.studies import STUDIES
 from consequential.policies import Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
+
+if TYPE_CHECKING:
+    from consequential.paper.results import Finals
 
 Floats = NDArray[np.float64]
 
@@ -23,16 +26,16 @@ SETTINGS = {"first": "first setting", "second": "second setting"}
 ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest as y = 1"}
 
 
-_Asked = ParamSpec("_Asked")
-_Found = TypeVar("_Found")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
-def _once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
-    """Compute once, with one thread of linear algebra: whoever asks first, the same digits."""
+def _once(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Cache a function that uses one thread of linear algebra: its digits are always the same."""
 
     @cache
     @wraps(function)
-    def found(*args: _Asked.args, **named: _Asked.kwargs) -> _Found:
+    def found(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         with threadpool_limits(limits=1, user_api="blas"):
             return function(*args, **named)
 
@@ -42,7 +45,7 @@ def _once(function: Callable[_Asked, _Found]) -> Callable[_Asked, _Found]:
 @_once
 def world_of(name: str) -> World:
     """Return the world of studies whose names begin like this, `"first"` or `"lending"` say."""
-    return studies_named(name if name == "lending" else f"{name}-time")[0].world()
+    return STUDIES[name if name == "lending" else f"{name}-time"].world()
 
 
 def where(name: str) -> str:
@@ -72,17 +75,11 @@ def table(name: str) -> TableWorld:
 
 
 @_once
-def optimum_at(name: str, time_step: int) -> Optimum:
-    """Return the best policy of a world with one score as it is at a time step."""
+def optimum(name: str, time_step: int = 0) -> Optimum:
+    """Return the best policy of a world with one score, as the world is at a time step."""
     world = score_world(name).at(time_step)
     assert isinstance(world, ScoreWorld)
     return world.optimal()
-
-
-@_once
-def optimum(name: str) -> Optimum:
-    """Return the best policy of a world with one score."""
-    return score_world(name).optimal()
 
 
 @_once
@@ -99,11 +96,11 @@ def best_threshold(name: str) -> float:
 
 
 @_once
-def frontier(name: str) -> Frontier:
+def pareto_front(name: str) -> ParetoFront:
     """Return the most utility at every gap: of a setting, or of a table's training rows."""
     if name in SETTINGS:
-        return Frontier.of(setting(name).cells(2**14), setting(name).cost)
-    return limits(name).frontier
+        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
+    return limits(name).front
 
 
 @_once
@@ -129,7 +126,7 @@ def supremum(name: str, penalty: float) -> Supremum:
 @_once
 def limits(name: str) -> TableLimits:
     """Return what is possible at all in a table's training population."""
-    return table_limits(table(name))
+    return TableLimits.of(table(name))
 
 
 def start_cut(name: str) -> float:
@@ -139,7 +136,7 @@ def start_cut(name: str) -> float:
 
 
 def cut_of(thetas: Floats, cost: float) -> Floats:
-    """Return the score at which each model, one a row, predicts the cost."""
+    """Return the score at which each model, one per row, predicts the cost."""
     level = np.log(cost / (1.0 - cost))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray((level - thetas[:, 0]) / thetas[:, 1])
@@ -161,7 +158,24 @@ def policy_of(strategy: str, theta: Floats) -> Policy:
 
 
 def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
-    """Return, one row a theta, the learned model's or policy's probability at each score."""
+    """Return, one row per theta, the learned model's or policy's probability at each score."""
     name = "logistic, model" if is_predicting(strategy) else strategy
     people = score[:, None]
     return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])
+
+
+def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float) -> float:
+    """Return the gap's standard deviation over draws of a table's held-out people.
+
+    This is the deviation of the difference of two groups' mean propensities, as a median over runs.
+    """
+    people = table(name).held_out
+    group = people.mass.argmax(axis=1)
+
+    def deviation(theta: Floats) -> float:
+        propensity = policy_of(strategy, theta).propensity(people.points)
+        parts = [propensity[group == z] for z in range(len(people.groups))]
+        return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
+
+    rows = finals.select(strategy, penalty)
+    return float(np.median([deviation(finals.theta[row]) for row in rows]))

@@ -34,7 +34,7 @@ from consequential.policies.rules import (
     ThresholdPolicy,
     logistic_model,
 )
-from consequential.policies.storage import load_policy, save_policy, write_whole
+from consequential.policies.storage import load_policy, save_policy
 from consequential.policies.support import Support, Unsupported, smallest_supported
 
 __all__ = [
@@ -71,5 +71,4 @@ __all__ = [
     "policy_from_model",
     "save_policy",
     "smallest_supported",
-    "write_whole",
 ]

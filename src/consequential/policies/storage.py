@@ -11,13 +11,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.files import write_atomically
 from consequential.policies.checks import PolicyError
 from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
@@ -66,7 +66,7 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     encoded = encode_rule(policy)
     schema = _SCHEMA_WITH_SUPPORT if _has_support(policy) else _SCHEMA
     document = {"format": FORMAT, "schema": schema, "policy": encoded}
-    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
@@ -101,34 +101,6 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
 def _has_support(rule: DecisionRule) -> bool:
     own = isinstance(rule, Policy) and rule.support is not None
     return own or any(_has_support(inner) for inner in rule.inner_rules)
-
-
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, _mode_for(target))
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _mode_for(target: Path) -> int:
-    """Return the mode of the file to replace, or that of a new one; mkstemp makes private ones."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
 
 
 def encode_rule(rule: DecisionRule) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Reports: results of simulations and of decision logs as HTML pages that need no other file."""
 
 from consequential.report.figures import propensity_figures
-from consequential.report.page import page_of, paragraphs, render, svg_of
+from consequential.report.page import page_of, paragraphs, render
 from consequential.report.runs import Section, write_report
 
 __all__ = [
@@ -10,6 +10,5 @@ __all__ = [
     "paragraphs",
     "propensity_figures",
     "render",
-    "svg_of",
     "write_report",
 ]

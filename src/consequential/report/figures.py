@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.report.page import svg_of
-from consequential.simulation.figures import add_legend, tidy
+from consequential.plotting import add_legend, svg_of, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    pass
 
 
 def render(template: str, **context: Any) -> str:
@@ -33,22 +29,6 @@ def paragraphs(text: str) -> str:
     """Return plain text as HTML paragraphs; an empty line separates them."""
     macros: Any = _environment().get_template("macros.html").module
     return str(macros.paragraphs(text))
-
-
-def svg_of(drawn: Axes | Figure, salt: str) -> str:
-    """Return a figure as an SVG element; names within it are made from the salt.
-
-    A fixed salt and no date: the same figure makes the same text, byte for byte.
-    """
-    figure: Any = drawn.figure  # axes and figures have it
-    buffer = io.StringIO()
-    appearance: Any = {"svg.hashsalt": salt, "svg.fonttype": "none"}
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(appearance), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the reader's browser has letters we lack
-        figure.savefig(buffer, format="svg", metadata=nothing)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
 
 
 @cache

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 
 from consequential.evaluation import Metrics
-from consequential.policies import write_whole
-from consequential.report.page import render, svg_of
+from consequential.files import write_atomically
+from consequential.plotting import add_legend, svg_of
+from consequential.report.page import render
 from consequential.simulation import Runs
-from consequential.simulation.figures import add_legend
 
 _CAPTIONS = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
@@ -34,7 +34,7 @@ def write_report(
     """Write the page; it needs no other file, no network and no script."""
     drawn = [(each, each.runs.summary(), _figures(each)) for each in sections]
     page = render("runs.html", title=title, introduction=introduction, sections=drawn)
-    write_whole(path, page)
+    write_atomically(path, page)
 
 
 def _figures(section: Section) -> dict[str, str]:

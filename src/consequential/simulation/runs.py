@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.files import Columns, UnreadableFileError, load_columns, save_columns
 from consequential.log.frames import make_frame
 from consequential.policies import (
     DecisionRule,
     Policy,
     PolicyError,
     ThresholdPolicy,
-    write_whole,
 )
 from consequential.policies.storage import decode_rule, encode_rule
+from consequential.tables import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,15 +82,10 @@ class Summary:
         for row in self.rows:
             cells = [_quartiles(row[name], row["runs"]) for name in METRICS[:4]]
             lines.append([row["strategy"], f"{row['penalty']:.4g}", *cells])
-        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
-        rule = "-" * max(len(line) for line in text)
+        head, rule, *rows = text_table(lines, ruled=True)
         spread = " [lower quartile, upper quartile]" if counts[-1] > 1 else ""
         note = f"after {self.n_steps} steps, median{spread} of {runs} run{'s' * (runs != '1')}"
-        return "\n".join([text[0], rule, *text[1:], rule, note])
+        return "\n".join([head, rule, *rows, rule, note])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +198,12 @@ class Runs:
         return plot_metric(self, metric, over, penalty, strategies or self.strategies, ax)
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
-        """Return one row a run and time step."""
+        """Return one row per run and time step."""
+        return make_frame(self._columns(), backend)
+
+    def _columns(self) -> Columns:
         sizes = [len(run.metrics["utility"]) for run in self.runs]
-        columns: dict[str, NDArray[Any]] = {
+        columns: Columns = {
             "strategy": np.repeat(np.array([r.strategy for r in self.runs], dtype=object), sizes),
             "penalty": np.repeat([run.penalty for run in self.runs], sizes),
             "seed": np.repeat([run.seed for run in self.runs], sizes),
@@ -216,12 +211,10 @@ class Runs:
         }
         for name in self.runs[0].metrics:
             columns[name] = np.concatenate([run.metrics[name] for run in self.runs])
-        return make_frame(columns, backend)
+        return columns
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one Parquet file, policies included; never half of it."""
-        import pyarrow.parquet
-
+        """Write everything to one Parquet file, policies included; completely or not at all."""
         about = {
             "format": FORMAT,
             "schema": SCHEMA,
@@ -233,55 +226,26 @@ class Runs:
             "policies": [_storable(run.policy) for run in self.runs],
             "inputs": [0 if run.thetas is None else run.thetas.shape[1] for run in self.runs],
         }
-        table = self.to_frame()
-        for name, values in _theta_columns(self.runs).items():
-            table = table.append_column(name, [values])
-        about["digest"] = _digest(table, about)
-        table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
-        buffer = io.BytesIO()
-        pyarrow.parquet.write_table(table, buffer)
-        write_whole(path, buffer.getvalue())
+        save_columns(path, self._columns() | _theta_columns(self.runs), about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Runs:
         """Read runs that `save` wrote."""
-        import pyarrow as pa
-        import pyarrow.parquet
-
-        if not Path(path).exists():
-            raise FileNotFoundError(f"no file {os.fspath(path)!r}")
-        where = os.fspath(path)
         try:
-            table = pyarrow.parquet.read_table(path)
-            stored = (table.schema.metadata or {}).get(FORMAT.encode())
-            about = None if stored is None else json.loads(stored)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise RunsError(f"{where} is damaged or no Parquet file: {error}") from None
-        if about is None:
-            raise RunsError(f"{where} is a Parquet file but holds no {FORMAT}")
-        if isinstance(about, dict) and about.get("schema") not in (None, *_READABLE):
-            found, known = about["schema"], " and ".join(map(str, _READABLE))
-            raise RunsError(f"{where} has schema {found!r}; this version reads {known}")
-        try:
-            if about.pop("digest") != _digest(table, about):
-                raise RunsError(f"{where} is damaged: its content is not what was written")
-            return cls._from_table(table, about)
-        except RunsError:
-            raise
-        except (AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            return cls._from_columns(*load_columns(path, FORMAT, _READABLE))
+        except UnreadableFileError as error:
+            raise RunsError(str(error)) from None
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            where = os.fspath(path)
             raise RunsError(f"{where} is damaged: {type(error).__name__}: {error}") from None
 
     @classmethod
-    def _from_table(cls, table: Any, about: dict[str, Any]) -> Runs:
-        columns = {
-            name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
-            for name in table.column_names
-        }
+    def _from_columns(cls, columns: Columns, about: dict[str, Any]) -> Runs:
         starts = np.flatnonzero(columns["time_step"] == 0)
         inputs = about.get("inputs", [0] * len(starts))
         thetas = [columns.pop(_theta_column(k)) for k in range(max(inputs, default=0))]
         runs = []
-        for k, piece in enumerate(np.split(np.arange(table.num_rows), starts[1:])):
+        for k, piece in enumerate(np.split(np.arange(len(columns["seed"])), starts[1:])):
             first = piece[0]
             policy = about["policies"][k]
             names = [n for n in columns if n not in ("strategy", "penalty", "seed", "time_step")]
@@ -314,16 +278,6 @@ def _theta_columns(runs: Sequence[Run]) -> dict[str, Floats]:
             room[:, : run.thetas.shape[1]] = run.thetas
         rows.append(room)
     return {_theta_column(k): np.concatenate([room[:, k] for room in rows]) for k in range(widest)}
-
-
-def _digest(table: Any, about: dict[str, Any]) -> str:
-    """A digest of everything in the file, so that no damage goes unnoticed."""
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for name in table.column_names:
-        digest.update(name.encode())
-        column = table[name].combine_chunks().to_numpy(zero_copy_only=False)
-        digest.update("\0".join(column).encode() if column.dtype == object else column.tobytes())
-    return digest.hexdigest()
 
 
 def _quartiles(quartiles: Floats, n_runs: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate
+from consequential.plotting import BLUE, GREEN, ORANGE, PINK, RED, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,39 +17,32 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours; each reference has a shape of its own as well, for figures in grey
-_LINE = "#0072B2"
+# colour and marker of each reference: markers tell them apart where a figure has no colours
 _LOOKS = {
     "what the log did": ("#000000", "s"),
-    "accept all": ("#E69F00", "^"),
+    "accept all": (ORANGE, "^"),
     "reject all": ("#999999", "v"),
-    "accepted only": ("#D55E00", "D"),
-    "inverse propensity": ("#009E73", "P"),
+    "accepted only": (RED, "D"),
+    "inverse propensity": (GREEN, "P"),
 }
 
 
 def draw(frontier: Frontier, ax: Axes | None) -> Axes:
     """Draw utility against the size of the gap, bounds of both as bars, the utility's shaded."""
-    if ax is None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.0, 3.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        ax = figure.add_subplot()
+    ax = new_axes(ax)
     measured = [point for point in frontier.points if point.benefit_gap.known]
     measured.sort(key=lambda point: abs(point.benefit_gap.value))
     gaps = np.array([abs(point.benefit_gap.value) for point in measured])
     if measured:
         low = [point.utility.low for point in measured]
         high = [point.utility.high for point in measured]
-        ax.fill_between(gaps, low, high, color=_LINE, alpha=0.15, linewidth=0)
+        ax.fill_between(gaps, low, high, color=BLUE, alpha=0.15, linewidth=0)
     ax.errorbar(
         gaps,
         [point.utility.value for point in measured],
         yerr=_bars([point.utility for point in measured]),
         xerr=_bars([point.benefit_gap for point in measured], gaps),
-        color=_LINE,
+        color=BLUE,
         marker="o",
         markersize=5,
         linewidth=1.4,
@@ -59,7 +53,7 @@ def draw(frontier: Frontier, ax: Axes | None) -> Axes:
     for reference in frontier.references:
         if not reference.benefit_gap.known:
             continue
-        colour, marker = _LOOKS.get(reference.name, ("#CC79A7", "X"))
+        colour, marker = _LOOKS.get(reference.name, (PINK, "X"))
         ax.errorbar(
             [abs(reference.benefit_gap.value)],
             [reference.utility.value],
@@ -75,9 +69,7 @@ def draw(frontier: Frontier, ax: Axes | None) -> Axes:
         )
     ax.set_xlabel(f"size of the gap ({frontier.fairness})", parse_math=False)
     ax.set_ylabel("utility")
-    ax.grid(alpha=0.25)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    tidy(ax)
     ax.legend(fontsize=7, frameon=False)
     return ax
 

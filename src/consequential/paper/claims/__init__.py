@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from consequential.paper import truths
-from consequential.paper.claims import compas, lending, penalty, possible, synthetic, theory
+from consequential.paper.claims import compas, exact, lending, penalty, synthetic
 from consequential.paper.claims.claim import (
     FAILS,
     HOLDS,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from consequential.paper.results import Results
 
 CLAIMS: tuple[Claim, ...] = (
-    *theory.CLAIMS,
+    *exact.THEOREMS,
     *lending.CLAIMS,
     *synthetic.CLAIMS,
     *penalty.SYNTHETIC_CLAIMS,
@@ -31,7 +31,7 @@ CLAIMS: tuple[Claim, ...] = (
         for claim in (
             *compas.compas_claims(name),
             *penalty.compas_claims(name),
-            possible.compas_claim(name),
+            exact.compas_claim(name),
         )
     ),
 )

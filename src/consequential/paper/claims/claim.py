@@ -1,8 +1,8 @@
-"""Claim: a sentence of the paper's results, how it is tested, and what came out."""
+"""Claim: a sentence of the paper's results, how it is tested, and what the test found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from consequential.paper.results import Results
 
 Floats = NDArray[np.float64]
-Case = tuple[str, str]  # what was looked at: a world or a group of cases, then one in it
+Case = tuple[str, str]  # a group of cases, such as a world, and one case in it
+Measure = Callable[["Results", str], "Finding"]  # of results in one column
 
 HOLDS, FAILS, NOT_RUN = "holds", "does not hold", "not run"
+ESTIMATORS = {
+    "paper": "the estimators as printed",
+    "corrected": "the corrected estimators",
+    "exact": "exact sums",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +46,42 @@ class Measured:
             return f"{self.name}: {self.median:.4g}"
         return f"{self.name}: {self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data; JSON has no number that is not finite."""
+        low, median, high = (
+            number if np.isfinite(number) else None for number in (self.low, self.median, self.high)
+        )
+        return {"name": self.name, "median": median, "quartiles": [low, high], "runs": self.runs}
+
 
 @dataclass(slots=True)
 class Finding:
-    """What one column of results says: numbers, and whether each case bears the claim out."""
+    """What one column of results says: numbers, and in which cases the claim holds."""
 
     numbers: list[Measured] = field(default_factory=list)
     cases: dict[Case, bool] = field(default_factory=dict)
 
-    def add(self, case: Case, holds: bool, *numbers: Measured) -> None:
-        """Record a case with the numbers it was judged by."""
-        self.cases[case] = bool(holds)
-        self.numbers += numbers
+    def add(
+        self, case: str, holds: bool, numbers: Mapping[str, Floats | float], group: str = ""
+    ) -> None:
+        """Record whether the claim holds in a case, with the numbers that decided, by name."""
+        self.cases[group, case] = bool(holds)
+        self.measure(numbers)
+
+    def measure(self, numbers: Mapping[str, Floats | float]) -> None:
+        """Record numbers, by name."""
+        self.numbers += [Measured.of(name, values) for name, values in numbers.items()]
 
     @property
     def verdict(self) -> str:
-        """Holds in all cases, only with some, or in none."""
+        """Whether the claim holds in all cases, in none, or in which."""
         return verdict_of(self.cases)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        cases = {": ".join(filter(None, case)): holds for case, holds in self.cases.items()}
+        numbers = [number.as_dict() for number in self.numbers]
+        return {"verdict": self.verdict, "cases": cases, "numbers": numbers}
 
 
 def verdict_of(cases: Mapping[Case, bool]) -> str:
@@ -73,8 +98,8 @@ def verdict_of(cases: Mapping[Case, bool]) -> str:
         held = [one for one, holds in inside.items() if holds]
         if held:
             listed = "; ".join(held)
-            whole = len(held) == len(inside)
-            parts.append((group if whole else f"{group} ({listed})") if group else listed)
+            every = len(held) == len(inside)
+            parts.append((group if every else f"{group} ({listed})") if group else listed)
     return f"holds only with {' and '.join(parts)}"
 
 
@@ -82,7 +107,7 @@ def verdict_of(cases: Mapping[Case, bool]) -> str:
 class Claim:
     """A sentence of the paper, in our words, with the test that decides on it.
 
-    `columns` is empty for claims that need no run. `criterion` says what must be measured for the
+    `studies` is empty for claims that need no run. `criterion` says what must be measured for the
     claim to hold, and why that much.
     """
 
@@ -91,7 +116,7 @@ class Claim:
     text: str
     criterion: str
     studies: tuple[str, ...]
-    measure: Callable[[Results, str], Finding]
+    measure: Measure
     columns: tuple[str, ...] = ("paper", "corrected")
 
     @property
@@ -129,59 +154,36 @@ class Checked:
         holding = [column for column, verdict in verdicts.items() if verdict == HOLDS]
         if holding:
             return f"holds only with {' and '.join(ESTIMATORS[column] for column in holding)}"
-        partly = [f"{ESTIMATORS[c]}: {v}" for c, v in verdicts.items() if v != FAILS]
-        return "holds only with " + " / ".join(
-            part.replace("holds only with ", "") for part in partly
-        )
+        partly = [
+            f"{ESTIMATORS[column]}: {verdict.removeprefix('holds only with ')}"
+            for column, verdict in verdicts.items()
+            if verdict != FAILS
+        ]
+        return f"holds only with {' / '.join(partly)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        claim = self.claim
         return {
-            "id": claim.id,
-            "section": claim.section,
-            "claim": claim.text,
-            "criterion": claim.criterion,
+            "id": self.claim.id,
+            "section": self.claim.section,
+            "claim": self.claim.text,
+            "criterion": self.claim.criterion,
             "verdict": self.overall,
-            "columns": {
-                column: {
-                    "verdict": found.verdict,
-                    "cases": {
-                        ": ".join(filter(None, case)): holds for case, holds in found.cases.items()
-                    },
-                    "numbers": [
-                        {
-                            "name": number.name,
-                            "median": _plain(number.median),
-                            "quartiles": [_plain(number.low), _plain(number.high)],
-                            "runs": number.runs,
-                        }
-                        for number in found.numbers
-                    ],
-                }
-                for column, found in self.findings.items()
-            },
-            "command": claim.command,
+            "columns": {column: found.as_dict() for column, found in self.findings.items()},
+            "command": self.claim.command,
         }
 
 
-def _plain(number: float) -> float | None:
-    """Return a number as JSON knows it: not one that is not finite."""
-    return number if np.isfinite(number) else None
+def lower(values: Floats) -> float:
+    """Return the lower quartile."""
+    return float(np.percentile(values, 25))
 
 
-ESTIMATORS = {
-    "paper": "the estimators as printed",
-    "corrected": "the corrected estimators",
-    "exact": "exact sums",
-}
+def upper(values: Floats) -> float:
+    """Return the upper quartile."""
+    return float(np.percentile(values, 75))
 
 
 def above(one: Floats, other: Floats) -> bool:
     """Whether one is clearly higher: its lower quartile lies above the other's upper quartile."""
-    return bool(np.percentile(one, 25) > np.percentile(other, 75))
-
-
-def better_of(candidates: Iterable[Floats]) -> Floats:
-    """Return the values with the highest median."""
-    return max(candidates, key=lambda values: float(np.median(values)))
+    return lower(one) > upper(other)

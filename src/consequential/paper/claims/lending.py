@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
-from consequential.paper.claims.claim import Claim, Finding, Measured
-from consequential.paper.lending_example import SCORINGS, LendingTable
+from consequential.paper.claims.claim import Claim, Finding, Measure, lower
+from consequential.paper.results import SCORINGS, LendingTable
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results
-
-Measure = Callable[["Results", str], Finding]
 
 _HARSH = ((650, 690), (700, 740), (750, 800))
 _LENIENT = ((500, 540), (550, 600))
@@ -26,6 +23,7 @@ _FAIR, _VISIBLE = 0.05, 0.005
 def _bands(
     results: Results, bands: tuple[tuple[int, int], ...]
 ) -> list[tuple[str, str, LendingTable, NDArray[np.bool_]]]:
+    """Return, for each scoring and band of thresholds, their names, the table and its rows."""
     found = []
     for scoring in SCORINGS:
         table = results.lending(scoring)
@@ -40,11 +38,8 @@ def _useless(results: Results, column: str) -> Finding:
     finding, best = Finding(), truths.optimum("lending").utility
     for scoring, band, table, here in _bands(results, _HARSH):
         utility = table.utility[here]
-        finding.add(
-            (scoring, band),
-            float(np.median(utility)) <= _USELESS * best,
-            Measured.of(f"{scoring}, {band}: utility, of {best:.4f}", utility),
-        )
+        numbers = {f"{scoring}, {band}: utility, of {best:.4f}": utility}
+        finding.add(band, bool(np.median(utility) <= _USELESS * best), numbers, scoring)
     return finding
 
 
@@ -52,11 +47,8 @@ def _harsh_parity(results: Results, column: str) -> Finding:
     finding = Finding()
     for scoring, band, table, here in _bands(results, _HARSH):
         gap = np.abs(table.benefit_gap[here])
-        finding.add(
-            (scoring, band),
-            float(np.median(gap)) <= _FAIR,
-            Measured.of(f"{scoring}, {band}: size of the gap", gap),
-        )
+        numbers = {f"{scoring}, {band}: size of the gap": gap}
+        finding.add(band, bool(np.median(gap) <= _FAIR), numbers, scoring)
     return finding
 
 
@@ -64,29 +56,22 @@ def _lenient(results: Results, column: str) -> Finding:
     finding, best = Finding(), truths.optimum("lending").utility
     for scoring, band, table, here in _bands(results, _LENIENT):
         utility = table.utility[here]
-        finding.add(
-            (scoring, band),
-            float(np.percentile(utility, 25)) >= _NEAR * best,
-            Measured.of(f"{scoring}, {band}: utility, of {best:.4f}", utility),
-        )
+        numbers = {f"{scoring}, {band}: utility, of {best:.4f}": utility}
+        finding.add(band, lower(utility) >= _NEAR * best, numbers, scoring)
     return finding
 
 
 def _lenient_parity(results: Results, column: str) -> Finding:
     finding, best = Finding(), truths.optimum("lending")
     for scoring in SCORINGS:
-        table, fairer = results.lending(scoring), []
+        table, reductions = results.lending(scoring), []
         for threshold in np.unique(table.threshold[table.threshold < _HARSH[0][0]]):
             here = table.threshold == threshold
             if np.median(table.utility[here]) >= _NEAR * best.utility:
                 gap = float(np.median(np.abs(table.benefit_gap[here])))
-                fairer.append(abs(best.benefit_gap) - gap)
-        most = max(fairer, default=np.nan)
-        finding.add(
-            ("", f"ridge by {scoring}"),
-            most >= _VISIBLE,
-            Measured.of(f"ridge by {scoring}: largest reduction of the gap", most),
-        )
+                reductions.append(abs(best.benefit_gap) - gap)
+        most, case = max(reductions, default=np.nan), f"ridge by {scoring}"
+        finding.add(case, most >= _VISIBLE, {f"{case}: largest reduction of the gap": most})
     return finding
 
 

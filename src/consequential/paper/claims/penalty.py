@@ -9,38 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
-from consequential.paper.claims.claim import Claim, Finding, Measured, above
+from consequential.paper.claims.claim import Claim, Finding, Measure, above, lower, upper
 from consequential.paper.limits import SMALL_GAP
-from consequential.paper.sampling import held_out_deviation
 
 if TYPE_CHECKING:
-    from consequential.paper.finals import Finals
-    from consequential.paper.results import Results
+    from consequential.paper.results import Finals, Results
 
 Floats = NDArray[np.float64]
+StrategyTest = Callable[[Finding, "Finals", str, str], None]  # of a world's name and a strategy
 
 _SLACK_GAP, _SLACK_UTILITY = 0.02, 0.005
 
 
-def ends(finals: Finals, metric: str, strategy: str) -> tuple[Floats, Floats]:
-    """Return a metric's values over seeds at the smallest and at the largest penalty."""
-    values: Floats = getattr(finals, metric)
-    first, final = finals.penalties[0], finals.penalties[-1]
-    return values[finals.select(strategy, first)], values[finals.select(strategy, final)]
-
-
-Judge = Callable[[Finding, "Finals", str, str], None]
-
-
-def _everywhere(names: tuple[str, ...], judge: Judge) -> Callable[[Results, str], Finding]:
-    """Return a measure that judges every strategy in every one of these worlds."""
+def _everywhere(names: tuple[str, ...], test: StrategyTest) -> Measure:
+    """Return a measure that tests every strategy in every one of these worlds."""
 
     def measure(results: Results, column: str) -> Finding:
         finding = Finding()
         for name in names:
             finals = results.finals(f"{name}-penalty", column)
             for strategy in finals.strategies:
-                judge(finding, finals, name, strategy)
+                test(finding, finals, name, strategy)
         return finding
 
     return measure
@@ -50,138 +39,131 @@ def _group(name: str) -> str:
     return truths.SETTINGS.get(name, "")
 
 
+def _about(name: str, strategy: str) -> str:
+    return f"{truths.SETTINGS[name]}, {strategy}" if name in truths.SETTINGS else strategy
+
+
+def _prefix(name: str) -> str:
+    """Return what a metric's name begins with where it is exact: on a table's training people."""
+    return "" if name in truths.SETTINGS else "train_"
+
+
 def _fair(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    gap = np.abs(ends(finals, "benefit_gap", strategy)[1])
-    finding.add(
-        (_group(name), strategy),
-        bool(np.median(gap) <= SMALL_GAP and np.percentile(gap, 75) <= 2 * SMALL_GAP),
-        Measured.of(f"{_about(name)}{strategy}: size of the gap at the largest λ", gap),
-    )
+    gap = np.abs(finals.values("benefit_gap", strategy)[-1])
+    holds = np.median(gap) <= SMALL_GAP and upper(gap) <= 2 * SMALL_GAP
+    numbers = {f"{_about(name, strategy)}: size of the gap at the largest λ": gap}
+    finding.add(strategy, bool(holds), numbers, _group(name))
 
 
 def _fair_on_table(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    held_out = np.abs(ends(finals, "benefit_gap", strategy)[1])
-    trained = np.abs(ends(finals, "train_benefit_gap", strategy)[1])
-    noise = 1.96 * held_out_deviation(finals, name, strategy, finals.penalties[-1])
-    finding.add(
-        ("", strategy),
-        bool(np.median(trained) <= SMALL_GAP and np.median(held_out) <= max(noise, SMALL_GAP)),
-        Measured.of(f"{strategy}: size of the gap, training people", trained),
-        Measured.of(f"{strategy}: held-out people, sampling alone {noise:.3f}", held_out),
-    )
+    held_out = np.abs(finals.values("benefit_gap", strategy)[-1])
+    trained = np.abs(finals.values("train_benefit_gap", strategy)[-1])
+    noise = 1.96 * truths.held_out_deviation(finals, name, strategy, finals.penalties[-1])
+    holds = np.median(trained) <= SMALL_GAP and np.median(held_out) <= max(noise, SMALL_GAP)
+    numbers = {
+        f"{strategy}: size of the gap, training people": trained,
+        f"{strategy}: held-out people, sampling alone {noise:.3f}": held_out,
+    }
+    finding.add(strategy, bool(holds), numbers)
 
 
 def _costs(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    falls = []
+    falls, numbers = [], dict[str, Floats]()
     for metric in ("utility", "effective_utility"):
-        free, fair = ends(finals, metric, strategy)
+        free, fair = (finals.values(metric, strategy)[k] for k in (0, -1))
         falls.append(above(free, fair))
-        words = metric.replace("_", " ")
-        finding.numbers += [
-            Measured.of(f"{_about(name)}{strategy}: {words}, smallest λ", free),
-            Measured.of(f"{_about(name)}{strategy}: {words}, largest λ", fair),
-        ]
-    finding.add((_group(name), strategy), all(falls))
+        words = f"{_about(name, strategy)}: {metric.replace('_', ' ')}"
+        numbers |= {f"{words}, smallest λ": free, f"{words}, largest λ": fair}
+    finding.add(strategy, all(falls), numbers, _group(name))
 
 
 def _no_more_than_needed(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    on_table = name not in truths.SETTINGS
-    utility = ends(finals, "train_utility" if on_table else "utility", strategy)[1]
+    utility = finals.values(_prefix(name) + "utility", strategy)[-1]
     needed, _ = truths.logistic_path(name, finals.penalties)[-1]
-    scale = truths.frontier(name).within(np.inf)[0]
-    finding.add(
-        (_group(name), strategy),
-        bool(np.percentile(utility, 25) >= needed - 0.1 * scale),
-        Measured.of(
-            f"{_about(name)}{strategy}: utility at the largest λ, best linear policy {needed:.4f}",
-            utility,
-        ),
-    )
+    scale = truths.pareto_front(name).within(np.inf)[0]
+    words = f"utility at the largest λ, best linear policy {needed:.4f}"
+    numbers = {f"{_about(name, strategy)}: {words}": utility}
+    finding.add(strategy, lower(utility) >= needed - 0.1 * scale, numbers, _group(name))
 
 
 def _trades(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    on_table = name not in truths.SETTINGS
-    gap_metric, utility_metric = (
-        ("train_benefit_gap", "train_utility") if on_table else ("benefit_gap", "utility")
-    )
-    gap = np.abs(finals.quartiles(gap_metric, strategy)[2])
-    utility = finals.quartiles(utility_metric, strategy)[2]
+    gap = np.abs(finals.quartiles(_prefix(name) + "benefit_gap", strategy)[1])
+    utility = finals.quartiles(_prefix(name) + "utility", strategy)[1]
     # the largest step the wrong way, from any penalty to any larger one
     widening = float((gap - np.minimum.accumulate(gap)).max())
     rising = float((utility - np.minimum.accumulate(utility)).max())
-    finding.add(
-        (_group(name), strategy),
-        widening <= _SLACK_GAP and rising <= _SLACK_UTILITY,
-        Measured.of(f"{_about(name)}{strategy}: largest widening of the gap", widening),
-        Measured.of(f"{_about(name)}{strategy}: largest rise of utility", rising),
-    )
-
-
-def _about(name: str) -> str:
-    return f"{truths.SETTINGS[name]}, " if name in truths.SETTINGS else ""
+    numbers = {
+        f"{_about(name, strategy)}: largest widening of the gap": widening,
+        f"{_about(name, strategy)}: largest rise of utility": rising,
+    }
+    holds = widening <= _SLACK_GAP and rising <= _SLACK_UTILITY
+    finding.add(strategy, holds, numbers, _group(name))
 
 
 def _claims(
-    prefix: str, section: str, where: str, names: tuple[str, ...], fair: Judge, fair_criterion: str
+    prefix: str, where: str, section: str, names: tuple[str, ...], fair: tuple[StrategyTest, str]
 ) -> tuple[Claim, ...]:
-    studies = tuple(f"{name}-penalty" for name in names)
-    return (
-        Claim(
-            f"{prefix}-parity-reached",
-            section,
-            f"{where}: a large enough λ achieves perfect demographic parity.",
-            fair_criterion,
-            studies,
-            _everywhere(names, fair),
-        ),
-        Claim(
-            f"{prefix}-parity-costs",
-            section,
-            f"{where}: parity comes with a drop in utility and effective utility.",
+    """Return the claims about some worlds; `fair` is the test of parity and its criterion."""
+    told: tuple[tuple[str, str, StrategyTest, str], ...] = (
+        ("parity-reached", "a large enough λ achieves perfect demographic parity.", *fair),
+        (
+            "parity-costs",
+            "parity comes with a drop in utility and effective utility.",
+            _costs,
             "At the largest λ clearly below the smallest λ (quartiles apart), both utilities.",
-            studies,
-            _everywhere(names, _costs),
         ),
-        Claim(
-            f"{prefix}-cost-no-more-than-needed",
-            section,
-            f"{where}: that drop is the expected one, the price of parity and not of bad learning.",
+        (
+            "cost-no-more-than-needed",
+            "that drop is the expected one, the price of parity and not of bad learning.",
+            _no_more_than_needed,
             "Lower quartile of utility at the largest λ within a tenth of the best utility below "
             "what the best linear logistic policy has there.",
-            studies,
-            _everywhere(names, _no_more_than_needed),
         ),
-        Claim(
-            f"{prefix}-trade-off",
-            section,
-            f"{where}: λ trades utility for parity; the more of it, the less of both.",
+        (
+            "trade-off",
+            "λ trades utility for parity; the more of it, the less of both.",
+            _trades,
             f"Over increasing λ the median gap never widens by more than {_SLACK_GAP} and median "
             f"utility never rises by more than {_SLACK_UTILITY}: less is chance.",
-            studies,
-            _everywhere(names, _trades),
         ),
+    )
+    studies = tuple(f"{name}-penalty" for name in names)
+    return tuple(
+        Claim(
+            f"{prefix}-{id_}",
+            section,
+            f"{where}: {text}",
+            criterion,
+            studies,
+            _everywhere(names, test),
+        )
+        for id_, text, test, criterion in told
     )
 
 
 SYNTHETIC_CLAIMS = _claims(
     "synthetic",
-    "5.1 and Appendix A.1, fairness constraints",
     "Synthetic settings",
+    "5.1 and Appendix A.1, fairness constraints",
     tuple(truths.SETTINGS),
-    _fair,
-    f"At the largest λ the gap's median size is at most {SMALL_GAP}, its upper quartile at most "
-    f"{2 * SMALL_GAP}: one or two people in a hundred.",
+    (
+        _fair,
+        f"At the largest λ the gap's median size is at most {SMALL_GAP}, its upper quartile at "
+        f"most {2 * SMALL_GAP}: one or two people in a hundred.",
+    ),
 )
 
 
 def compas_claims(name: str) -> tuple[Claim, ...]:
     """Return the claims about COMPAS under a penalty, in one orientation of the label."""
+    criterion = (
+        f"At the largest λ the gap's median size is at most {SMALL_GAP} among training people, "
+        "and among held-out people within what sampling them does to a gap of zero (95 %)."
+    )
     return _claims(
         name,
-        "5.2 and Appendix A.2, real data",
         f"COMPAS, {truths.ORIENTATIONS[name]}",
+        "5.2 and Appendix A.2, real data",
         (name,),
-        _fair_on_table,
-        f"At the largest λ the gap's median size is at most {SMALL_GAP} among training people, "
-        "and among held-out people within what sampling them does to a gap of zero (95 %).",
+        (_fair_on_table, criterion),
     )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
-from consequential.paper.claims.claim import Claim, Finding, Measured, above, better_of
+from consequential.paper.claims.claim import Claim, Finding, Measure, above, lower, upper
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results
     from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
-
-_SYNTHETIC = ("first-time", "second-time")
+RunsTest = Callable[["Runs"], Finding]
 
 
 def exploring(runs: Runs) -> list[str]:
@@ -30,157 +30,159 @@ def predicting(runs: Runs) -> list[str]:
 
 
 def last(runs: Runs, metric: str, strategy: str) -> Floats:
-    """Return a metric at the end, a value a seed."""
+    """Return a metric at the end, one value per seed."""
     return runs.metric(metric, strategy)[:, -1]
 
 
-def cuts(runs: Runs, strategy: str, name: str) -> Floats:
-    """Return where policies cut, a row a seed and a column a step."""
+def on_runs(name: str, test: RunsTest) -> Measure:
+    """Return the measure that tests the runs of one study."""
+    return lambda results, column: test(results.runs(f"{name}-time", column))
+
+
+def _highest(candidates: Iterable[Floats]) -> Floats:
+    """Return the values with the highest median."""
+    return max(candidates, key=lambda values: float(np.median(values)))
+
+
+def _cuts(runs: Runs, strategy: str, name: str) -> Floats:
+    """Return where policies of a setting cut, one row per seed and one column per step."""
     cost = truths.setting(name).cost
     paths = [run.thetas for run in runs.select(strategy)]
     return np.stack([truths.boundaries(strategy, p, cost) for p in paths if p is not None])
+
+
+def _near(values: Floats, target: float, distance: float) -> bool:
+    """Whether both quartiles are within a distance of the target."""
+    return max(abs(lower(values) - target), abs(upper(values) - target)) <= distance
 
 
 def _outperforms(results: Results, column: str) -> Finding:
     finding = Finding()
     for name, where in truths.SETTINGS.items():
         runs = results.runs(f"{name}-time", column)
-        rival = better_of(last(runs, "utility", strategy) for strategy in predicting(runs))
-        finding.numbers.append(Measured.of(f"{where}, better deterministic rule", rival))
+        rival = _highest(last(runs, "utility", strategy) for strategy in predicting(runs))
+        finding.measure({f"{where}, better deterministic rule": rival})
         for strategy in exploring(runs):
             utility = last(runs, "utility", strategy)
+            numbers = {f"{where}, {strategy}": utility}
+            finding.add(strategy, above(utility, rival), numbers, where)
+    return finding
+
+
+def _locates(name: str, distance: float, share: float) -> RunsTest:
+    """Return the test that exploring policies find the best cut, and most of its utility."""
+
+    def test(runs: Runs) -> Finding:
+        finding, best = Finding(), truths.best_cut(name).utility
+        threshold = truths.best_threshold(name)
+        for strategy in exploring(runs):
+            boundary = _cuts(runs, strategy, name)[:, -1]
+            utility = last(runs, "utility", strategy)
             finding.add(
-                (where, strategy),
-                above(utility, rival),
-                Measured.of(f"{where}, {strategy}", utility),
+                strategy,
+                _near(boundary, threshold, distance) and lower(utility) >= share * best,
+                {
+                    f"{strategy}: boundary, best {threshold:.2f}": boundary,
+                    f"{strategy}: utility, best {best:.4f}": utility,
+                },
             )
-    return finding
+        return finding
+
+    return test
 
 
-def _locates(results: Results, column: str, name: str, close: float, share: float) -> Finding:
-    finding, best = Finding(), truths.best_cut(name)
-    runs, threshold = results.runs(f"{name}-time", column), truths.best_threshold(name)
-    for strategy in exploring(runs):
-        boundary = cuts(runs, strategy, name)[:, -1]
-        utility = last(runs, "utility", strategy)
-        near = bool(np.abs(np.percentile(boundary, [25, 75]) - threshold).max() <= close)
-        good = bool(np.percentile(utility, 25) >= share * best.utility)
-        finding.add(
-            ("", strategy),
-            near and good,
-            Measured.of(f"{strategy}: boundary, best {threshold:.2f}", boundary),
-            Measured.of(f"{strategy}: utility, best {best.utility:.4f}", utility),
-        )
-    return finding
-
-
-def _stuck(results: Results, column: str) -> Finding:
-    finding, best = Finding(), truths.best_threshold("first")
-    runs, start = results.runs("first-time", column), truths.start_cut("first")
+def _stuck(runs: Runs) -> Finding:
+    finding, start, best = Finding(), truths.start_cut("first"), truths.best_threshold("first")
     for strategy in predicting(runs):
-        way = (start - cuts(runs, strategy, "first")[:, -1]) / (start - best)
-        finding.add(
-            ("", strategy),
-            bool(np.percentile(way, 75) < 0.1),
-            Measured.of(f"{strategy}: share of the way to the best cut", way),
-        )
+        way = (start - _cuts(runs, strategy, "first")[:, -1]) / (start - best)
+        numbers = {f"{strategy}: share of the way to the best cut": way}
+        finding.add(strategy, upper(way) < 0.1, numbers)
     return finding
 
 
-def _at_five(results: Results, column: str) -> Finding:
-    finding, runs = Finding(), results.runs("second-time", column)
+def _at_five(runs: Runs) -> Finding:
+    finding = Finding()
     for strategy in predicting(runs):
-        path = cuts(runs, strategy, "second")
-        end = path[:, -1]
-        finding.add(
-            ("", strategy),
-            bool(np.abs(np.percentile(end, [25, 75]) - 5.0).max() <= 0.5),
-            Measured.of(f"{strategy}: last cut", end),
-        )
+        end = _cuts(runs, strategy, "second")[:, -1]
+        finding.add(strategy, _near(end, 5.0, 0.5), {f"{strategy}: last cut": end})
     return finding
 
 
-def _blind_below_four(results: Results, column: str) -> Finding:
-    finding, runs = Finding(), results.runs("second-time", column)
+def _blind_below_four(runs: Runs) -> Finding:
+    finding = Finding()
     for strategy in predicting(runs):
-        lowest = cuts(runs, strategy, "second")[:, :-1].min(axis=1)
-        finding.add(
-            ("", strategy),
-            bool(lowest.min() > 4.0),
-            Measured.of(f"{strategy}: lowest cut ever used", lowest),
-        )
+        lowest = _cuts(runs, strategy, "second")[:, :-1].min(axis=1)
+        numbers = {f"{strategy}: lowest cut ever used": lowest}
+        finding.add(strategy, lowest.min() > 4.0, numbers)
     return finding
 
 
-def _fits_where_it_sees(results: Results, column: str) -> Finding:
+def _fits_where_it_sees(runs: Runs) -> Finding:
     finding, world = Finding(), truths.setting("first")
-    runs, people = results.runs("first-time", column), world.cells(2**10)
+    people = world.cells(2**10)
     score, mass = people.points[:, 0], people.mass.sum(axis=1)
     truth = world.score_probability(score)
     for strategy in predicting(runs):
-        seen: list[float] = []
-        unseen: list[float] = []
-        for run in runs.select(strategy):
+        errors = np.ones((2, len(runs.select(strategy))))
+        for k, run in enumerate(runs.select(strategy)):
             assert run.thetas is not None
-            model = truths.curves(strategy, run.thetas[-1:], score)[0]
-            right = score >= truths.boundaries(strategy, run.thetas[-1:], world.cost)[0]
-            error = np.abs(model - truth)
-            # who accepts nobody, or everybody, has nothing to compare: as wrong as can be
-            for part, errors in ((right, seen), (~right, unseen)):
-                errors.append(np.average(error[part], weights=mass[part]) if part.any() else 1.0)
+            error = np.abs(truths.curves(strategy, run.thetas[-1:], score)[0] - truth)
+            seen = score >= truths.boundaries(strategy, run.thetas[-1:], world.cost)[0]
+            for row, part in zip(errors, (seen, ~seen), strict=True):
+                # a rule that accepts nobody, or everybody, keeps the largest possible error
+                if part.any():
+                    row[k] = np.average(error[part], weights=mass[part])
+        accepted, rejected = errors
         finding.add(
-            ("", strategy),
-            bool(np.percentile(seen, 75) < 0.5 * np.percentile(unseen, 25)),
-            Measured.of(f"{strategy}: error where it accepts", np.array(seen)),
-            Measured.of(f"{strategy}: error where it does not", np.array(unseen)),
+            strategy,
+            upper(accepted) < 0.5 * lower(rejected),
+            {
+                f"{strategy}: error where it accepts": accepted,
+                f"{strategy}: error where it does not": rejected,
+            },
         )
     return finding
 
 
-def _amplifies(results: Results, column: str) -> Finding:
+def _amplifies(runs: Runs) -> Finding:
     finding, best = Finding(), truths.optimum("first").benefit_gap
-    runs = results.runs("first-time", column)
     for strategy in predicting(runs):
         gap = last(runs, "benefit_gap", strategy)
         finding.add(
-            ("", strategy),
-            bool(np.percentile(gap, 25) > best),
-            Measured.of(f"{strategy}: gap, optimal policy {best:.4f}", gap),
+            strategy, lower(gap) > best, {f"{strategy}: gap, optimal policy {best:.4f}": gap}
         )
     return finding
 
 
-def _comparable(results: Results, column: str) -> Finding:
+def _comparable(runs: Runs) -> Finding:
     finding, best = Finding(), truths.optimum("first").benefit_gap
-    runs = results.runs("first-time", column)
     for strategy in exploring(runs):
         gap = last(runs, "benefit_gap", strategy)
-        finding.add(
-            ("", strategy),
-            bool(np.percentile(np.abs(gap), 75) <= 1.1 * best),
-            Measured.of(f"{strategy}: gap, optimal policy {best:.4f}", gap),
-        )
+        numbers = {f"{strategy}: gap, optimal policy {best:.4f}": gap}
+        finding.add(strategy, upper(np.abs(gap)) <= 1.1 * best, numbers)
     return finding
 
 
-def _linked(results: Results, column: str) -> Finding:
-    finding, runs = Finding(), results.runs("second-time", column)
-    rivals = predicting(runs)
-    utility = better_of(last(runs, "utility", strategy) for strategy in rivals)
-    gap = better_of(np.abs(last(runs, "benefit_gap", strategy)) for strategy in rivals)
-    finding.numbers.append(Measured.of("wider deterministic gap", gap))
+def _linked(runs: Runs) -> Finding:
+    finding, rivals = Finding(), predicting(runs)
+    utility = _highest(last(runs, "utility", strategy) for strategy in rivals)
+    gap = _highest(np.abs(last(runs, "benefit_gap", strategy)) for strategy in rivals)
+    finding.measure({"wider deterministic gap": gap})
     for strategy in exploring(runs):
         own = np.abs(last(runs, "benefit_gap", strategy))
-        finding.add(
-            ("", strategy),
-            above(own, gap) and above(last(runs, "utility", strategy), utility),
-            Measured.of(f"{strategy}: gap", own),
-        )
+        holds = above(own, gap) and above(last(runs, "utility", strategy), utility)
+        finding.add(strategy, holds, {f"{strategy}: gap": own})
     return finding
+
+
+def _claim(id_: str, section: str, text: str, criterion: str, test: RunsTest) -> Claim:
+    """Return a claim about one setting, whose name the claim's begins with."""
+    name = id_.partition("-")[0]
+    return Claim(id_, section, text, criterion, (f"{name}-time",), on_runs(name, test))
 
 
 _MAIN, _APPENDIX = "5.1, synthetic data", "Appendix A.1, evolution of policies"
-_FIRST, _SECOND = ("first-time",), ("second-time",)
+_BOTH = f"{_MAIN}; appendix"
 
 CLAIMS = (
     Claim(
@@ -190,85 +192,76 @@ CLAIMS = (
         "in both settings.",
         "Lower quartile over runs above the upper quartile of the better deterministic rule: then "
         "chance between runs does not explain it.",
-        _SYNTHETIC,
+        ("first-time", "second-time"),
         _outperforms,
     ),
-    Claim(
+    _claim(
         "first-boundary-found",
-        _MAIN + "; appendix",
+        _BOTH,
         "In the first setting exploring policies locate the optimal decision boundary.",
         "Quartiles of the boundary within .1 of the best cut (a sixteenth of the scores' range) "
         "and lower quartile of utility at least 98 % of the best.",
-        _FIRST,
-        lambda results, column: _locates(results, column, "first", 0.1, 0.98),
+        _locates("first", 0.1, 0.98),
     ),
-    Claim(
+    _claim(
         "first-deterministic-stuck",
-        _MAIN + "; appendix",
+        _BOTH,
         "In the first setting deterministic rules get stuck although the truth is monotone.",
         "Upper quartile of the way covered from the start to the best cut below a tenth.",
-        _FIRST,
         _stuck,
     ),
-    Claim(
+    _claim(
         "first-models-fit-right",
         _APPENDIX,
         "Their models fit the right part of the curve well and ignore the left, unseen part.",
         "Mean error of the model where it accepts (upper quartile) below half of the error where "
         "it does not (lower quartile).",
-        _FIRST,
         _fits_where_it_sees,
     ),
-    Claim(
+    _claim(
         "second-threshold-found",
-        _MAIN + "; appendix",
+        _BOTH,
         "In the second setting exploring policies identify the best single threshold.",
         "Quartiles of the boundary within .5 of it (a seventh of the scores' deviation) and lower "
         "quartile of utility at least 90 % of what it gains; policies stay stochastic, which costs "
         "some.",
-        _SECOND,
-        lambda results, column: _locates(results, column, "second", 0.5, 0.9),
+        _locates("second", 0.5, 0.9),
     ),
-    Claim(
+    _claim(
         "second-deterministic-at-five",
-        _MAIN + "; appendix",
+        _BOTH,
         "In the second setting deterministic rules converge to a threshold at about 5.",
         "Quartiles of the last cut within .5 of 5: the paper's number has one digit.",
-        _SECOND,
         _at_five,
     ),
-    Claim(
+    _claim(
         "second-blind-below-four",
         _APPENDIX,
         "They never receive data from scores of 4 and less.",
         "No run ever uses a cut of 4 or less.",
-        _SECOND,
         _blind_below_four,
     ),
-    Claim(
+    _claim(
         "first-unfairness-amplified",
         _MAIN,
         "In the first setting suboptimal predictive models are less fair than the optimal policy.",
         "Lower quartile of the gap above that of the optimal policy.",
-        _FIRST,
         _amplifies,
     ),
-    Claim(
+    _claim(
         "first-unfairness-comparable",
         _MAIN,
         "In the first setting exploring policies are about as fair as the optimal policy, or "
         "fairer.",
         "Upper quartile of the gap at most 110 % of the optimal policy's.",
-        _FIRST,
         _comparable,
     ),
-    Claim(
+    _claim(
         "second-utility-costs-parity",
         _MAIN,
         "In the second setting higher utility comes with a larger gap.",
         "Exploring policies clearly above the better deterministic rule in utility, and above the "
         "wider one in the gap (quartiles apart).",
-        _SECOND,
         _linked,
     ),
 )

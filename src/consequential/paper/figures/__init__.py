@@ -1,7 +1,6 @@
 """Figures of the paper, drawn from stored results and exact truths; nothing here trains."""
 
-from consequential.paper.figures import against_penalty, evolution, illustration, lending, over_time
-from consequential.paper.figures import settings as synthetic
+from consequential.paper.figures import against_penalty, illustration, lending, over_time, settings
 from consequential.paper.figures.figure import PaperFigure
 
 _SYNTHETIC_TIME, *_OTHER_TIME = over_time.FIGURES
@@ -12,9 +11,9 @@ FIGURES: dict[str, PaperFigure] = {
     for figure in (
         lending.FIGURE,
         illustration.FIGURE,
-        synthetic.FIGURE,
+        settings.SETTINGS,
         _SYNTHETIC_TIME,
-        evolution.FIGURE,
+        settings.EVOLUTION,
         _SYNTHETIC_PENALTY,
         *_OTHER_TIME,
         *_OTHER_PENALTY,

@@ -10,53 +10,45 @@ from numpy.typing import NDArray
 
 from consequential.objective import DemographicParity
 from consequential.paper import truths
-from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import (
+from consequential.paper.figures.figure import METRICS, PaperFigure
+from consequential.plotting import (
     BLACK,
     GREY,
+    draw_band,
     label_ends,
     legend_above,
-    look,
     name_panel,
     panels,
-    short,
+    strategy_style,
 )
-from consequential.paper.sampling import held_out_deviation
 from consequential.policies import AcceptAll, RejectAll
-from consequential.simulation.figures import draw_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from consequential.paper.finals import Finals
-    from consequential.paper.results import Results
+    from consequential.paper.results import Finals, Results
 
 Floats = NDArray[np.float64]
 
-METRICS = {
-    "utility": "utility",
-    "effective_utility": "effective utility",
-    "benefit_gap": "benefit gap",
-}
+Best = tuple[str, str, Floats]  # a name, a line style, and utility and gap for each penalty
+
 _TWO_SIDED = 1.96  # standard errors of a 95 % interval
 
 
 def draw_settings(results: Results, column: str) -> Figure:
     """Draw both settings, and under corrected estimators the exact best for each penalty."""
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
-    lines: list[Line2D] = []
+    legend: list[Line2D] = []
     for row, (name, where) in zip(axes, truths.SETTINGS.items(), strict=True):
         finals = results.finals(f"{name}-penalty", column)
-        frontiers = _frontiers(name, finals.penalties) if column == "corrected" else []
+        best = _best(name, finals.penalties) if column == "corrected" else []
         for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
-            drawn = _draw_strategies(ax, finals, metric)
+            lines = _draw_panel(ax, finals, metric, best)
             name_panel(ax, f"{where}: {title}", "penalty λ")
-            best = _draw_frontiers(ax, finals.penalties, frontiers, metric)
-            label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
-            lines = lines or [*drawn, *best]
-    legend_above(figure, lines, 3 if len(lines) > 4 else 4)
+            legend = legend or lines
+    legend_above(figure, legend, 3 if len(legend) > 4 else 4)
     return figure
 
 
@@ -64,68 +56,59 @@ def draw_table(results: Results, column: str, name: str) -> Figure:
     """Draw a table's world: held-out people above, the people learned from below."""
     finals = results.finals(f"{name}-penalty", column)
     known = column == "corrected" and name in truths.ORIENTATIONS
-    frontiers = _frontiers(name, finals.penalties) if known else []
+    best = _best(name, finals.penalties) if known else []
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
-    noise = _TWO_SIDED * np.array(
-        [
-            # policies that treat everybody alike have no spread: take the strategy with most
-            max(held_out_deviation(finals, name, strategy, p) for strategy in finals.strategies)
-            for p in finals.penalties
-        ]
-    )
+    noise = _TWO_SIDED * np.array([_deviation(finals, name, p) for p in finals.penalties])
     axes[0, 1].fill_between(finals.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
-    nothing: list[tuple[str, str, Floats]] = []
-    shown = (
-        (axes[0, 0], "utility", "utility, held-out people", nothing),
-        (axes[0, 1], "benefit_gap", "gap, held-out people (grey: chance)", nothing),
-        (axes[0, 2], "effective_utility", "effective utility, while learning", frontiers),
-        (axes[1, 0], "train_utility", "utility, training people", frontiers),
-        (axes[1, 1], "train_benefit_gap", "gap, training people", frontiers),
-    )
-    lines: list[Line2D] = []
-    for ax, metric, title, best in shown:
-        drawn = _draw_strategies(ax, finals, metric)
-        name_panel(ax, title[0].upper() + title[1:], "penalty λ")
-        marks = _draw_frontiers(ax, finals.penalties, best, metric.removeprefix("train_"))
-        label_ends(ax, drawn, [short(strategy) for strategy in finals.strategies])
-        if len(drawn) + len(marks) > len(lines):
-            lines = [*drawn, *marks]
+    legend: list[Line2D] = []
+    for ax, metric, title, levels in (
+        (axes[0, 0], "utility", "Utility, held-out people", []),
+        (axes[0, 1], "benefit_gap", "Gap, held-out people (grey: chance)", []),
+        (axes[0, 2], "effective_utility", "Effective utility, while learning", best),
+        (axes[1, 0], "train_utility", "Utility, training people", best),
+        (axes[1, 1], "train_benefit_gap", "Gap, training people", best),
+    ):
+        legend = max(legend, _draw_panel(ax, finals, metric, levels), key=len)
+        name_panel(ax, title, "penalty λ")
     _draw_trade(axes[1, 2], finals, name)
-    legend_above(figure, lines, 3 if len(lines) > 4 else 4)
+    legend_above(figure, legend, 3 if len(legend) > 4 else 4)
     return figure
 
 
-def _draw_strategies(ax: Axes, finals: Finals, metric: str) -> list[Line2D]:
-    lines = []
-    for strategy in finals.strategies:
-        penalties, *quartiles = finals.quartiles(metric, strategy)
-        lines.append(draw_band(ax, penalties, np.array(quartiles), strategy, finals.strategies))
+def _deviation(finals: Finals, name: str, penalty: float) -> float:
+    # policies that treat everybody alike have no spread: take the strategy with most
+    return max(truths.held_out_deviation(finals, name, s, penalty) for s in finals.strategies)
+
+
+def _draw_panel(ax: Axes, finals: Finals, metric: str, best: Sequence[Best]) -> list[Line2D]:
+    """Draw every strategy's metric against the penalty, and the best there is."""
+    penalties = np.array(finals.penalties)
+    drawn = [
+        draw_band(ax, penalties, finals.quartiles(metric, strategy), strategy, finals.strategies)
+        for strategy in finals.strategies
+    ]
     ax.set_xscale("log")
     ax.minorticks_off()
-    ax.set_xlim(finals.penalties[0], finals.penalties[-1])
+    ax.set_xlim(penalties[0], penalties[-1])
     if metric.endswith("gap"):
         ax.axhline(0.0, color=GREY, linewidth=0.6)
-    return lines
+    place = 1 if metric.endswith("gap") else 0
+    marks = [
+        ax.plot(penalties, each[:, place], color=BLACK, ls=style, lw=1.2, label=text, zorder=6)[0]
+        for text, style, each in best
+    ]
+    label_ends(ax, drawn)
+    return [*drawn, *marks]
 
 
-def _frontiers(name: str, penalties: Sequence[float]) -> list[tuple[str, str, Floats]]:
-    """Return a name, a line style, and utility and gap by penalty, of the best there is."""
-    frontier = truths.frontier(name)
-    everything = np.array([frontier.penalised(penalty) for penalty in penalties])
+def _best(name: str, penalties: Sequence[float]) -> list[Best]:
+    """Return the best there is for each penalty: of all functions, and of linear policies."""
+    front = truths.pareto_front(name)
+    everything = np.array([front.penalised(penalty) for penalty in penalties])
     linear = np.array(truths.logistic_path(name, tuple(penalties)))
     return [
         ("best function of x", "--", everything),
         ("best linear logistic policy", ":", linear),
-    ]
-
-
-def _draw_frontiers(
-    ax: Axes, penalties: Sequence[float], frontiers: list[tuple[str, str, Floats]], metric: str
-) -> list[Line2D]:
-    place = 1 if metric == "benefit_gap" else 0
-    return [
-        ax.plot(penalties, best[:, place], color=BLACK, ls=style, lw=1.2, label=text, zorder=6)[0]
-        for text, style, best in frontiers
     ]
 
 
@@ -134,17 +117,17 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
     world = truths.table(name)
     people = world.population("training")
     if name in truths.ORIENTATIONS:  # elsewhere nearly everybody has features of their own
-        frontier = truths.frontier(name)
-        gaps = np.linspace(frontier.gaps[0], frontier.gaps[-1], 400)
-        best = np.interp(gaps, frontier.gaps, frontier.utilities)
+        front = truths.pareto_front(name)
+        gaps = np.linspace(front.gaps[0], front.gaps[-1], 400)
+        best = np.interp(gaps, front.gaps, front.utilities)
         shown = best >= -0.01
         ax.plot(gaps[shown], best[shown], color=BLACK, linestyle="--", linewidth=1.2)
         top = gaps[np.argmax(best)]
         ax.text(top, best.max(), "possible", fontsize=7, ha="center", va="bottom")
     for strategy in finals.strategies:
-        colour, _ = look(strategy, finals.strategies)
+        colour, _ = strategy_style(strategy, finals.strategies)
         gap, utility = (
-            finals.quartiles(metric, strategy)[2]
+            finals.quartiles(metric, strategy)[1]
             for metric in ("train_benefit_gap", "train_utility")
         )
         marker = "o" if strategy.startswith("logistic") else "^"
@@ -165,19 +148,27 @@ def _draw_trade(ax: Axes, finals: Finals, name: str) -> None:
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
-    """Say where printed and corrected estimators part most, or nothing where they do not."""
+    """Say where printed and corrected estimators are farthest apart; nothing where none are."""
     found = []
     for name in names:
         printed, corrected = (results.finals(f"{name}-penalty", c) for c in ("paper", "corrected"))
         for strategy in printed.strategies:
-            _, low, middle, high = printed.quartiles("utility", strategy)
-            penalties, lower, median, higher = corrected.quartiles("utility", strategy)
+            low, middle, high = printed.quartiles("utility", strategy)
+            lower, median, higher = corrected.quartiles("utility", strategy)
             apart = np.where((low > higher) | (lower > high), np.abs(median - middle), 0.0)
             at = int(np.argmax(apart))
             if apart[at] > 0:
-                gaps = [f.quartiles("benefit_gap", strategy)[2][at] for f in (printed, corrected)]
+                gaps = [f.quartiles("benefit_gap", strategy)[1][at] for f in (printed, corrected)]
                 found.append(
-                    (apart[at], name, strategy, penalties[at], middle[at], median[at], *gaps)
+                    (
+                        apart[at],
+                        name,
+                        strategy,
+                        printed.penalties[at],
+                        middle[at],
+                        median[at],
+                        *gaps,
+                    )
                 )
     if not found:
         return ""

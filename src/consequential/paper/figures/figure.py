@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
     from consequential.paper.results import Results
 
+METRICS = {
+    "utility": "utility",
+    "effective_utility": "effective utility",
+    "benefit_gap": "benefit gap",
+}
+
 Draw = Callable[["Results", str], "Figure"]
 
 
@@ -21,7 +27,7 @@ class PaperFigure:
     """What a figure shows, which studies it reads, and how it is drawn.
 
     `label` is the paper's, empty where the paper has no such figure. `paired` figures are drawn
-    once as printed and once corrected; `differs` then says in words where the two part, with the
+    once as printed and once corrected; `differs` then says in words where the two differ, with the
     numbers it measured, or nothing where they do not.
     """
 

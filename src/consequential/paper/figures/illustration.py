@@ -1,4 +1,4 @@
-"""Why deterministic updates get stuck: the paper's cartoon, made real.
+"""Why deterministic updates get stuck: the paper's illustration, computed.
 
 A logistic policy of one score has a boundary and a sharpness. Deterministic policies are the
 border at infinite sharpness.
@@ -14,8 +14,8 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import BLUE, GREEN, RED, name_panel, panels
 from consequential.paper.limits import worth_and_gap
+from consequential.plotting import BLUE, GREEN, RED, name_panel, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,20 +10,19 @@ from scipy.special import expit
 
 from consequential.paper import truths
 from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import BLUE, ORANGE, RED, mark_level, name_panel, panels
-from consequential.paper.lending_example import Scoring
+from consequential.paper.results import SCORINGS, Scoring
+from consequential.plotting import BLUE, ORANGE, RED, draw_level, name_panel, panels
 from consequential.worlds import lending
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from consequential.paper.lending_example import LendingTable
-    from consequential.paper.results import Results
+    from consequential.paper.results import LendingTable, Results
 
 Floats = NDArray[np.float64]
 
-_LOOKS: dict[Scoring, tuple[str, Any]] = {
+_STYLES: dict[Scoring, tuple[str, Any]] = {
     "accuracy": (BLUE, "-"),
     "likelihood": (RED, (0, (3, 1))),
 }
@@ -35,12 +34,12 @@ def draw(results: Results, column: str) -> Figure:
     best = truths.optimum("lending")
     figure, axes = panels(1, 3, 10.5, 3.4)
     utility, models, parity = axes[0]
-    for scoring, (colour, style) in _LOOKS.items():
+    for scoring in SCORINGS:
         table = results.lending(scoring)
-        _against_threshold(utility, table, table.utility, scoring, colour, style)
-        _against_threshold(parity, table, table.benefit_gap, scoring, colour, style)
+        _draw_band(utility, table.threshold, table.utility, scoring)
+        _draw_band(parity, table.threshold, table.benefit_gap, scoring)
     for ax, level in ((utility, best.utility), (parity, best.benefit_gap)):
-        mark_level(ax, level, "best possible", "--")
+        draw_level(ax, level, "best possible", "--")
     utility.legend(fontsize=7, frameon=False, loc="center", bbox_to_anchor=(0.36, 0.45))
     name_panel(utility, "Utility of the learned rule", "initial threshold ξ", "utility")
     name_panel(parity, "Demographic parity", "initial threshold ξ", "benefit gap (black − white)")
@@ -48,14 +47,13 @@ def draw(results: Results, column: str) -> Figure:
     return figure
 
 
-def _against_threshold(
-    ax: Axes, table: LendingTable, values: Floats, scoring: str, colour: str, style: Any
-) -> None:
-    thresholds = np.unique(table.threshold)
-    each = [values[table.threshold == threshold] for threshold in thresholds]
-    low, middle, high = np.array([np.percentile(v, [25, 50, 75]) for v in each]).T
-    ax.fill_between(thresholds, low, high, color=colour, alpha=0.2, linewidth=0)
-    ax.plot(thresholds, middle, color=colour, ls=style, lw=1.8, label=f"ridge by {scoring}")
+def _draw_band(ax: Axes, threshold: Floats, values: Floats, scoring: Scoring) -> None:
+    """Draw median and quartiles over seeds against the threshold."""
+    colour, style = _STYLES[scoring]
+    x = np.unique(threshold)
+    low, middle, high = np.array([np.percentile(values[threshold == t], [25, 50, 75]) for t in x]).T
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    ax.plot(x, middle, color=colour, ls=style, lw=1.8, label=f"ridge by {scoring}")
 
 
 def _draw_models(ax: Axes, table: LendingTable) -> None:
@@ -74,7 +72,7 @@ def _draw_models(ax: Axes, table: LendingTable) -> None:
     people = world.cells(0)
     truth = (people.mass * people.label_probability).sum(axis=1) / people.mass.sum(axis=1)
     ax.plot(people.points[:, 0], truth, color=ORANGE, linewidth=1.5, label="true repayment rate")
-    mark_level(ax, world.cost, "cost c", ":")
+    draw_level(ax, world.cost, "cost c", ":")
     ax.set_ylim(-0.03, 1.08)
     ax.legend(fontsize=7, frameon=False, loc="lower right")
     name_panel(ax, "Learned models (dashed: never saw a label)", "score x", "P(repaid | x)")

@@ -8,37 +8,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from consequential.paper import truths
-from consequential.paper.figures.figure import PaperFigure
-from consequential.paper.figures.looks import (
+from consequential.paper.figures.figure import METRICS, PaperFigure
+from consequential.plotting import (
     BLACK,
+    draw_band,
+    draw_level,
     label_ends,
     legend_above,
-    mark_level,
     name_panel,
     panels,
-    short,
 )
-from consequential.simulation.figures import draw_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    from consequential.evaluation import Metrics
     from consequential.paper.results import Results
     from consequential.simulation import Runs
-
-METRICS = {
-    "utility": "utility",
-    "effective_utility": "effective utility",
-    "benefit_gap": "benefit gap",
-}
 
 
 def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
     """Draw a row of three panels for each world."""
     figure, axes = panels(len(names), 3, 10.5, 0.5 + 2.75 * len(names), top=0.75, right=0.6)
-    lines: list[Line2D] = []
+    legend: list[Line2D] = []
     for row, name in zip(axes, names, strict=True):
         runs = results.runs(f"{name}-time", column)
         where = truths.SETTINGS.get(name, runs.world)
@@ -48,15 +42,15 @@ def draw_rows(results: Results, column: str, names: Sequence[str]) -> Figure:
             name_panel(ax, f"{where}: {title}", "time step")
             ax.set_xlim(0, len(runs.runs[0].metrics["utility"]) - 1)
             marks = [
-                mark_level(ax, level[metric], text, style)
+                draw_level(ax, level[metric], text, style)
                 for text, style, level in levels
                 if metric in level
             ]
             if truths.world_of(name).drifts and metric != "effective_utility":
-                marks.append(_draw_moving_best(ax, name, metric))
-            label_ends(ax, drawn, [short(strategy) for strategy in runs.strategies])
-            lines = lines if len(lines) > len(drawn) + len(marks) - 1 else [*drawn, *marks]
-    legend_above(figure, lines)
+                marks.append(draw_moving_best(ax, name, metric))
+            label_ends(ax, drawn)
+            legend = max(legend, [*drawn, *marks], key=len)
+    legend_above(figure, legend)
     return figure
 
 
@@ -67,11 +61,11 @@ def _draw_strategy(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
     return draw_band(ax, steps.astype(float), quartiles, strategy, runs.strategies)
 
 
-def _draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
-    """Draw what the best policy of each step has, in a world whose truth moves."""
+def draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
+    """Draw a metric of the best policy of each step, in a world that drifts."""
     last = int(ax.get_xlim()[1])
     steps = np.unique(np.linspace(0, last, 21).astype(int))
-    best = [getattr(truths.optimum_at(name, int(step)), metric) for step in steps]
+    best = [getattr(truths.optimum(name, int(step)), metric) for step in steps]
     (line,) = ax.plot(
         steps, best, color=BLACK, linewidth=1, linestyle="--", label="optimal policy", zorder=1
     )
@@ -82,9 +76,9 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
     """Return what to compare with: a text, a line style, and levels by metric."""
     if name in truths.SETTINGS:
         best, cut = truths.optimum(name), truths.best_cut(name)
-        found = [("optimal policy", "--", _of(best.utility, best.benefit_gap))]
+        found = [("optimal policy", "--", _by_metric(best))]
         if cut.utility < best.utility - 1e-6:
-            found.append(("best single threshold", ":", _of(cut.utility, cut.benefit_gap)))
+            found.append(("best single threshold", ":", _by_metric(cut)))
         return found
     if name not in truths.ORIENTATIONS:
         return []
@@ -95,18 +89,18 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
         (
             "best linear logistic policy of the training people",
             ":",
-            _of(held_out.utility, held_out.benefit_gap)
-            | {"effective_utility": limits.logistic_truth.utility},
+            _by_metric(held_out) | {"effective_utility": limits.metrics(limits.logistic).utility},
         ),
     ]
 
 
-def _of(utility: float, gap: float) -> dict[str, float]:
-    return {"utility": utility, "effective_utility": utility, "benefit_gap": gap}
+def _by_metric(truth: Metrics) -> dict[str, float]:
+    """Return a policy's metrics; one that stays the same has its utility while learning."""
+    return dict(zip(METRICS, (truth.utility, truth.utility, truth.benefit_gap), strict=True))
 
 
 def differs(results: Results, names: Sequence[str]) -> str:
-    """Say how far printed and corrected estimators end apart, or nothing where they do not."""
+    """Say where printed and corrected estimators end farthest apart; nothing where none do."""
     found = []
     for name in names:
         printed, corrected = (results.runs(f"{name}-time", c) for c in ("paper", "corrected"))

@@ -1,4 +1,4 @@
-"""Stores: results directories that are whole at any moment, and remember how they were made."""
+"""Store: a folder of results that work can be stopped in and resumed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from consequential.paper.provenance import code, data, machine, versions
-from consequential.policies import write_whole
+from consequential import provenance
+from consequential.files import write_atomically
 
 FORMAT = "consequential results"
 SCHEMA = 1
@@ -23,14 +23,15 @@ _FILES = ("manifest.json", "report.html", "claims.json")
 
 
 class StoreError(ValueError):
-    """A directory that cannot take these results."""
+    """A folder that holds no results, or cannot hold these."""
 
 
 class Store:
-    """One directory: `results/`, `parts/` of what is not done yet, and `manifest.json`.
+    """A folder of results: `results/`, `parts/` of those not finished, and `manifest.json`.
 
-    Every file is written whole, so that a run can be killed at any moment and go on later. A
-    directory belongs to one command and its parameters; nothing in another one is touched.
+    Every file is written completely or not at all, so that a process can be killed at any moment
+    and another one continue. A folder belongs to one command and its parameters; a folder that
+    holds anything else is refused and left as it is.
     """
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
@@ -41,77 +42,89 @@ class Store:
     def opened(
         cls, folder: str | os.PathLike[str], command: str, parameters: dict[str, Any]
     ) -> Iterator[Store]:
-        """Make or find a directory for a command with these parameters, and hold it alone."""
+        """Create or find a folder for a command with these parameters, and lock it."""
         place = Path(folder)
         wanted = {
             "format": FORMAT,
             "schema": SCHEMA,
             "command": command,
-            # as they will read from the file
+            # as they will be read from the file
             "parameters": json.loads(json.dumps(parameters)),
             "studies": [],
-            "code": code(),
-            "versions": versions(),
-            "machine": machine(),
-            "data": data(),
+            "code": provenance.code(),
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+            "data": provenance.data(),
             "seconds": {},
         }
-        _known(place, wanted)  # a folder that is refused is left as it is
-        _make(place)
-        with _alone(place):
-            store = cls(place, _known(place, wanted) or wanted)
-            _sweep(place)
+        _checked_manifest(place, wanted)
+        _make_folder(place)
+        with _locked(place):
+            store = cls(place, _checked_manifest(place, wanted) or wanted)
+            _remove_leftovers(place)
             store._write_manifest()
             yield store
 
-    def expect(self, files: list[str]) -> None:
-        """Note what was asked for; where work is left, the machine must be the one of before."""
-        if any(not self.has(file) for file in files):
+    @classmethod
+    def existing(cls, folder: str | os.PathLike[str]) -> Store:
+        """Return a store to read from."""
+        place = Path(folder)
+        try:
+            text = (place / "manifest.json").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreError(f"{place} holds no results: it has no manifest.json") from None
+        return cls(place, json.loads(text))
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Note which results were asked for.
+
+        Where some are missing, the versions and the kind of machine must be those of before.
+        """
+        if not all(self.has(name) for name in names):
             self._check_surroundings()
-        every = [*self.manifest["studies"], *files]
-        self.manifest["studies"] = sorted(dict.fromkeys(every))
+        every = {*self.manifest["studies"], *names}
+        self.manifest["studies"] = sorted(every)
         self._write_manifest()
 
-    def result(self, file: str) -> Path:
+    def result(self, name: str) -> Path:
         """Return where a result is or will be."""
-        return self.folder / "results" / f"{file}.parquet"
+        return self.folder / "results" / f"{name}.parquet"
 
-    def has(self, file: str) -> bool:
-        """Whether a result is there, whole."""
-        return self.result(file).is_file()
+    def has(self, name: str) -> bool:
+        """Whether a result is there."""
+        return self.result(name).is_file()
 
-    def part(self, file: str, number: int) -> Path:
+    def part(self, name: str, number: int) -> Path:
         """Return where a part of a result is or will be."""
-        return self.folder / "parts" / file / f"{number:04d}.parquet"
+        return self.folder / "parts" / name / f"{number:04d}.parquet"
 
-    def make_room(self, file: str) -> None:
-        """Make the folders of a result and its parts."""
-        self.part(file, 0).parent.mkdir(parents=True, exist_ok=True)
-        self.result(file).parent.mkdir(exist_ok=True)
+    def make_folders(self, name: str) -> None:
+        """Make the folders of a result and of its parts."""
+        self.part(name, 0).parent.mkdir(parents=True, exist_ok=True)
+        self.result(name).parent.mkdir(exist_ok=True)
 
-    def took(self, file: str, seconds: float) -> None:
+    def add_seconds(self, name: str, seconds: float) -> None:
         """Note how long a part took."""
         spent = self.manifest["seconds"]
-        spent[file] = round(spent.get(file, 0.0) + seconds, 2)
+        spent[name] = round(spent.get(name, 0.0) + seconds, 2)
         self._write_manifest()
 
-    def finish(self, file: str) -> None:
+    def remove_parts(self, name: str) -> None:
         """Remove the parts of a result that is there."""
-        shutil.rmtree(self.folder / "parts" / file, ignore_errors=True)
-        if not any((self.folder / "parts").iterdir()):
-            (self.folder / "parts").rmdir()
+        parts = self.folder / "parts"
+        shutil.rmtree(parts / name, ignore_errors=True)
+        if not any(parts.iterdir()):
+            parts.rmdir()
 
     def _write_manifest(self) -> None:
         text = json.dumps(self.manifest, indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(self.folder / "manifest.json", text + "\n")
+        write_atomically(self.folder / "manifest.json", text + "\n")
 
     def _check_surroundings(self) -> None:
         before = {**self.manifest["versions"], "machine": self.manifest["machine"]["type"]}
-        now = {**versions(), "machine": machine()["type"]}
+        now = {**provenance.versions(), "machine": provenance.machine()["type"]}
         changed = [
-            f"{name} {before.get(name)} then, {now[name]} now"
-            for name in now
-            if before.get(name) != now[name]
+            f"{k} {before.get(k)} then, {now[k]} now" for k in now if before.get(k) != now[k]
         ]
         if changed:
             raise StoreError(
@@ -120,31 +133,24 @@ class Store:
             )
 
 
-def _known(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a directory says about itself; None for one that is new or empty."""
+def _checked_manifest(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of a folder, None for a new or empty one; refuse that of other work."""
     file = place / "manifest.json"
     if not file.exists():
-        if place.is_dir() and any(not _unfinished(path) for path in place.iterdir()):
+        if place.is_dir() and any(not _is_leftover(path) for path in place.iterdir()):
             raise StoreError(
                 f"{place} holds other files and no results of ours: name an empty or a new "
                 "folder with --out"
             )
         return None
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT or manifest["schema"] != SCHEMA:
+        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if known["format"] != FORMAT or known["schema"] != SCHEMA:
             raise ValueError("another format")
     except (ValueError, KeyError, TypeError):
         raise StoreError(
             f"{file} is not a manifest that this version reads: name another folder with --out"
         ) from None
-    _compare(place, manifest, wanted)
-    known: dict[str, Any] = manifest
-    return known
-
-
-def _compare(place: Path, known: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse a directory that was made by another command, with other parameters or code."""
     if known["command"] != wanted["command"]:
         raise StoreError(
             f"{place} was made by `consequential {known['command']}`: name another folder "
@@ -167,6 +173,7 @@ def _compare(place: Path, known: dict[str, Any], wanted: dict[str, Any]) -> None
             f"code {known['code']['digest'][:8]}; this is {wanted['code']['version']}, code "
             f"{wanted['code']['digest'][:8]}): name another folder with --out"
         )
+    return known
 
 
 def _short(value: Any) -> str:
@@ -174,7 +181,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _make(place: Path) -> None:
+def _make_folder(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
         if not os.access(place, os.W_OK):
@@ -187,8 +194,8 @@ def _make(place: Path) -> None:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Hold the directory until the end of the process, however that comes."""
+def _locked(place: Path) -> Iterator[None]:
+    """Lock the folder; the lock ends with the process, however that ends."""
     if sys.platform == "win32":
         yield
         return
@@ -205,16 +212,16 @@ def _alone(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _unfinished(path: Path) -> bool:
-    """Whether a file in the directory itself is one that a killed process had not finished."""
+def _is_leftover(path: Path) -> bool:
+    """Whether a file of the folder itself was left unfinished by a process that was killed."""
     return any(path.name.startswith(f".{name}.") for name in _FILES)
 
 
-def _sweep(place: Path) -> None:
-    """Remove what killed processes left half written, and parts of results that are there."""
+def _remove_leftovers(place: Path) -> None:
+    """Remove files that killed processes had not finished, and parts of results that are there."""
     inside = [path for name in _FOLDERS for path in (place / name).rglob(".*")]
-    for path in [*place.glob(".*"), *inside]:
-        if path.is_file() and (path.parent != place or _unfinished(path)):
+    for path in [*filter(_is_leftover, place.glob(".*")), *inside]:
+        if path.is_file():
             path.unlink()
     for parts in (place / "parts").glob("*"):
         if (place / "results" / f"{parts.name}.parquet").is_file():

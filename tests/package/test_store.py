@@ -7,10 +7,15 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from consequential.paper import provenance, store
-from consequential.paper.store import Store, StoreError
+import consequential as cq
+from consequential import provenance
+from consequential.files import UnreadableFileError, joined_columns, load_columns, save_columns
+from consequential.store import Store, StoreError
 
 ASKED = {"seeds": 2, "penalties": [0.5, 1.0]}
 
@@ -37,10 +42,10 @@ def folder(tmp_path):
     """A directory of ours with one result."""
     place = tmp_path / "results here"
     with opened(place) as there:
-        there.make_room("a")
+        there.make_folders("a")
         there.result("a").write_bytes(b"a result")
         there.expect(["a"])
-        there.finish("a")
+        there.remove_parts("a")
     return place
 
 
@@ -49,8 +54,8 @@ def folder(tmp_path):
 
 def test_a_new_directory_says_how_it_is_made(tmp_path):
     with opened(tmp_path / "deep" / "inside") as there:
-        there.took("a", 1.5)
-        there.took("a", 0.25)
+        there.add_seconds("a", 1.5)
+        there.add_seconds("a", 0.25)
     manifest = json.loads((tmp_path / "deep" / "inside" / "manifest.json").read_text())
     assert manifest["command"] == "reproduce"
     assert manifest["parameters"] == ASKED
@@ -189,7 +194,7 @@ def test_with_work_left_other_versions_are_refused(folder):
 
 
 def test_with_work_left_another_type_of_machine_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(store, "machine", lambda: {"type": "abacus"})
+    monkeypatch.setattr(provenance, "machine", lambda: {"type": "abacus"})
     with (
         opened(folder) as there,
         pytest.raises(StoreError, match=r"machine .* then, abacus now"),
@@ -201,7 +206,7 @@ def test_with_work_left_another_type_of_machine_is_refused(folder, monkeypatch):
 def test_two_runs_at_once_are_refused(folder):
     program = (
         "import sys\n"
-        "from consequential.paper.store import Store, StoreError\n"
+        "from consequential.store import Store, StoreError\n"
         "try:\n"
         f"    with Store.opened(sys.argv[1], 'reproduce', {ASKED!r}):\n"
         "        pass\n"
@@ -223,7 +228,86 @@ def test_the_digest_covers_what_numbers_depend_on_and_not_how_they_are_drawn(mon
     kind = type(provenance.files("consequential"))
     original = kind.read_bytes
     monkeypatch.setattr(kind, "read_bytes", lambda path: read.append(str(path)) or original(path))
-    provenance._digest.__wrapped__()
+    provenance.code.__wrapped__()
     names = {os.path.relpath(path, provenance.files("consequential")) for path in read}
     assert {"learning/ascent.py", "worlds/lending.py", "paper/studies.py"} <= names
     assert not {name for name in names if "figures/" in name or "claims" in name or "cli" in name}
+
+
+# --- files of columns
+
+
+ABOUT = {"format": "consequential things", "schema": 2, "world": "mine"}
+
+
+def columns():
+    return {
+        "name": np.array(["a", "b"], dtype=object),
+        "value": np.array([np.nan, 1.5]),
+        "seed": np.array([3, 4]),
+    }
+
+
+def test_columns_come_back_to_the_last_bit(tmp_path):
+    save_columns(tmp_path / "x", columns())
+    found, about = load_columns(tmp_path / "x")
+    assert about == {}
+    for name, values in columns().items():
+        assert found[name].dtype == values.dtype
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_what_is_stored_about_columns_comes_back(tmp_path):
+    save_columns(tmp_path / "x", columns(), ABOUT)
+    assert load_columns(tmp_path / "x", "consequential things", (1, 2))[1] == ABOUT
+
+
+@pytest.mark.parametrize("values", [["a", "é"], [True, False], [1, 2], [0.5, np.nan]], ids=str)
+def test_arrays_of_any_plain_type_are_known_again(tmp_path, values):
+    save_columns(tmp_path / "x", {"column": np.array(values)}, ABOUT)
+    found, _ = load_columns(tmp_path / "x", "consequential things", (2,))
+    np.testing.assert_array_equal(found["column"], values)
+
+
+def test_a_file_of_another_format_or_a_later_schema_is_refused(tmp_path):
+    save_columns(tmp_path / "x", columns(), ABOUT)
+    with pytest.raises(UnreadableFileError, match="is a Parquet file but holds no runs"):
+        load_columns(tmp_path / "x", "runs", (1,))
+    with pytest.raises(UnreadableFileError, match="has schema 2; this version reads 3 and 4"):
+        load_columns(tmp_path / "x", "consequential things", (3, 4))
+
+
+def test_a_file_whose_content_was_changed_is_refused(tmp_path):
+    save_columns(tmp_path / "x", columns(), ABOUT)
+    table = pq.read_table(tmp_path / "x")
+    changed = table.set_column(1, "value", pa.array([0.0, 1.5]))
+    pq.write_table(changed, tmp_path / "x")
+    with pytest.raises(UnreadableFileError, match="its content is not what was written"):
+        load_columns(tmp_path / "x", "consequential things", (2,))
+
+
+@pytest.mark.parametrize("document", ["[]", "{}", '{"schema": 2}'])
+def test_a_file_that_does_not_say_what_it_holds_is_refused(tmp_path, document):
+    table = pa.table({"a": [1]}).replace_schema_metadata({ABOUT["format"]: document})
+    pq.write_table(table, tmp_path / "x")
+    with pytest.raises(UnreadableFileError, match="does not say what it holds"):
+        load_columns(tmp_path / "x", "consequential things", (2,))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*nothing"):
+        load_columns(tmp_path / "nothing")
+
+
+def test_files_of_runs_are_files_of_columns(tmp_path):
+    world = cq.worlds.second_setting()
+    cq.simulate(world, cq.paper_strategies()[:2], seeds=2, time_steps=2, progress=False).save(
+        tmp_path / "runs"
+    )
+    found, about = load_columns(tmp_path / "runs", "consequential runs", (1, 2))
+    save_columns(tmp_path / "again", found, about)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "runs").read_bytes()
+
+
+def test_pieces_are_joined_in_their_order():
+    assert joined_columns([columns(), columns()])["seed"].tolist() == [3, 4, 3, 4]

@@ -1,0 +1,123 @@
+"""Files that are written completely or not at all: text, bytes, and columns in Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Columns = dict[str, NDArray[Any]]
+
+
+class UnreadableFileError(ValueError):
+    """A file that is damaged or holds something else."""
+
+
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file through a temporary one beside it, so that no reader sees half of it."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, _mode_for(target))
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode_for(target: Path) -> int:
+    """Return the mode of the file to be replaced, or that of a new one; mkstemp's are private."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def save_columns(
+    path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]], about: Any = None
+) -> None:
+    """Write arrays of equal length to one Parquet file; equal arrays make equal bytes.
+
+    `about`, where given, is a dict of plain values with at least a `format` and a `schema`. It is
+    stored in the file with a digest of everything, so that no damage goes unnoticed.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    if about is not None:
+        document = json.dumps(about | {"digest": _digest(columns, about)})
+        table = table.replace_schema_metadata({about["format"]: document})
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_columns(
+    path: str | os.PathLike[str], format: str = "", schemas: Sequence[int] = ()
+) -> tuple[Columns, dict[str, Any]]:
+    """Read what `save_columns` wrote: the arrays, and what was stored about them.
+
+    With a `format`, a file of another format, of none of the schemas, or whose content is not
+    what was written is refused; without, what is stored about the columns is not read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    where = os.fspath(path)
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no file {where!r}")
+    try:
+        table = pyarrow.parquet.read_table(path)
+        stored = (table.schema.metadata or {}).get(format.encode())
+        about = None if stored is None else json.loads(stored)
+        columns = {
+            name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
+            for name in table.column_names
+        }
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UnreadableFileError(f"{where} is damaged or no Parquet file: {error}") from None
+    if not format:
+        return columns, {}
+    if about is None:
+        raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
+    if not isinstance(about, dict) or "digest" not in about:
+        raise UnreadableFileError(f"{where} is damaged: it does not say what it holds")
+    if about.get("schema") not in schemas:
+        known = " and ".join(map(str, schemas))
+        raise UnreadableFileError(
+            f"{where} has schema {about.get('schema')!r}; this version reads {known}"
+        )
+    if about.pop("digest") != _digest(columns, about):
+        raise UnreadableFileError(f"{where} is damaged: its content is not what was written")
+    return columns, about
+
+
+def _digest(columns: Mapping[str, NDArray[Any]], about: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, column in columns.items():
+        digest.update(name.encode())
+        is_text = column.dtype.kind in "OU"
+        digest.update("\0".join(map(str, column)).encode() if is_text else column.tobytes())
+    return digest.hexdigest()
+
+
+def joined_columns(pieces: Sequence[Columns]) -> Columns:
+    """Return the rows of several pieces, one after the other."""
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
