@@ -91,6 +91,24 @@ def test_a_learner_of_ones_own_enters():
     assert table["Cautious"].evaluation.utility.value == 0.0
 
 
+def test_rules_and_learners_of_ones_own_stand_beside_the_others():
+    log = logged(FIRST, n=1000)
+    own = {"cut at 0": cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5),
+           "ours, bounded": cq.FairPolicyLearner(cost=FIRST.cost, max_gap=0.05)}  # fmt: skip
+    table = cq.baselines(log, cost=FIRST.cost, rules=own)
+    assert [entry.name for entry in table] == [*NAMES, *own]
+    known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    alone = cq.evaluate(own["cut at 0"], unseen, cost=FIRST.cost)
+    assert table["cut at 0"].evaluation.utility == alone.utility
+    assert table["ours, bounded"].rule.learned_from == known.fingerprint
+    assert not hasattr(own["ours, bounded"], "policy_")
+
+
+def test_a_predictor_is_no_rule_until_it_is_cut():
+    with pytest.raises(TypeError, match=r"predicts and does not decide: ThresholdPolicy\(model"):
+        cq.baselines(logged(FIRST, n=200), cost=0.2, rules={"own": cq.logistic_model([0.0, 1.0])})
+
+
 def test_without_fairlearn_its_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
     entry = cq.baselines(logged(FIRST, n=1000), cost=FIRST.cost)["fairlearn reduction"]
@@ -131,6 +149,8 @@ def test_an_unknown_entry_lists_those_there_are(found):
 WRONG = {
     "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
     "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
+    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60: write 0.6"),
+    "a name twice": ({"rules": {"accept all": cq.AcceptAll()}}, "rules has the name 'accept all'"),
     "another split": ({"by": "month"}, "split by 'random' or 'time_step', not 'month'"),
     "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),
     "confidence": ({"confidence": 95}, "confidence"),

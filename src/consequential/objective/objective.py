@@ -13,6 +13,7 @@ from consequential.objective.fairness import Fairness, Tally, fairness_named
 from consequential.objective.functionals import Coefficients, Sums
 from consequential.objective.weights import InversePropensity, Weighting
 from consequential.policies import Policy
+from consequential.shares import checked_share
 
 Floats = NDArray[np.float64]
 
@@ -110,8 +111,6 @@ class Objective:
         decisions: Literal["expected", "sampled"] = "expected",
         rejection_utility: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        if not 0.0 < cost < 1.0:
-            raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
         if not (np.isfinite(penalty) and penalty >= 0.0):
             raise ValueError(f"the penalty is finite and not negative, not {penalty!r}")
         if penalty > 0.0 and fairness is None:
@@ -125,7 +124,7 @@ class Objective:
         if decisions not in ("expected", "sampled"):
             raise ValueError(f"decisions are 'expected' or 'sampled', not {decisions!r}")
         for name, value in (
-            ("cost", float(cost)),
+            ("cost", checked_share("the cost", cost)),
             ("fairness", None if fairness is None else fairness_named(fairness)),
             ("penalty", float(penalty)),
             ("weighting", weighting or InversePropensity()),

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.evaluation import Population
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import as_features
-from consequential.worlds.world import Parameters, People, World, checked_cost, labelled_population
+from consequential.shares import checked_share
+from consequential.worlds.world import Parameters, People, World, labelled_population
 
 if TYPE_CHECKING:
     from consequential.worlds.crowd import Crowd
@@ -56,7 +57,7 @@ class TableWorld(World):
             raise DecisionLogError(
                 f"{rows} no label: a world is made of people whose outcome is known"
             )
-        self.cost = checked_cost(cost)
+        self.cost = checked_share("the cost", cost)
         self.name = name
         self.parameters = parameters or Parameters()
         self.feature_names = checked.feature_names

@@ -244,13 +244,6 @@ def world_at(world: World, time_step: int) -> World:
 _HOW_PEOPLE_COME = {"propose", "label_probability", "people", "decided", "collect"}
 
 
-def checked_cost(cost: float) -> float:
-    """Return a cost strictly between 0 and 1, or say that it is not."""
-    if not 0.0 < cost < 1.0:
-        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
-    return float(cost)
-
-
 def labelled_population(
     features: Floats,
     group: NDArray[np.intp],
