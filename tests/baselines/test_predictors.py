@@ -170,3 +170,23 @@ def test_without_fairlearn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
     with pytest.raises(ImportError, match=r"install consequential\[fairness\]"):
         reduction(logged(FIRST, n=500), 0.5)
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_missing_labels_are_left_out_or_held_against_a_rule_as_the_log_says(predictor):
+    log = logged(FIRST, n=4000)
+    label = log.label.copy()
+    gone = np.flatnonzero(log.decision)[:200]
+    label[gone] = np.nan
+
+    def fitted(label, **options):
+        made = cq.DecisionLog.from_arrays(
+            log.features, log.decision, log.propensity, label, log.sensitive, **options
+        )
+        return theta(predictor(made, FIRST.cost))
+
+    failures = label.copy()
+    failures[gone] = 0.0
+    assert fitted(label, missing="against") == pytest.approx(fitted(failures))
+    # the first rows are like any others
+    assert fitted(label, missing="at_random") == pytest.approx(fitted(log.label), abs=0.3)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import Fairness, fairness_named
+from consequential.objective import Fairness, InversePropensity, fairness_named
 from consequential.policies import AcceptAll, DecisionRule, Mixture, RejectAll, ThresholdPolicy
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ _FAIRLEARN_CONSTRAINTS = {
 
 def accepted_only(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
     """Fit the accepted people as if they were everybody, and accept where the cost is reached."""
-    return _Applicants(log, feature_map).rule_from_accepted(None, cost)
+    return _Applicants(log, feature_map).rule_from_known(None, cost)
 
 
 def inverse_propensity(
@@ -48,7 +48,8 @@ def inverse_propensity(
 ) -> ThresholdPolicy:
     """Fit accepted people, each standing for `1 / propensity` applicants."""
     people = _Applicants(log, feature_map)
-    return people.rule_from_accepted(1.0 / people.log.propensity[people.accepted], cost)
+    weights = InversePropensity().weights(people.log)[people.known]
+    return people.rule_from_known(weights, cost)
 
 
 def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
@@ -59,14 +60,13 @@ def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> T
     weight applicants / accepted of their band. Bands in which nobody was accepted get no weight.
     """
     people = _Applicants(log, feature_map)
-    accepted = people.accepted
+    accepted, known = people.log.decision, people.known
     band = np.zeros(len(accepted), dtype=np.intp)
     if not accepted.all():
         chance = _logistic().fit(people.inputs, accepted)
         band = _bands(chance.predict_proba(people.inputs)[:, 1])
-    in_band, accepted_in_band = _counts(band), _counts(band[accepted])
-    weights = in_band / np.maximum(accepted_in_band, 1.0)
-    return people.rule_from_accepted(weights[band[accepted]], cost)
+    weights = _counts(band) / np.maximum(_counts(band[known]), 1.0)
+    return people.rule_from_known(weights[band[known]], cost)
 
 
 def parcelling(
@@ -87,15 +87,14 @@ def parcelling(
     if not 0.0 < prudence < np.inf:
         raise ValueError(f"prudence multiplies the rate of label 0; it cannot be {prudence!r}")
     people = _Applicants(log, feature_map)
-    accepted, success = people.accepted, people.scored()
+    known, success = people.known, people.scored()
     band = _bands(success)
-    observed = _counts(band[accepted], 1.0 - people.log.label[accepted])
+    observed, n_observed = _counts(band[known], 1.0 - people.labels), _counts(band[known])
     predicted = _counts(band, 1.0 - success) / np.maximum(_counts(band), 1.0)
-    n_observed = _counts(band[accepted])
     failures = np.where(n_observed > 0, observed / np.maximum(n_observed, 1.0), predicted)
     assigned_failures = np.minimum(prudence * failures, 1.0)[band]
     assigned = np.random.default_rng(seed).random(len(band)) >= assigned_failures
-    labels = np.where(accepted, people.log.outcome, assigned)
+    labels = np.where(known, people.log.outcome, assigned)
     return people.rule(people.inputs, labels, None, cost)
 
 
@@ -110,15 +109,12 @@ def fuzzy_augmentation(
     already the likeliest labels of those it never saw.
     """
     people = _Applicants(log, feature_map)
-    accepted = people.accepted
-    rejected = people.inputs[~accepted]
-    success = people.scored()[~accepted]
+    known = people.known
+    others, success = people.inputs[~known], people.scored()[~known]
     return people.rule(
-        np.concatenate([people.inputs[accepted], rejected, rejected]),
-        np.concatenate(
-            [people.log.label[accepted], np.ones(len(rejected)), np.zeros(len(rejected))]
-        ),
-        np.concatenate([np.ones(int(accepted.sum())), success, 1.0 - success]),
+        np.concatenate([people.inputs[known], others, others]),
+        np.concatenate([people.labels, np.ones(len(others)), np.zeros(len(others))]),
+        np.concatenate([np.ones(len(people.labels)), success, 1.0 - success]),
         cost,
     )
 
@@ -148,7 +144,7 @@ def reduction(
         known = ", ".join(_FAIRLEARN_CONSTRAINTS)
         raise ValueError(f"fairlearn's reductions know {known}, not {notion}")
     people = _Applicants(log, feature_map)
-    sensitive = people.log.group[people.accepted]
+    sensitive = people.log.group[people.known]
     if len(np.unique(sensitive)) < 2:
         raise DecisionLogError("accepted people are of one group: there is no gap to bound")
     # it bounds each group's distance from all people: half of what two groups may differ by
@@ -158,10 +154,10 @@ def reduction(
         constraints=constraint,
         objective=reductions.ErrorRate(costs={"fp": cost, "fn": 1.0 - cost}),
     )
-    labels = people.log.label[people.accepted].astype(np.int64)
+    labels = people.labels.astype(np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its use of pandas is its own affair
-        learner.fit(people.inputs[people.accepted], labels, sensitive_features=sensitive)
+        learner.fit(people.inputs[people.known], labels, sensitive_features=sensitive)
     weights = np.asarray(learner.weights_, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
     rules = [people.fairlearn_rule(learner.predictors_[k]) for k in kept]
@@ -169,19 +165,23 @@ def reduction(
 
 
 class _Applicants:
-    """The settled rows of a log, their features mapped."""
+    """The settled rows of a log, their features mapped, and the rows whose label is `known`.
+
+    Missing labels count as failures where the log says so; otherwise those rows are left out.
+    """
 
     def __init__(self, log: DecisionLog, feature_map: Any) -> None:
         from sklearn.base import clone
 
         self.log = log.settled()
-        self.accepted = self.log.decision
+        against = self.log.missing == "against"
+        self.known = self.log.decision if against else self.log.labelled
+        self.labels = self.log.outcome[self.known]
         self.map = None
         self.inputs: Floats = np.asarray(self.log.features)
-        known = self.log.label[self.accepted]
-        if len(known) == 0:
+        if len(self.labels) == 0:
             raise DecisionLogError("nobody was accepted: there is no label to fit a predictor to")
-        if known.min() == known.max():
+        if self.labels.min() == self.labels.max():
             raise DecisionLogError(
                 "all accepted people have the same label: there is nothing to tell apart"
             )
@@ -192,15 +192,13 @@ class _Applicants:
 
     def scored(self) -> Floats:
         """Return everybody's probability of label 1 by the regression on accepted people."""
-        labels = self.log.label[self.accepted].astype(np.int64)
-        model = _logistic().fit(self.inputs[self.accepted], labels)
+        model = _logistic().fit(self.inputs[self.known], self.labels.astype(np.int64))
         success: Floats = model.predict_proba(self.inputs)[:, 1]
         return success
 
-    def rule_from_accepted(self, weights: Floats | None, cost: float) -> ThresholdPolicy:
-        """Fit accepted people, and accept where the prediction reaches the cost."""
-        labels = self.log.label[self.accepted]
-        return self.rule(self.inputs[self.accepted], labels, weights, cost)
+    def rule_from_known(self, weights: Floats | None, cost: float) -> ThresholdPolicy:
+        """Fit people whose label is known, and accept where the prediction reaches the cost."""
+        return self.rule(self.inputs[self.known], self.labels, weights, cost)
 
     def rule(
         self, inputs: Floats, labels: Floats, weights: Floats | None, cost: float
