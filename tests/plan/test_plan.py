@@ -11,9 +11,8 @@ import consequential as cq
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.sequences import lower_bounds
-from consequential.planning.advantage import Advantage, worst_advantage
+from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import decisions_to_any_time_proof, share_proven
-from consequential.planning.stakes import Stakes
 
 FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
 
@@ -169,7 +168,8 @@ def test_gains_and_losses_are_tilted_to_the_mean_and_as_frequent_as_before():
     for gains in (found.values > 0, found.values < 0):
         factors = tilted.masses[gains] / found.masses[gains]
         np.testing.assert_allclose(factors, factors[0])
-    assert found.with_mean(10.0) is None
+    with pytest.raises(ValueError, match="out of reach"):
+        found.with_mean(10.0)
 
 
 def test_bins_keep_every_sum():
@@ -177,7 +177,7 @@ def test_bins_keep_every_sum():
     found = Advantage(rng.normal(size=2000) ** 3, rng.random(2000) / 2000, rng.random(2000))
     bins = found.binned()
     assert len(bins.masses) < 60
-    columns = (found.values, found.values**2, found.values**3, found.told, found.told**2)
+    columns = (found.values, found.values**2, found.values**3, found.weights, found.weights**2)
     expected = [float(each @ found.masses) for each in columns]
     np.testing.assert_allclose(bins.moments @ bins.masses, expected)
 
