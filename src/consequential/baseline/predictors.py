@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import Fairness, InversePropensity, fairness_named
+from consequential.objective import Fairness, InversePropensity, counted_rows, fairness_named
 from consequential.policies import AcceptAll, DecisionRule, Mixture, RejectAll, ThresholdPolicy
 
 Floats = NDArray[np.float64]
@@ -174,8 +174,7 @@ class _Applicants:
         from sklearn.base import clone
 
         self.log = log.settled()
-        against = self.log.missing == "against"
-        self.known = self.log.decision if against else self.log.labelled
+        self.known = counted_rows(self.log)
         self.labels = self.log.outcome[self.known]
         self.map = None
         self.inputs: Floats = np.asarray(self.log.features)

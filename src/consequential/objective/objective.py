@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.fairness import Fairness, Tally, fairness_named
-from consequential.objective.functionals import Coefficients, Sums
-from consequential.objective.weights import InversePropensity, Weighting
+from consequential.objective.fairness import Fairness, fairness_named
+from consequential.objective.functionals import Coefficients, Sums, Tally
+from consequential.objective.weights import InversePropensity, Weighting, counted_rows
 from consequential.policies import Policy
 from consequential.shares import checked_share
 
@@ -141,6 +141,20 @@ class Objective:
         settled = log.settled()
         return settled.take(settled.decision) if self.normalisation == "paper" else settled
 
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Whom the rows of a log stand for, in sums over all applicants and in sums by group."""
+        found = self.weighting.tallies(log)
+        if type(self.weighting).tallies is Weighting.tallies:
+            weights = found[0].positives + found[0].negatives
+            unseen = np.flatnonzero((weights != 0.0) & ~counted_rows(log))
+            if len(unseen):
+                raise ValueError(
+                    f"{type(self.weighting).__name__}.weights must be 0 where no label is known, "
+                    f"but row {unseen[0]} has {weights[unseen[0]]:g}: write "
+                    "np.where(log.labelled, weights, 0.0)"
+                )
+        return found
+
     def whole(self, log: DecisionLog) -> Whole:
         """Return what a piece of a log adds to what the whole log is divided by."""
         if self.normalisation != "applicants" or not self.weighting.row_by_row:
@@ -148,7 +162,7 @@ class Objective:
                 f"{type(self.weighting).__name__} with normalisation {self.normalisation!r} is a "
                 "matter of the whole log: pieces of it cannot be added up"
             )
-        overall, within = self.weighting.tallies(log)
+        overall, within = self.tallies(log)
         totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
         _, forgone = self.worth(log, overall)
         return Whole(len(log), np.stack(totals), float(forgone.sum()))
@@ -162,7 +176,7 @@ class Objective:
         rows = self.rows(settled)
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        tally, within = (self._of_rows(tally, settled) for tally in self.weighting.tallies(settled))
+        tally, within = (self._of_rows(tally, settled) for tally in self.tallies(settled))
         gain, forgone = self.worth(rows, tally)
         n, lost = len(rows), float(forgone.sum())
         if whole is not None:
