@@ -380,7 +380,7 @@ def test_a_bound_that_is_no_bound_is_an_error_that_says_so(max_gap, among):
 
 
 def test_a_solver_that_runs_out_of_rounds_says_so(monkeypatch):
-    monkeypatch.setattr("consequential.worlds.mixing._MOST_ROUNDS", 1)
+    monkeypatch.setattr("consequential.worlds.optimum._MOST_ROUNDS", 1)
     with pytest.raises((RuntimeError, ValueError, UserWarning)):
         scores(3).optimal(0.0, uses_sensitive=True)
 

@@ -295,7 +295,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     # Deciding
 
     def predict_proba(self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities of rejection and of acceptance, one row a person."""
+        """Return the probabilities of rejection and of acceptance, one row per person."""
         propensity = self._propensity(X, sensitive_features)
         return np.column_stack([1.0 - propensity, propensity])
 

@@ -76,8 +76,8 @@ class Objective:
         by accepted rows and weights label-free benefits too, as the paper's estimator does; for
         demographic parity that is another quantity, see docs/deviations.md.
     decisions
-        `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws a
-        decision a row, the paper's log-derivative trick: same mean, more variance.
+        `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws one
+        decision per row, the paper's log-derivative trick: same mean, more variance.
     rejection_utility
         What rejecting is worth to the decision maker for label 0 and label 1, `(g(0), g(1))`.
 

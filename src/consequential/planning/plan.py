@@ -85,7 +85,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `plan` worked out, an option a floor; print it for a table.
+    """What `plan` worked out, one option per floor; print it for a table.
 
     `break_even` is the share of label 1 at which extra acceptances cost nothing.
 

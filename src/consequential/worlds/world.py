@@ -144,7 +144,7 @@ class World(ABC):
         probability = np.asarray(found, dtype=np.float64)
         if probability.shape != (len(features),):
             raise ValueError(
-                f"label_probability must give one number a person, not shape {probability.shape}"
+                f"label_probability must give one number per person, not shape {probability.shape}"
             )
         if not ((probability >= 0) & (probability <= 1)).all():
             raise ValueError("label_probability must give probabilities between 0 and 1")
