@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from consequential.evaluation.measure import Measure
 from consequential.evaluation.yardstick import Yardstick
 from consequential.tradeoff.band import band
 
-WORLD = cq.worlds.first_setting()
+
+@cache
+def world():
+    return cq.worlds.first_setting()
 
 
 def banded(measures, n):
@@ -29,8 +33,8 @@ def cut_at(x):
 
 
 def explored(n, seed=0, floor=0.2):
-    rule = WORLD.initial_policy().with_floor(floor)
-    return WORLD.collect(rule, n, np.random.default_rng(seed))
+    rule = world().initial_policy().with_floor(floor)
+    return world().collect(rule, n, np.random.default_rng(seed))
 
 
 class BestCut(BaseEstimator):
@@ -38,13 +42,12 @@ class BestCut(BaseEstimator):
 
     chosen: list[int] = []  # noqa: RUF012  # shared by copies on purpose
 
-    def __init__(self, cost=WORLD.cost, max_gap=None):
-        self.cost = cost
+    def __init__(self, max_gap=None):
         self.max_gap = max_gap
 
     def fit_log(self, log):
         accepts = log.features[:, 0] >= CUTS[:, None]
-        gain = cq.InversePropensity().weights(log) * (log.outcome - self.cost)
+        gain = cq.InversePropensity().weights(log) * (log.outcome - world().cost)
         utility = accepts @ gain / len(log)
         rates = [accepts[:, log.group == z].mean(axis=1) for z in (0, 1)]
         allowed = np.abs(rates[0] - rates[1]) <= (1.0 if self.max_gap is None else self.max_gap)
@@ -62,7 +65,7 @@ def _forget():
 @pytest.fixture(scope="module")
 def found():
     return cq.frontier(
-        explored(4000), cost=WORLD.cost, learner=BestCut(), max_gaps=[0.02, 0.1, None], folds=4
+        explored(4000), cost=world().cost, learner=BestCut(), max_gaps=[0.02, 0.1, None], folds=4
     )
 
 
@@ -92,7 +95,7 @@ def test_a_tighter_bound_costs_utility(found):
 def test_a_point_is_the_cross_fitted_evaluation_with_a_wider_interval(found):
     log = explored(4000)
     for point in found.points:
-        alone = cq.evaluate(BestCut(max_gap=point.max_gap), log, cost=WORLD.cost, folds=4)
+        alone = cq.evaluate(BestCut(max_gap=point.max_gap), log, cost=world().cost, folds=4)
         assert point.utility.value == pytest.approx(alone.utility.value, abs=1e-12)
         assert point.benefit_gap.value == pytest.approx(alone.benefit_gap.value, abs=1e-12)
         assert point.acceptance == pytest.approx(alone.acceptance.value, abs=1e-12)
@@ -104,7 +107,7 @@ def test_a_point_is_the_cross_fitted_evaluation_with_a_wider_interval(found):
 
 def test_the_default_learner_traces_the_true_frontier():
     log = explored(4000, floor=0.1)
-    traced = cq.frontier(log, cost=WORLD.cost, max_gaps=[0.0, 0.1], folds=2)
+    traced = cq.frontier(log, cost=world().cost, max_gaps=[0.0, 0.1], folds=2)
     # of thresholds: accept all .1596, gap .1 .1744
     for point, truth in zip(traced.points, [0.1596, 0.1744], strict=True):
         assert point.utility.low < truth < point.utility.high
@@ -146,14 +149,14 @@ def covers(estimate, truth):
 
 
 def coverage(repeats, n, folds, seed):
-    truth = [WORLD.exact(cut_at(x)) for x in CUTS]
+    truth = [world().exact(cut_at(x)) for x in CUTS]
     utilities = np.array([each.utility for each in truth])
     gaps = np.array([each.benefit_gap for each in truth])
     bounds = [0.02, 0.05, 0.1, None]
     held = 0
     for k in range(repeats):
         log = explored(n, seed=seed + k)
-        yardstick = Yardstick.of(cq.Objective(WORLD.cost, "demographic_parity"), log)
+        yardstick = Yardstick.of(cq.Objective(world().cost, "demographic_parity"), log)
         measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
@@ -218,7 +221,7 @@ def test_negative_gaps_are_drawn_by_their_size(tmp_path):
         log.features, log.decision, log.propensity, log.label, 1 - log.group
     )
     found = cq.frontier(
-        turned, cost=WORLD.cost, learner=BestCut(), max_gaps=[0.1, None], folds=2, progress=False
+        turned, cost=world().cost, learner=BestCut(), max_gaps=[0.1, None], folds=2, progress=False
     )
     assert found.points[1].benefit_gap.value < 0
     x = found.plot().containers[0].lines[0].get_xdata()
@@ -241,7 +244,11 @@ class Interrupting(BestCut):
 
 def test_an_interruption_keeps_the_points_that_are_done():
     found = cq.frontier(
-        explored(1000), cost=WORLD.cost, learner=Interrupting(), max_gaps=[0.05, 0.1, None], folds=2
+        explored(1000),
+        cost=world().cost,
+        learner=Interrupting(),
+        max_gaps=[0.05, 0.1, None],
+        folds=2,
     )
     assert [point.max_gap for point in found.points] == [0.05, 0.1]
     assert found.notes == ("interrupted: no bound not traced",)
@@ -250,7 +257,7 @@ def test_an_interruption_keeps_the_points_that_are_done():
 def test_an_interruption_before_the_first_point_is_one():
     with pytest.raises(KeyboardInterrupt):
         cq.frontier(
-            explored(500), cost=WORLD.cost, learner=Interrupting(), max_gaps=[None], folds=2
+            explored(500), cost=world().cost, learner=Interrupting(), max_gaps=[None], folds=2
         )
 
 
@@ -315,7 +322,7 @@ def test_a_predictor_that_cannot_be_fitted_is_left_out_with_its_reason():
     alike = cq.DecisionLog.from_arrays(
         log.features, log.decision, log.propensity, np.where(log.decision, 1.0, np.nan), log.group
     )
-    found = cq.frontier(alike, cost=WORLD.cost, learner=BestCut(), max_gaps=[None], folds=2)
+    found = cq.frontier(alike, cost=world().cost, learner=BestCut(), max_gaps=[None], folds=2)
     assert [point.name for point in found.references] == [
         "what the log did", "accept all", "reject all",
     ]  # fmt: skip
