@@ -1,4 +1,4 @@
-"""Baselines: usual ways to learn whom to accept, and ours, judged on one log."""
+"""Baselines: the usual ways to learn whom to accept, and ours, evaluated on one log."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def baselines(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Baselines:
-    """Learn from one part of a log in all the usual ways, and ours, and judge them on the other.
+    """Learn from one part of a log in the usual ways, and ours; evaluate them on the other.
 
     The entries: what the log did; accept all; logistic regression on accepted people cut at the
     cost; reject inference by augmentation, parcelling and fuzzy augmentation; the regression
@@ -140,9 +140,9 @@ def baselines(
         Entries of your own by name: decision rules, or learners with `fit_log`, which are fitted
         to the part that is learned from.
     weighting
-        How accepted people stand in for the rejected when rules are judged.
+        How accepted people stand in for the rejected when rules are evaluated.
     held_out, by
-        The share of decisions to judge on, drawn at random or the last ones by time step.
+        The share of decisions to evaluate on, drawn at random or the last ones by time step.
     confidence
         Of the intervals.
     seed

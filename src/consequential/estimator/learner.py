@@ -104,8 +104,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Both labels, the outcome hoped for second; and for decisions and labels in words, what each
         word was taken for.
     value_
-        After `fit_log(log, folds=k)`: what such a policy is worth, each row judged by a policy that
-        was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
+        After `fit_log(log, folds=k)`: what such a policy is worth, each row evaluated with a policy
+        that was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
     policy_gap_
         The gap of `policy_` itself among people, with an interval; after `fit_log(log, folds=k)` or
         with `confidence`. It is wider than that of `value_`, which is the average policy's.

@@ -149,7 +149,7 @@ class BenefitParity(ShapedFairness):
 
     Examples
     --------
-    Being judged correctly as the benefit:
+    A correct decision as the benefit:
 
     >>> import consequential as cq
     >>> notion = cq.BenefitParity(lambda d, y: float(d == y))

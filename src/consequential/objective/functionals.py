@@ -169,12 +169,12 @@ class Tally:
         if unknown is None:
             return self
         negatives = self.negatives if self.missing is None else self.negatives - self.missing
-        # what a model says of people who were never accepted is not knowledge
-        told = 1.0 if self.unsupported is None else (self.unsupported < 1.0).astype(np.float64)
+        # what a model predicts for people who were never accepted does not count as known
+        known = 1.0 if self.unsupported is None else (self.unsupported < 1.0).astype(np.float64)
         return replace(
             self,
-            positives=told * self.positives + np.where(positive, unknown, 0.0),
-            negatives=told * negatives + np.where(positive, 0.0, unknown),
+            positives=known * self.positives + np.where(positive, unknown, 0.0),
+            negatives=known * negatives + np.where(positive, 0.0, unknown),
             unsupported=None,
             missing=None,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,6 @@ Floats = NDArray[np.float64]
 
 # lambda/2 sum r^2 with r = ROOT_TWO deviation is the penalty
 ROOT_TWO = 2.0**0.5
-
-
-class Draws(Protocol):
-    """Where uniform numbers come from: a NumPy generator, or a stream of our own."""
-
-    def random(self, size: Any, /) -> Any:
-        """Return uniform numbers in [0, 1)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +243,7 @@ class Objective:
         return gradient
 
     def _decided(
-        self, policy: Policy, log: DecisionLog, rng: Draws | None
+        self, policy: Policy, log: DecisionLog, rng: np.random.Generator | None
     ) -> tuple[Floats, Floats, Floats]:
         """Inputs, decisions, and the decisions' slopes in the linear score, of the rows."""
         rows = self.rows(log)
@@ -269,9 +261,12 @@ def decided(
     decisions: Literal["expected", "sampled"],
     policy: Policy,
     eta: Floats,
-    rng: Draws | None,
+    rng: Any,
 ) -> tuple[Floats, Floats]:
-    """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions."""
+    """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions.
+
+    `rng` has `random(size)`, as a NumPy generator does.
+    """
     propensity = policy.probability(eta)
     if decisions == "expected":
         return propensity, policy.derivative(eta)

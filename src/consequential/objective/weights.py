@@ -321,7 +321,7 @@ class DoublyRobust(Weighting):
         return self.weighting.unclipped(log)
 
     def notes(self, log: DecisionLog) -> tuple[str, ...]:
-        """Say where the model alone speaks, because the weights of its residuals are clipped."""
+        """Say where the model alone counts, because the weights of its residuals are clipped."""
         if isinstance(self.weighting, Clipped) and self.weighting.unsupported(log) is not None:
             return (
                 f"residuals are clipped at {self.weighting.maximum:g}: where that binds, "
