@@ -8,6 +8,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
@@ -110,9 +113,22 @@ def test_rules_and_learners_of_ones_own_stand_beside_the_others():
     assert not hasattr(own["ours, bounded"], "policy_")
 
 
-def test_a_predictor_is_no_rule_until_it_is_cut():
+def test_a_classifier_of_ones_own_is_fitted_to_accepted_people_and_cut_at_the_cost():
+    log, model = logged(first(), n=1000), KNeighborsClassifier(20)
+    entry = cq.baselines(log, cost=first().cost, rules={"neighbours": model})["neighbours"]
+    known, _ = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    expected = clone(model).fit(known.features[known.decision], known.label[known.decision])
+    scores = np.linspace(-0.8, 0.8, 50)[:, None]
+    accepts = expected.predict_proba(scores)[:, 1] >= first().cost
+    assert_array_equal(entry.rule.propensity(scores), accepts.astype(float))
+
+
+def test_a_predictor_that_cannot_be_fitted_is_no_rule_until_it_is_cut():
+    class Oracle:
+        def predict_proba(self, features): ...
+
     with pytest.raises(TypeError, match=r"predicts and does not decide: ThresholdPolicy\(model"):
-        cq.baselines(logged(first(), n=200), cost=0.2, rules={"own": cq.logistic_model([0.0, 1.0])})
+        cq.baselines(logged(first(), n=200), cost=0.2, rules={"own": Oracle()})
 
 
 def test_without_fairlearn_its_row_says_so(monkeypatch):

@@ -137,8 +137,9 @@ def baselines(
     learner
         A learner to enter in place of `FairPolicyLearner`.
     rules
-        Entries of your own by name: decision rules, or learners with `fit_log`, which are fitted
-        to the part that is learned from.
+        Entries of your own by name: decision rules, learners with `fit_log`, or scikit-learn
+        classifiers, which are fitted to accepted people and cut at the cost. What can be fitted is
+        fitted again, to the part that is learned from.
     weighting
         How accepted people stand in for the rejected when rules are evaluated.
     held_out, by
@@ -196,7 +197,11 @@ def baselines(
             raise ValueError(
                 f"rules has the name {name!r}, which another entry has: choose another"
             )
-        ways[name] = partial(_learned, rule, known)
+        if hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule):
+            classified = partial(accepted_only, classifier=rule, feature_map=feature_map)
+            ways[name] = partial(classified, known, cost)
+        else:
+            ways[name] = partial(_learned, rule, known)
     entries = []
     for name, make in ways.items():
         try:

@@ -38,9 +38,20 @@ _FAIRLEARN_CONSTRAINTS = {
 }
 
 
-def accepted_only(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
-    """Fit the accepted people as if they were everybody, and accept where the cost is reached."""
-    return _Applicants(log, feature_map).rule_from_known(None, cost)
+def accepted_only(
+    log: DecisionLog, cost: float, *, feature_map: Any = None, classifier: Any = None
+) -> ThresholdPolicy:
+    """Fit the accepted people as if they were everybody, and accept where the cost is reached.
+
+    `classifier` is any scikit-learn classifier, in place of the logistic regression.
+    """
+    from sklearn.base import clone
+
+    people = _Applicants(log, feature_map)
+    if classifier is None:
+        return people.rule_from_known(None, cost)
+    model = clone(classifier).fit(people.inputs[people.known], people.labels.astype(np.int64))
+    return ThresholdPolicy(people.predictor(model), cost)
 
 
 def inverse_propensity(
@@ -204,15 +215,16 @@ class _Applicants:
     ) -> ThresholdPolicy:
         """Fit, and accept where the prediction reaches the cost."""
         model = _logistic().fit(inputs, labels.astype(np.int64), weights)
-        return ThresholdPolicy(self._predictor(model), cost)
+        return ThresholdPolicy(self.predictor(model), cost)
 
     def fairlearn_rule(self, model: Any) -> DecisionRule:
         """Return one of the rules that fairlearn mixes."""
         if hasattr(model, "constant"):  # what fairlearn takes where one decision is best for all
             return AcceptAll() if int(np.ravel(model.constant)[0]) == 1 else RejectAll()
-        return ThresholdPolicy(self._predictor(model), 0.5)
+        return ThresholdPolicy(self.predictor(model), 0.5)
 
-    def _predictor(self, model: Any) -> Any:
+    def predictor(self, model: Any) -> Any:
+        """Return a model of mapped features as one of features."""
         from sklearn.pipeline import Pipeline
 
         return model if self.map is None else Pipeline([("map", self.map), ("model", model)])

@@ -239,10 +239,6 @@ class Tally:
         """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1."""
         return self.benefit(mean_shape(at_reject, at_accept))
 
-    def valued(self, by_label: tuple[float, float]) -> Floats:
-        """Each row's people times a value that depends on their label."""
-        return self.mixed(valued_mix(by_label))
-
 
 def _inverse(totals: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return one over each total, 0 where there is nobody to divide by, and where there is."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.fairness import Fairness, fairness_named
-from consequential.objective.functionals import Coefficients, Sums, Tally
+from consequential.objective.functionals import Coefficients, Sums, Tally, valued_mix
 from consequential.objective.weights import InversePropensity, Weighting, counted_rows
 from consequential.policies import Policy
 from consequential.shares import checked_share
@@ -181,7 +181,7 @@ class Objective:
         """Return what accepting, and what rejecting, the people of each row is worth."""
         cost = self.cost if rows.cost is None else rows.cost
         gain = (1.0 - cost) * tally.positives - cost * tally.negatives
-        forgone = tally.valued(self.rejection_utility)
+        forgone = tally.mixed(valued_mix(self.rejection_utility))
         if rows.amount is None:
             return gain, forgone
         return rows.amount * gain, rows.amount * forgone

@@ -211,29 +211,15 @@ def plan(
         checked_share(name, share)
     for floor in floors:
         checked_share("an exploration floor", floor)
-    for holds, message in (
-        (len(floors) > 0, "floors is empty: give at least one exploration floor"),
-        (
-            0.0 < improvement < np.inf,
-            f"improvement is a gain in utility above 0, not {improvement!r}",
-        ),
-        (0.0 < changed <= 1.0, f"changed is a share of people above 0, not {changed!r}"),
-        (
-            success_rate is None or 0.0 <= success_rate <= 1.0,
-            f"success_rate is a share between 0 and 1, not {success_rate!r}",
-        ),
-        (
-            rate is None or 0.0 < rate < np.inf,
-            f"rate is the number of decisions a month, not {rate!r}",
-        ),
-        (
-            0.0 <= horizon < np.inf,
-            f"horizon is the number of months an outcome takes, not {horizon!r}",
-        ),
-        (method in ("normal", "any_time"), f"method is 'normal' or 'any_time', not {method!r}"),
-    ):
-        if not holds:
-            raise ValueError(message)
+    if len(floors) == 0:
+        raise ValueError("floors is empty: give at least one exploration floor")
+    inf, assumed = np.inf, 0.0 if success_rate is None else success_rate
+    _require(0.0 < improvement < inf, "improvement is a gain in utility above 0", improvement)
+    _require(0.0 < changed <= 1.0, "changed is a share of people above 0", changed)
+    _require(0.0 <= assumed <= 1.0, "success_rate is a share between 0 and 1", success_rate)
+    _require(rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate)
+    _require(0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon)
+    _require(method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method)
     people = log.settled()
     stakes = Stakes.of(people, cost, success_rate)
     before = people.propensity_of(Logged() if incumbent is None else incumbent)
@@ -289,6 +275,11 @@ def plan(
         method=method,
         notes=tuple(notes),
     )
+
+
+def _require(holds: bool, meaning: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{meaning}, not {value!r}")
 
 
 def _notes(log: DecisionLog, stakes: Stakes, success_rate: float | None) -> list[str]:
