@@ -6,12 +6,14 @@ import json
 from functools import cache
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 import consequential as cq
 from consequential.evaluation.measure import Measure
+from consequential.evaluation.scanned import measured
 from consequential.evaluation.yardstick import Yardstick
 from consequential.tradeoff.band import band
 
@@ -138,6 +140,24 @@ def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
     ((utility, gap),) = banded([Measure.of(yardstick, np.zeros(500))], 500)
     assert utility.value == 0.0
     assert repr(gap) == "not measurable"
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds"])
+def test_a_band_from_sums_of_a_scan_is_that_from_rows_in_memory(tmp_path, notion):
+    log, rules = explored(1500), [cut_at(x) for x in (-0.4, 0.0, 0.3)]
+    pq.write_table(log.to_frame(), tmp_path / "log.parquet", row_group_size=200)
+    names = {name: name for name in ("decision", "propensity", "label", "sensitive")}
+    scan = cq.DecisionLog.scan(tmp_path / "log.parquet", features=["x0"], **names)
+    objective = cq.Objective(world().cost, notion)
+    yardstick = Yardstick.of(objective, log)
+    in_memory = banded([Measure.of(yardstick, log.propensity_of(rule)) for rule in rules], 1500)
+    from_sums = banded(measured(scan, objective, tuple(rules)).measures, 1500)
+    for one, other in zip(in_memory, from_sums, strict=True):
+        for estimate, same in zip(one, other, strict=True):
+            ends = (same.value, same.low, same.high, same.standard_error)
+            assert ends == pytest.approx(
+                (estimate.value, estimate.low, estimate.high, estimate.standard_error), abs=1e-9
+            )
 
 
 # --- coverage
