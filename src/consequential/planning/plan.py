@@ -234,29 +234,16 @@ def plan(
             advantage = Advantage.of(stakes, shift, after)
         bins = advantage.with_mean(improvement).binned()
         if method == "normal":
-            decisions = decisions_to_normal_proof(bins, power, confidence)
+            needed = decisions_to_normal_proof(bins, power, confidence)
         else:
             # how far rows and means of a later log can go, as `compare` sees it
             extremes = Extremes.of(InversePropensity(), float(after.min()))
             reach = extremes.difference(Objective(cost), people, np.array([])).at(0.0)
-            decisions = decisions_to_any_time_proof(bins, power, confidence, reach)
-        decisions = _rounded(decisions)
+            needed = decisions_to_any_time_proof(bins, power, confidence, reach)
+        decisions = _rounded(needed)
+        months = None if rate is None else decisions / rate + horizon
         more = 1000.0 * floor * (1.0 - before)
-        loss, low, high = stakes.losses_per_thousand(more, confidence)
-        worst = float((more * stakes.amount * stakes.cost).mean())
-        options.append(
-            Option(
-                floor=float(floor),
-                extra_acceptances=float(more.mean()),
-                loss=loss,
-                loss_low=low,
-                loss_high=high,
-                worst_loss=worst,
-                decisions=decisions,
-                months=None if rate is None else decisions / rate + horizon,
-                total_loss=(worst if loss is None else loss) * decisions / 1000.0,
-            )
-        )
+        options.append(_option(floor, more, stakes, confidence, decisions, months))
     notes = _notes(people, stakes, success_rate)
     if shift is None:
         notes.append(
@@ -274,6 +261,30 @@ def plan(
         confidence=float(confidence),
         method=method,
         notes=tuple(notes),
+    )
+
+
+def _option(
+    floor: float,
+    more: Floats,
+    stakes: Stakes,
+    confidence: float,
+    decisions: int,
+    months: float | None,
+) -> Option:
+    """Return what accepting so many `more` per thousand costs, each and over all decisions."""
+    loss, low, high = stakes.losses_per_thousand(more, confidence)
+    worst = float((more * stakes.amount * stakes.cost).mean())
+    return Option(
+        floor=float(floor),
+        extra_acceptances=float(more.mean()),
+        loss=loss,
+        loss_low=low,
+        loss_high=high,
+        worst_loss=worst,
+        decisions=decisions,
+        months=months,
+        total_loss=(worst if loss is None else loss) * decisions / 1000.0,
     )
 
 
