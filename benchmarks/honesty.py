@@ -17,7 +17,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
 from consequential.workers import in_order
-from consequential.worlds.synthetic import SecondSetting, _Normal
+from consequential.worlds.synthetic import NormalScores, SecondSetting
 
 Rows = list[int]
 FLOOR = 0.05
@@ -28,7 +28,7 @@ class ThreeGroups(SecondSetting):
     """The second setting with three groups of different sizes."""
 
     n_groups = 3
-    scores = _Normal((1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf))
+    scores = NormalScores((1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf))
 
     def propose(self, n, rng):
         group = rng.choice(3, size=n, p=SHARES)

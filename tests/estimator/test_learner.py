@@ -77,6 +77,24 @@ def test_labels_may_have_any_names():
     assert set(learner.predict(X)) <= {"defaulted", "repaid"}
 
 
+def test_decisions_and_labels_in_words_mean_what_they_mean_in_a_log():
+    log = exploring_log(n=500)
+    X, y, metadata = arrays(log)
+    numbers = cq.FairPolicyLearner().fit(X, y, **metadata)
+    # in order of letters paid would come first, which is the place of the outcome not hoped for
+    y_words = pd.Series(np.where(np.isnan(y), None, np.where(y == 1, "paid", "unpaid")))
+    in_words = metadata | {"decisions": np.where(log.decision, "approved", "declined")}
+    words = cq.FairPolicyLearner().fit(X, y_words, **in_words)
+    assert_array_equal(words.policy_.theta, numbers.policy_.theta)
+    assert words.classes_.tolist() == ["unpaid", "paid"]
+    assert words.coding_ == (
+        "decision: 'approved' is 1, 'declined' is 0",
+        "label: 'paid' is 1, 'unpaid' is 0",
+    )
+    assert numbers.coding_ == ()
+    assert words.score(X, y_words, **in_words) == numbers.score(X, y, **metadata)
+
+
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
 def test_frames_come_back_as_frames_with_what_a_log_must_keep(library):
     log = exploring_log(n=300)
@@ -345,7 +363,12 @@ def test_an_option_that_makes_no_sense_is_refused(options, message):
         ({"X": np.array([["a", "b"]] * 60)}, "could not convert|dtype='numeric'"),
         ({"decisions": np.zeros(60)}, "nobody was accepted"),
         ({"decisions": np.ones(3)}, "decisions has shape"),
-        ({"decisions": np.array(["yes"] * 60)}, "decisions must be numbers"),
+        ({"decisions": np.array(["maybe"] * 60)}, "not known as yes and no: code it as 1 for acc"),
+        ({"y": np.array(["good", "repaid"] * 30)}, "one class in two words"),
+        (
+            {"y": pd.Series(["yes", "no"] * 30, name="default")},
+            "the label 'default' has the values 'no', 'yes': is yes the outcome hoped for",
+        ),
         ({"decisions": np.full(60, 2)}, "nobody was accepted"),
         ({"decisions": None, "y": np.arange(60) % 2}, "propensities are given but no decisions"),
         ({"propensities": np.full(60, 1.5)}, r"outside \[0, 1\]"),

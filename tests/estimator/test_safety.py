@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +13,19 @@ import consequential as cq
 from consequential.estimator.safety import safely_fitted
 from consequential.evaluation import CrossFitted, deployed_gap
 
-WORLD = cq.worlds.first_setting()
-START = WORLD.initial_policy().with_floor(0.1)
+
+@cache
+def world():
+    return cq.worlds.first_setting()
+
+
+@cache
+def start():
+    return world().initial_policy().with_floor(0.1)
 
 
 def explored(n, seed):
-    return WORLD.collect(START, n, np.random.default_rng(seed))
+    return world().collect(start(), n, np.random.default_rng(seed))
 
 
 def steep(cut):
@@ -33,10 +41,10 @@ def test_a_policy_just_beyond_the_bound_seldom_passes(notion):
     bound = 0.05
 
     def gap(cut):
-        return abs(WORLD.exact(steep(cut), fairness=notion).benefit_gap)
+        return abs(world().exact(steep(cut), fairness=notion).benefit_gap)
 
     wide = steep(brentq(lambda cut: gap(cut) - bound - 1e-4, -0.79, -0.1))
-    objective = cq.Objective(WORLD.cost, notion)
+    objective = cq.Objective(world().cost, notion)
     passed = 0
     for seed in range(300):
         rng = np.random.default_rng([seed, 1])
@@ -67,7 +75,7 @@ def test_candidates_are_tested_from_the_strictest_on_until_one_fails():
         return SimpleNamespace(policy=chosen)
 
     log = explored(20_000, 0)
-    objective = cq.Objective(WORLD.cost, "demographic_parity")
+    objective = cq.Objective(world().cost, "demographic_parity")
     found = safely_fitted(fit, log, objective, 0.05, 0.95, np.random.default_rng(0))
     assert asked == [(10_000, 0.0), (10_000, 0.0125), (10_000, 0.025)]
     assert [each.max_gap for each in found.passed] == [0.0, 0.0125]
@@ -96,10 +104,10 @@ def test_a_fair_policy_worth_less_than_rejecting_everybody_is_no_answer():
 
 
 def test_a_bound_that_is_shown_holds_among_people():
-    learner = cq.FairPolicyLearner(cost=WORLD.cost, max_gap=0.1, confidence=0.95)
+    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.1, confidence=0.95)
     log = explored(8000, 3)
     learner.fit_log(log)
-    assert abs(WORLD.exact(learner.policy_).benefit_gap) <= 0.1
+    assert abs(world().exact(learner.policy_).benefit_gap) <= 0.1
     assert learner.value_.n == len(learner.safety_.held_out) == 4000
     assert learner.policy_gap_ == learner.value_.benefit_gap
     assert learner.result_ is learner.safety_.chosen.fitted
@@ -109,7 +117,7 @@ def test_a_bound_that_is_shown_holds_among_people():
 
 def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
     learner = cq.FairPolicyLearner(
-        cost=WORLD.cost, fairness="predictive_parity", max_gap=0.01, confidence=0.95
+        cost=world().cost, fairness="predictive_parity", max_gap=0.01, confidence=0.95
     )
     with pytest.raises(cq.BoundNotShownError, match="held-out decisions the gap") as declined:
         learner.fit_log(explored(1000, 1))
@@ -129,11 +137,11 @@ def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
 )
 def test_a_confidence_that_makes_no_sense_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        cq.FairPolicyLearner(cost=WORLD.cost, **options).fit_log(explored(200, 0))
+        cq.FairPolicyLearner(cost=world().cost, **options).fit_log(explored(200, 0))
 
 
 def test_folds_and_held_out_rows_do_not_go_together():
-    learner = cq.FairPolicyLearner(cost=WORLD.cost, max_gap=0.1, confidence=0.95)
+    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.1, confidence=0.95)
     with pytest.raises(ValueError, match="leave folds out"):
         learner.fit_log(explored(200, 0), folds=5)
 
@@ -148,10 +156,10 @@ def test_the_deployed_gap_is_widened_by_the_spread_over_folds():
     policies = [steep(cut) for cut in (-0.3, -0.25, -0.35, -0.28)]
     by_fold = np.stack([log.propensity_of(policy) for policy in policies])
     crossed = CrossFitted(by_fold, rng.permutation(2000) % 4)
-    plain = cq.evaluate(crossed, log, cost=WORLD.cost).benefit_gap
-    gaps = [cq.evaluate(policy, log, cost=WORLD.cost).benefit_gap.value for policy in policies]
+    plain = cq.evaluate(crossed, log, cost=world().cost).benefit_gap
+    gaps = [cq.evaluate(policy, log, cost=world().cost).benefit_gap.value for policy in policies]
     jackknife = 0.75 * np.sum((np.array(gaps) - np.mean(gaps)) ** 2)
-    found = deployed_gap(crossed, log, cost=WORLD.cost)
+    found = deployed_gap(crossed, log, cost=world().cost)
     assert found.value == pytest.approx(plain.value)
     reach = np.hypot(plain.high - plain.value, 1.959964 * np.sqrt(jackknife))
     assert found.high - found.value == pytest.approx(reach, rel=1e-6)
@@ -162,13 +170,13 @@ def test_policies_that_agree_have_the_cross_fitted_gap():
     log = explored(1000, 6)
     same = np.tile(log.propensity_of(steep(-0.3)), (5, 1))
     crossed = CrossFitted(same, np.arange(1000) % 5)
-    plain = cq.evaluate(crossed, log, cost=WORLD.cost).benefit_gap
-    found = deployed_gap(crossed, log, cost=WORLD.cost)
+    plain = cq.evaluate(crossed, log, cost=world().cost).benefit_gap
+    found = deployed_gap(crossed, log, cost=world().cost)
     assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
 
 
 def test_fit_with_folds_says_how_wide_the_gap_of_its_policy_is():
-    learner = cq.FairPolicyLearner(cost=WORLD.cost, max_gap=0.05)
+    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.05)
     learner.fit_log(explored(3000, 7), folds=3)
     average, own = learner.value_.benefit_gap, learner.policy_gap_
     assert own.value == pytest.approx(average.value)
@@ -181,8 +189,8 @@ def test_the_gap_of_the_deployed_policy_is_covered(notion):
     """100 logs of 5000: at least 92 percent, less two binomial errors."""
     covered = 0
     for seed in range(100):
-        learner = cq.FairPolicyLearner(cost=WORLD.cost, fairness=notion, max_gap=0.05)
+        learner = cq.FairPolicyLearner(cost=world().cost, fairness=notion, max_gap=0.05)
         learner.fit_log(explored(5000, seed), folds=5)
-        truth = WORLD.exact(learner.policy_, fairness=notion).benefit_gap
+        truth = world().exact(learner.policy_, fairness=notion).benefit_gap
         covered += truth in learner.policy_gap_
     assert covered >= 87

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 import consequential as cq
-from consequential.worlds.synthetic import SyntheticWorld, _Normal
+from consequential.worlds.synthetic import NormalScores, SyntheticWorld
 
 FEW, MANY = 200, 2000
 WORLDS = {
@@ -34,7 +34,7 @@ class FiveGroups(SyntheticWorld):
     theta = (0.0, 1.0)
 
     def __init__(self, means: tuple[float, ...]) -> None:
-        self.scores = _Normal(means, 1.0, (-np.inf, np.inf))
+        self.scores = NormalScores(means, 1.0, (-np.inf, np.inf))
 
     def score_probability(self, score):
         return expit(score)

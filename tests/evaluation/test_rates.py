@@ -14,7 +14,7 @@ import consequential as cq
 from consequential.evaluation.contrasts import contrast, largest
 from consequential.evaluation.counts import Count, share_quantile
 from consequential.evaluation.rates import FEW, RateSums, few_notes
-from consequential.worlds.synthetic import FirstSetting, SecondSetting, _Normal
+from consequential.worlds.synthetic import FirstSetting, NormalScores, SecondSetting
 
 NAMES = ("true_positive_rates", "false_positive_rates", "predictive_values")
 DIFFERENCE = np.array([1.0, -1.0])
@@ -272,7 +272,7 @@ def three_groups(base, means, deviation, bounds):
         """A third group with three percent of the people."""
 
         n_groups = 3
-        scores = _Normal(means, deviation, bounds)
+        scores = NormalScores(means, deviation, bounds)
 
         def propose(self, n, rng):
             group = rng.choice(3, size=n, p=[0.57, 0.40, 0.03])

@@ -48,7 +48,7 @@ def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.Fairness, g=(0.
     """Utility and benefits with weights as given."""
 
     class Given(Weighting):
-        def weights(self, log, *, within_group=False):
+        def weights(self, log):
             return weights
 
     objective = cq.Objective(0.4, notion, weighting=Given(), rejection_utility=g)

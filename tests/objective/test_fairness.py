@@ -318,6 +318,11 @@ def test_predictive_parity_of_next_to_nobody_is_undefined_not_an_overflow():
         ("selection_rate_parity", "demographic_parity"),
         ("TruePositiveRateParity", "equal_opportunity"),
         ("true_positive_rate_parity", "equal_opportunity"),
+        ("false_negative_rate_parity", "equal_opportunity"),
+        ("demographic_parity_difference", "demographic_parity"),
+        ("equalized_odds_ratio", "equalised_odds"),
+        ("equal_opportunity_difference", "equal_opportunity"),
+        ("selection_rate_difference", "demographic_parity"),
     ],
 )
 def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
@@ -333,6 +338,8 @@ def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
         ("eo", "'equal_opportunity' or 'equalised_odds'"),
         ("equalized odds", "'equalised_odds'"),
         ("equal_oportunity", "'equal_opportunity'"),
+        ("FalsePositiveRateParity", r"a Fairness .* \(tally.share\(tally.negatives\),\)"),
+        ("error_rate_parity", r"BenefitParity\(lambda d, y: float\(d == y\)\)"),
     ],
 )
 def test_abbreviations_and_misspellings_are_answered_with_what_to_write(other, ours):
@@ -340,3 +347,80 @@ def test_abbreviations_and_misspellings_are_answered_with_what_to_write(other, o
         ValueError, match=f"unknown fairness notion '{other}'; write {ours}; choose"
     ):
         cq.fairness_named(other)
+
+
+# --- notions of one's own
+
+
+def notion_of(formula, **names):
+    class Own(cq.Fairness):
+        def benefits(self, tally):
+            return formula(tally)
+
+    Own.name = names.get("name", "own")
+    return Own()
+
+
+ARITHMETIC = {
+    "rejected share": (
+        lambda tally: (1 - tally.share(tally.people),),
+        lambda d, y: 1.0 - d,
+    ),
+    "mean": (
+        lambda tally: (0.5 * tally.mean((1.0, 1.0), (0.0, 3.0)) + 2.0 - np.float64(0.25),),
+        lambda d, y: 0.5 * [[1.0, 1.0], [0.0, 3.0]][d][y] + 1.75,
+    ),
+}
+
+
+@pytest.mark.parametrize(("formula", "f"), ARITHMETIC.values(), ids=ARITHMETIC)
+def test_arithmetic_on_a_benefit_is_arithmetic_on_f(formula, f):
+    world = cq.worlds.first_setting()
+    policy = world.initial_policy().with_floor(0.2)
+    log = world.collect(policy, 2000, np.random.default_rng(0))
+    own, known = notion_of(formula), cq.BenefitParity(f)
+    assert world.exact(policy, own).benefits == pytest.approx(world.exact(policy, known).benefits)
+    ours, theirs = (cq.evaluate(policy, log, cost=0.4, fairness=each) for each in (own, known))
+    for group, benefit in theirs.benefits.items():
+        assert ours.benefits[group].value == pytest.approx(benefit.value)
+        assert ours.benefits[group].standard_error == pytest.approx(benefit.standard_error)
+    one, other = (cq.Objective(0.4, each, 1.0).gradient(policy, log) for each in (own, known))
+    assert_allclose(one, other, atol=1e-12)
+
+
+def test_arithmetic_on_a_ratio_is_arithmetic_on_its_value():
+    ppv = cq.PredictiveParity()
+    own = notion_of(lambda tally: (1 - 2 * ppv.benefits(tally)[0],))
+    world = cq.worlds.first_setting()
+    plain = world.exact(world.initial_policy(), ppv).benefits
+    found = world.exact(world.initial_policy(), own).benefits
+    assert found == pytest.approx({group: 1 - 2 * value for group, value in plain.items()})
+
+
+UNFINISHED = {
+    "no name": (notion_of(lambda tally: (), name=None), 'Own has no name: write name = "..."'),
+    "no tuple": (
+        notion_of(lambda tally: tally.share(tally.people)),
+        r"must return a tuple: write \(benefit,\)",
+    ),
+    "an array": (
+        notion_of(lambda tally: (tally.people,)),
+        r"must return benefits, such as \(tally.share\(tally.negatives\),\) .*, not ndarray",
+    ),
+    "two added": (
+        notion_of(lambda tally: (tally.share(tally.people) + tally.share(tally.negatives),)),
+        "Where two benefits must be equal across groups, return both",
+    ),
+    "a share of a word": (
+        notion_of(lambda tally: (tally.share("negatives"),)),
+        "a share is of one number per row, such as tally.people",
+    ),
+    "a class": (cq.DemographicParity, "DemographicParity is a class: make one"),
+}
+
+
+@pytest.mark.parametrize(("notion", "message"), UNFINISHED.values(), ids=UNFINISHED)
+def test_what_a_notion_lacks_is_said(notion, message):
+    world = cq.worlds.first_setting()
+    with pytest.raises((TypeError, ValueError), match=message):
+        world.exact(cq.AcceptAll(), notion)

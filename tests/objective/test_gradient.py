@@ -7,6 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
@@ -76,51 +78,34 @@ def assert_gradient_is_derivative(
     assert_allclose(objective.gradient(policy, log), numeric, rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("rejection_utility", [(0.0, 0.0), (0.1, 0.3)], ids=["g0", "g"])
-@pytest.mark.parametrize("floor", [0.0, 0.1])
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=lambda weighting: type(weighting).__name__)
-@pytest.mark.parametrize(("case", "n_groups"), CASES)
-@pytest.mark.parametrize("link", LINKS)
+@settings(max_examples=200, deadline=None)
+@given(
+    link=st.sampled_from(LINKS),
+    case=st.sampled_from(CASES),
+    weighting=st.sampled_from(WEIGHTINGS),
+    normalisation=st.sampled_from(["applicants", "paper"]),
+    floor=st.sampled_from([0.0, 0.1]),
+    rejection_utility=st.sampled_from([(0.0, 0.0), (0.1, 0.3)]),
+    own_amounts_and_costs=st.booleans(),
+    uses_sensitive=st.booleans(),
+)
 def test_gradient_is_the_derivative_of_the_objective(
-    link, case, n_groups, weighting, normalisation, floor, rejection_utility
+    link, case, floor, own_amounts_and_costs, uses_sensitive, **options
 ):
-    objective = penalised(
-        case,
-        weighting=weighting,
-        normalisation=normalisation,
-        rejection_utility=rejection_utility,
-    )
+    name, n_groups = case
+    log = two_step_log(n_groups, own_amounts_and_costs)
     policy = cq.Policy(THETA, link, floor=floor)
-    assert_gradient_is_derivative(objective, policy, two_step_log(n_groups))
+    if uses_sensitive:
+        theta = np.concatenate([THETA + 0.3 * code for code in range(n_groups)])
+        policy = cq.Policy(theta, link, groups=log.groups, floor=floor)
+    assert_gradient_is_derivative(penalised(name, **options), policy, log)
 
 
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize(("case", "n_groups"), CASES)
-@pytest.mark.parametrize("link", LINKS)
-def test_gradient_is_the_derivative_with_amounts_and_costs_of_each_row(
-    link, case, n_groups, normalisation
-):
-    objective = penalised(case, normalisation=normalisation, rejection_utility=(0.1, 0.3))
-    policy = cq.Policy(THETA, link, floor=0.1)
-    assert_gradient_is_derivative(objective, policy, two_step_log(n_groups, extras=True))
-
-
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize(("case", "n_groups"), CASES)
-@pytest.mark.parametrize("link", LINKS)
-def test_gradient_is_the_derivative_for_a_policy_that_uses_the_sensitive_attribute(
-    link, case, n_groups, normalisation
-):
-    log = two_step_log(n_groups)
-    theta = np.concatenate([THETA + 0.3 * code for code in range(n_groups)])
-    policy = cq.Policy(theta, link, groups=log.groups)
-    assert_gradient_is_derivative(penalised(case, normalisation=normalisation), policy, log)
-
-
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
 @pytest.mark.parametrize(("case", "n_groups"), CASES[1:])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("link", "normalisation"),
+    list(zip(LINKS, ["applicants", "paper", "applicants"], strict=True)),
+)
 def test_residual_slopes_are_the_derivative_of_each_residual(link, case, n_groups, normalisation):
     log, policy = two_step_log(n_groups), cq.Policy(THETA, link, floor=0.05)
     objective = penalised(case, normalisation=normalisation)

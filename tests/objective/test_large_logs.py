@@ -18,17 +18,16 @@ import consequential as cq
 from consequential.objective import Coefficients
 
 N = 300_000
-WORLDS = {"first": cq.worlds.first_setting(), "second": cq.worlds.second_setting()}
 ACCEPT_ALL = cq.Policy([50.0, 0.0])
 POLICIES = {
     "first": {
-        "initial": WORLDS["first"].initial_policy("semi_logistic"),
+        "initial": None,  # the start of its world
         "near the optimum": cq.Policy([6.0, 20.0]),
         "accept all": ACCEPT_ALL,
         "the wrong way round": cq.Policy([0.3, -2.0], "smooth_semi_logistic"),
     },
     "second": {
-        "initial": WORLDS["second"].initial_policy("semi_logistic"),
+        "initial": None,
         "near the best cut": cq.Policy([5.0, 3.0]),
         "accept all": ACCEPT_ALL,
         "the wrong way round": cq.Policy([0.3, -0.3], "smooth_semi_logistic"),
@@ -39,8 +38,18 @@ JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
 
 
 @cache
+def world_of(setting: str) -> cq.worlds.ScoreWorld:
+    return {"first": cq.worlds.first_setting, "second": cq.worlds.second_setting}[setting]()
+
+
+@cache
+def policy_of(setting: str, name: str) -> cq.Policy:
+    return POLICIES[setting][name] or world_of(setting).initial_policy("semi_logistic")
+
+
+@cache
 def exploring_log(setting: str) -> cq.DecisionLog:
-    world = WORLDS[setting]
+    world = world_of(setting)
     rule = world.initial_policy("logistic").with_floor(0.05)
     return world.collect(rule, N, np.random.default_rng(17))
 
@@ -91,7 +100,7 @@ def notion_named(name: str) -> cq.Fairness:
 
 @cache
 def coefficients(setting: str, notion: str) -> Coefficients:
-    objective = cq.Objective(WORLDS[setting].cost, notion_named(notion))
+    objective = cq.Objective(world_of(setting).cost, notion_named(notion))
     return objective.coefficients(exploring_log(setting))
 
 
@@ -104,7 +113,7 @@ def false_positive_rates(world: cq.worlds.World, policy: cq.Policy) -> dict[int,
 
 @pytest.mark.parametrize(("setting", "name"), CASES)
 def test_utility_estimated_from_a_large_log_is_the_true_utility(setting, name):
-    world, policy, log = WORLDS[setting], POLICIES[setting][name], exploring_log(setting)
+    world, policy, log = world_of(setting), policy_of(setting, name), exploring_log(setting)
     rows = rows_of(setting, policy)
     error = ratio_error(rows.w * (rows.y - world.cost) * rows.pi, np.ones(N))
     assert error < 0.004, "the log is large enough to mean something"
@@ -115,7 +124,7 @@ def test_utility_estimated_from_a_large_log_is_the_true_utility(setting, name):
 @pytest.mark.parametrize("notion", list(RATIOS))
 @pytest.mark.parametrize(("setting", "name"), CASES)
 def test_benefits_estimated_from_a_large_log_are_the_true_benefits(setting, name, notion):
-    world, policy = WORLDS[setting], POLICIES[setting][name]
+    world, policy = world_of(setting), policy_of(setting, name)
     rows = rows_of(setting, policy)
     estimates = coefficients(setting, notion).sums(rows.pi).benefits
     truths = [world.exact(policy, notion_named(notion)).benefits]
@@ -136,7 +145,7 @@ def test_benefits_estimated_from_a_large_log_are_the_true_benefits(setting, name
 @pytest.mark.parametrize(("setting", "stated"), [("first", -0.104), ("second", -0.118)])
 def test_the_constant_of_being_judged_correctly_is_part_of_the_gap(setting, stated):
     """Rejecting everybody judges the groups' label-0 people correctly: a gap without acceptance."""
-    truth = WORLDS[setting].exact(cq.RejectAll(), JUDGED_CORRECTLY).benefit_gap
+    truth = world_of(setting).exact(cq.RejectAll(), JUDGED_CORRECTLY).benefit_gap
     assert truth == pytest.approx(stated, abs=5e-4)  # stated to three digits
     constant = coefficients(setting, "judged_correctly").benefits[0].constant
     rows = rows_of(setting, ACCEPT_ALL)
@@ -151,16 +160,16 @@ def test_the_constant_of_being_judged_correctly_is_part_of_the_gap(setting, stat
 
 @pytest.mark.parametrize(("setting", "name"), CASES)
 def test_self_normalised_weights_find_the_same_utility(setting, name):
-    world, policy, log = WORLDS[setting], POLICIES[setting][name], exploring_log(setting)
+    world, policy, log = world_of(setting), policy_of(setting, name), exploring_log(setting)
     rows = rows_of(setting, policy)
     worth = rows.w * (rows.y - world.cost) * rows.pi
     estimate = cq.Objective(world.cost, weighting=cq.SelfNormalised()).value(policy, log)
     assert abs(estimate - world.exact(policy).utility) < 4 * ratio_error(worth, rows.w)
 
 
-@pytest.mark.parametrize("setting", list(WORLDS))
+@pytest.mark.parametrize("setting", POLICIES)
 def test_unweighted_rows_do_not_find_the_true_utility_however_large_the_log(setting):
-    world, log = WORLDS[setting], exploring_log(setting)
+    world, log = world_of(setting), exploring_log(setting)
     rows = rows_of(setting, ACCEPT_ALL)
     worth = log.decision * (rows.y - world.cost)
     estimate = cq.Objective(world.cost, weighting=cq.Unweighted()).value(ACCEPT_ALL, log)
@@ -168,7 +177,7 @@ def test_unweighted_rows_do_not_find_the_true_utility_however_large_the_log(sett
 
 
 def test_a_log_of_two_policies_gives_the_true_utility_with_and_without_balance():
-    world = WORLDS["first"]
+    world = world_of("first")
     rules = [world.initial_policy("logistic").with_floor(0.05), cq.Policy([0.0, -2.0])]
     log = cq.DecisionLog.concatenate(
         [
@@ -191,7 +200,7 @@ def test_a_log_of_two_policies_gives_the_true_utility_with_and_without_balance()
 
 @cache
 def log_of_the_start() -> cq.DecisionLog:
-    world = WORLDS["first"]
+    world = world_of("first")
     return world.collect(world.initial_policy("logistic"), 400_000, np.random.default_rng(3))
 
 
@@ -202,7 +211,7 @@ def log_of_the_start() -> cq.DecisionLog:
 )
 def test_paper_normalisation_estimates_acceptance_relative_to_the_old_policy(cut, stated, true_gap):
     """`b0(pi) / b0(pi0) - b1(pi) / b1(pi0)`: zero at the start, the wrong sign at the optimum."""
-    world, log = WORLDS["first"], log_of_the_start()
+    world, log = world_of("first"), log_of_the_start()
     start = world.initial_policy("logistic")
     rule = start if cut is None else cq.Policy([-1e4 * cut, 1e4])  # as good as a threshold
     objective = cq.Objective(world.cost, "demographic_parity", normalisation="paper")
@@ -225,7 +234,7 @@ def test_paper_normalisation_estimates_acceptance_relative_to_the_old_policy(cut
 
 def test_paper_normalisation_changes_nothing_in_a_ratio():
     """Equal opportunity divides by its own sum of weights, whoever is counted."""
-    log, policy = exploring_log("second").take(slice(0, 5000)), POLICIES["second"]["initial"]
+    log, policy = exploring_log("second").take(slice(0, 5000)), policy_of("second", "initial")
     benefits = []
     for normalisation in ("applicants", "paper"):
         objective = cq.Objective(0.55, "equal_opportunity", normalisation=normalisation)
@@ -236,7 +245,7 @@ def test_paper_normalisation_changes_nothing_in_a_ratio():
 
 
 def test_paper_normalisation_scales_the_utility_by_one_over_the_acceptance_rate():
-    log, policy = exploring_log("second").take(slice(0, 5000)), POLICIES["second"]["initial"]
+    log, policy = exploring_log("second").take(slice(0, 5000)), policy_of("second", "initial")
     applicants, paper = (
         cq.Objective(0.55, normalisation=normalisation).value(policy, log)
         for normalisation in ("applicants", "paper")

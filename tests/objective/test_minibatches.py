@@ -18,8 +18,16 @@ from conftest import exploring_log
 from consequential.objective import decided
 
 B = 256
-WORLD = cq.worlds.first_setting()
-START = WORLD.initial_policy("logistic")
+
+
+@cache
+def world():
+    return cq.worlds.first_setting()
+
+
+@cache
+def start():
+    return world().initial_policy("logistic")
 
 
 @dataclass(frozen=True)
@@ -38,9 +46,9 @@ def truth() -> Truth:
     normalisers of a large log the random share of each group adds to it. A sampled decision has
     d^2 = d where an expected one has pi^2.
     """
-    points = WORLD.population_for(START)
-    phi = START.inputs(points.points)
-    pi, slope = START.propensity(points.points), START.derivative(phi @ START.theta)
+    points = world().population_for(start())
+    phi = start().inputs(points.points)
+    pi, slope = start().propensity(points.points), start().derivative(phi @ start().theta)
     sign = np.array([1.0, -1.0])
     benefit = np.array([2 * points.mass[:, z] @ pi for z in (0, 1)])
     by_group = np.array([(2 * points.mass[:, z] * slope) @ phi for z in (0, 1)])
@@ -74,20 +82,20 @@ class Products:
 
 def products(normalisers: str, decisions: str, n_pairs: int) -> Products:
     rng = np.random.default_rng(11)
-    log = WORLD.collect(START, 2 * B * n_pairs, rng)
-    objective = cq.Objective(WORLD.cost, "demographic_parity", penalty=1.0, decisions=decisions)
-    whole, phi = objective.coefficients(log), START.inputs(log.features)
+    log = world().collect(start(), 2 * B * n_pairs, rng)
+    objective = cq.Objective(world().cost, "demographic_parity", penalty=1.0, decisions=decisions)
+    whole, phi = objective.coefficients(log), start().inputs(log.features)
     table = np.empty((n_pairs, 2, 2, 2))  # pair, slope's batch, gap's batch, parameter
     for k in range(n_pairs):
         batches = []
-        for start in (2 * k * B, (2 * k + 1) * B):
-            rows = slice(start, start + B)
+        for first in (2 * k * B, (2 * k + 1) * B):
+            rows = slice(first, first + B)
             part = (
                 objective.coefficients(log.take(rows))
                 if normalisers == "batch"
                 else whole.take(rows)
             )
-            accepted, slope = decided(decisions, START, phi[rows] @ START.theta, rng)
+            accepted, slope = decided(decisions, start(), phi[rows] @ start().theta, rng)
             batches.append((part, phi[rows] * slope[:, None], part.sums(accepted)))
         for i, (part, slopes, _) in enumerate(batches):
             for j, (_, _, sums) in enumerate(batches):
@@ -137,16 +145,16 @@ def test_bias_of_gap_times_slope_to_one_percent(normalisers, decisions):
 
 def test_objective_gradient_takes_the_gap_of_other_rows():
     """`sums=` is the door for it: the utility's part stays that of the batch."""
-    log = WORLD.collect(START, 2 * B, np.random.default_rng(5))
+    log = world().collect(start(), 2 * B, np.random.default_rng(5))
     batch, other = log.take(slice(0, B)), log.take(slice(B, 2 * B))
-    fair = cq.Objective(WORLD.cost, "demographic_parity", penalty=3.0)
-    there = fair.coefficients(other).sums(START.propensity(other.features))
-    here = fair.coefficients(batch).sums(START.propensity(batch.features))
+    fair = cq.Objective(world().cost, "demographic_parity", penalty=3.0)
+    there = fair.coefficients(other).sums(start().propensity(other.features))
+    here = fair.coefficients(batch).sums(start().propensity(batch.features))
     gap_here, gap_there = (float(sums.benefits[0] @ [1.0, -1.0]) for sums in (here, there))
     assert abs(gap_here - gap_there) > 0.01
-    utility = cq.Objective(WORLD.cost).gradient(START, batch)
-    same_rows = fair.gradient(START, batch) - utility
-    other_rows = fair.gradient(START, batch, sums=there) - utility
+    utility = cq.Objective(world().cost).gradient(start(), batch)
+    same_rows = fair.gradient(start(), batch) - utility
+    other_rows = fair.gradient(start(), batch, sums=there) - utility
     assert_allclose(other_rows, same_rows * gap_there / gap_here, rtol=1e-10)
 
 

@@ -234,7 +234,7 @@ def test_self_normalised_weights_within_groups_average_to_one_in_each_group():
     """So a group's benefit from them is the plain ratio of its accepted rows, normaliser known."""
     weighting = cq.SelfNormalised()
     for _, log in all_logs(3):
-        weights = weighting.weights(log, within_group=True)
+        weights = weighting.group_weights(log)
         for code in range(2):
             here = log.group == code
             if log.decision[here].any():

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from conftest import exploring_log
+from consequential.objective import Weighting
 
 HALF, QUARTER = cq.EveryNth(2), cq.EveryNth(4)
 
@@ -43,7 +44,7 @@ def log() -> cq.DecisionLog:
 )
 def test_weights_are_those_of_the_formula(log, weighting, in_all, within_groups):
     assert_allclose(weighting.weights(log), in_all)
-    assert_allclose(weighting.weights(log, within_group=True), within_groups)
+    assert_allclose(weighting.group_weights(log), within_groups)
 
 
 def test_self_normalised_weights_average_to_one_in_the_log_or_in_each_group():
@@ -52,21 +53,21 @@ def test_self_normalised_weights_average_to_one_in_the_log_or_in_each_group():
     )
     # 2 + 5 + 10 = 17 over four rows; within groups 7 over two and 10 over two
     assert_allclose(cq.SelfNormalised().weights(log), np.array([2, 5, 10, 0]) * 4 / 17)
-    within = cq.SelfNormalised().weights(log, within_group=True)
+    within = cq.SelfNormalised().group_weights(log)
     assert_allclose(within, [2 * 2 / 7, 5 * 2 / 7, 2, 0])
 
 
-@pytest.mark.parametrize("within_group", [False, True])
 @pytest.mark.parametrize(
     "weighting",
     [cq.InversePropensity(), cq.Clipped(2.0), cq.SelfNormalised(), cq.BalanceHeuristic()],
     ids=repr,
 )
-def test_a_log_in_which_nobody_was_accepted_has_weight_zero(weighting, within_group):
+def test_a_log_in_which_nobody_was_accepted_has_weight_zero(weighting):
     log = cq.DecisionLog.from_arrays(
         np.zeros((2, 1)), [0, 0], [0.5, 0.5], [None, None], ["a", "b"], policies={0: HALF}
     )
-    assert_allclose(weighting.weights(log, within_group=within_group), np.zeros(2), atol=0)
+    for weights in (weighting.weights(log), weighting.group_weights(log)):
+        assert_allclose(weights, np.zeros(2), atol=0)
 
 
 def test_a_certain_acceptance_stands_for_itself_and_a_hopeless_rejection_for_nobody():
@@ -77,8 +78,8 @@ def test_a_certain_acceptance_stands_for_itself_and_a_hopeless_rejection_for_nob
 def test_balance_heuristic_of_one_policy_is_inverse_propensity():
     world = cq.worlds.first_setting()
     log = world.collect(world.initial_policy(), 500, np.random.default_rng(0))
-    for within_group in (False, True):
-        balanced = cq.BalanceHeuristic().weights(log, within_group=within_group)
+    balance = cq.BalanceHeuristic()
+    for balanced in (balance.weights(log), balance.group_weights(log)):
         assert_allclose(balanced, cq.InversePropensity().weights(log), rtol=1e-12)
 
 
@@ -231,3 +232,39 @@ def test_a_log_without_accepted_people_has_no_label_to_model():
     log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None])
     with pytest.raises(cq.DecisionLogError, match="nobody was accepted outside fold 1 of 5"):
         cq.DoublyRobust().predicted(log)
+
+
+# --- weightings of one's own
+
+
+def weighting_of(formula):
+    class Own(Weighting):
+        def weights(self, log):
+            return formula(log)
+
+    return Own()
+
+
+def test_a_weighting_of_ones_own_needs_nothing_but_weights(log):
+    own = weighting_of(lambda log: np.where(log.labelled, 1.0 / log.propensity, 0.0))
+    policy = cq.Policy([0.2, 0.5])
+    for notion in ("demographic_parity", "equalised_odds"):
+        ours = cq.Objective(0.4, notion, 1.0, weighting=own).value(policy, log)
+        assert ours == pytest.approx(cq.Objective(0.4, notion, 1.0).value(policy, log), abs=1e-12)
+
+
+WRONG = {
+    "for rejected people": (lambda log: 1.0 / log.propensity, "Own.weights must be 0 where no lab"),
+    "of accepted people": (
+        lambda log: np.ones(int(log.decision.sum())),
+        r"one weight per row, 0 where no label is known: shape \(6,\), not \(4,\)",
+    ),
+    "missing": (lambda log: np.where(log.decision, 1.0, np.nan), "finite .* but row 1 has nan"),
+    "negative": (lambda log: -1.0 * log.decision, "not negative, but row 0 has -1.0"),
+}
+
+
+@pytest.mark.parametrize(("formula", "message"), WRONG.values(), ids=WRONG)
+def test_weights_that_no_tally_can_be_made_of_are_refused(log, formula, message):
+    with pytest.raises(ValueError, match=message):
+        cq.Objective(0.4, weighting=weighting_of(formula)).coefficients(log)

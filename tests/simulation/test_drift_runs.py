@@ -13,7 +13,7 @@ from tiny_worlds import TINY, Districts, Stay, assert_same_run, small_table, tin
 
 import consequential as cq
 from consequential.simulation.strategies import Strategy
-from consequential.worlds.drift import Drift
+from consequential.worlds.synthetic import Drift
 
 STRATEGIES = [
     *cq.paper_strategies(),

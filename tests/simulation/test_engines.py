@@ -326,8 +326,8 @@ class SparedFailure(cq.Fairness):
 class Weighed(cq.InversePropensity):
     """A weighting of one's own."""
 
-    def weights(self, log, *, within_group=False):
-        return np.sqrt(super().weights(log, within_group=within_group))
+    def weights(self, log):
+        return np.sqrt(super().weights(log))
 
 
 UNKNOWN = {

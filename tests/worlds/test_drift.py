@@ -119,8 +119,9 @@ def test_the_drift_as_it_stands_is_that_of_step_0_and_it_stays_where_it_ends():
     assert not world.at(2).drifts
 
 
-@pytest.mark.parametrize("world", [cq.worlds.drift(), cq.worlds.drift(0.0, 0.4)])
-def test_label_probabilities_stay_probabilities_all_along(world):
+@pytest.mark.parametrize("ends", [(0.4, 0.0), (0.0, 0.4)])
+def test_label_probabilities_stay_probabilities_all_along(ends):
+    world = cq.worlds.drift(*ends)
     scores = np.linspace(-0.8, 0.8, 400)
     for time_step in (0, 50, 120, 200):
         probability = world.at(time_step).score_probability(scores)

@@ -15,8 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 import consequential as cq
 
 WORLDS = {
-    "first": (cq.worlds.first_setting(), FIRST),
-    "second": (cq.worlds.second_setting(), SECOND),
+    "first": (cq.worlds.first_setting, FIRST),
+    "second": (cq.worlds.second_setting, SECOND),
 }
 NOTIONS: dict[str, cq.Fairness] = {
     "demographic_parity": cq.DemographicParity(),
@@ -25,6 +25,11 @@ NOTIONS: dict[str, cq.Fairness] = {
     "predictive_parity": cq.PredictiveParity(),
     "correctness": cq.BenefitParity(lambda d, y: float(d == y)),
 }
+
+
+@cache
+def world_named(name: str) -> cq.worlds.ScoreWorld:
+    return WORLDS[name][0]()
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def tree_with_jumps_at(edges: tuple[float, ...]) -> DecisionTreeClassifier:
 
 @cache
 def cases(name: str) -> dict[str, Case]:
-    world, _ = WORLDS[name]
+    world = world_named(name)
     start = world.initial_policy().theta
     cut = -start[0] / start[1]
     # multiples of 1/32: the tree works in single precision, and these it holds exactly
@@ -184,7 +189,7 @@ SOME_RULES = [
 @pytest.mark.parametrize("rule", RULES)
 def test_utility_and_acceptance_are_the_integrals(world, rule):
     case, known = cases(world)[rule], truth(world, rule)
-    found = WORLDS[world][0].exact(case.rule)
+    found = world_named(world).exact(case.rule)
     assert found.utility == pytest.approx(known.utility, abs=case.tolerance)
     assert found.acceptance == pytest.approx(known.acceptance, abs=case.tolerance)
 
@@ -194,7 +199,7 @@ def test_utility_and_acceptance_are_the_integrals(world, rule):
 @pytest.mark.parametrize("rule", SOME_RULES)
 def test_benefits_and_their_gap_are_those_of_the_definition(world, rule, notion):
     case, known = cases(world)[rule], truth(world, rule).benefits(notion)
-    found = WORLDS[world][0].exact(case.rule, NOTIONS[notion])
+    found = world_named(world).exact(case.rule, NOTIONS[notion])
     tolerance = 10 * case.tolerance  # shares of a group magnify
     assert found.benefits == pytest.approx(dict(enumerate(known[0])), abs=tolerance)
     gap = max((values[0] - values[1] for values in known), key=abs)
@@ -205,14 +210,14 @@ def test_benefits_and_their_gap_are_those_of_the_definition(world, rule, notion)
 @pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity"])
 def test_to_measure_is_to_be_exact(world, notion):
     rule = cases(world)["by group"].rule
-    known_world = WORLDS[world][0]
+    known_world = world_named(world)
     assert known_world.measure(rule, notion) == known_world.exact(rule, notion)
 
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("rule", ["logistic", "tree", "by group"])
 def test_the_mass_of_the_points_sums_to_one_and_groups_have_equal_shares(world, rule):
-    people = WORLDS[world][0].population_for(cases(world)[rule].rule)
+    people = world_named(world).population_for(cases(world)[rule].rule)
     assert people.mass.sum(axis=0) == pytest.approx([0.5, 0.5], abs=1e-12)
     assert people.mass.min() >= 0
 
@@ -220,7 +225,7 @@ def test_the_mass_of_the_points_sums_to_one_and_groups_have_equal_shares(world, 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("closer_to", [None, -0.3, 0.8])
 def test_cells_carry_all_the_mass_at_increasing_scores(world, closer_to):
-    people = WORLDS[world][0].cells(500, closer_to)
+    people = world_named(world).cells(500, closer_to)
     assert people.mass.sum(axis=0) == pytest.approx([0.5, 0.5], abs=1e-12)
     assert (np.diff(people.points[:, 0]) > 0).all()
     assert len(people.points) >= 500
@@ -232,7 +237,7 @@ def test_cells_carry_all_the_mass_at_increasing_scores(world, closer_to):
 @pytest.mark.parametrize("world", WORLDS)
 def test_exact_follows_a_jump_as_it_moves(world):
     """Between two cuts a hair apart lie just the people between them."""
-    known_world, setting = WORLDS[world]
+    known_world, setting = world_named(world), WORLDS[world][1]
     step, cut = 1e-6, 0.123
     low, high = (
         known_world.exact(cq.Policy([-1e9 * x, 1e9], "semi_logistic")).acceptance
@@ -243,7 +248,7 @@ def test_exact_follows_a_jump_as_it_moves(world):
 
 
 def test_a_narrow_band_of_acceptance_is_not_overlooked():
-    world, setting = WORLDS["second"]
+    world, setting = world_named("second"), WORLDS["second"][1]
     low, high = -0.31, -0.29
     band = cq.worlds.PiecewisePolicy(np.array([low, high]), np.array([[0.0], [1.0], [0.0]]), (0, 1))
     inside = lambda x: float(low <= x < high)  # noqa: E731
@@ -254,7 +259,7 @@ def test_a_narrow_band_of_acceptance_is_not_overlooked():
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_small_jump_costs_less_than_four_digits_show(world):
     """Jumps below .02 are not cut at; a third of a cell's mass can go astray, times the jump."""
-    known_world, setting = WORLDS[world]
+    known_world, setting = world_named(world), WORLDS[world][1]
     rule = lambda x: 0.985 + 0.015 * (x >= 0.123)  # noqa: E731
     known = setting.moments((rule, rule), (0.123,))
     policy = cq.Policy([-0.123e9, 1e9], "semi_logistic", floor=0.985)

@@ -5,13 +5,15 @@ Seeds are fixed; each tolerance is four standard errors, or a p-value of one in 
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, norm, truncnorm
 
 import consequential as cq
 
-SETTINGS = {"first": cq.worlds.first_setting(), "second": cq.worlds.second_setting()}
+SETTINGS = {"first": cq.worlds.first_setting, "second": cq.worlds.second_setting}
 SCORES = {
     "first": lambda z: truncnorm(-0.8 - (0.5 - z), 0.8 - (0.5 - z), loc=0.5 - z, scale=1.0),
     "second": lambda z: norm(loc=3 * (0.5 - z), scale=3.5),
@@ -34,15 +36,20 @@ class Streets(cq.worlds.World):
 
 WORLDS = {
     **SETTINGS,
-    "lending": cq.worlds.lending(),
-    "compas": cq.worlds.compas(),
-    "own": Streets(),
+    "lending": cq.worlds.lending,
+    "compas": cq.worlds.compas,
+    "own": Streets,
 }
+
+
+@cache
+def world_named(name: str) -> cq.worlds.World:
+    return WORLDS[name]()
 
 
 def rule_for(name: str, kind: str) -> cq.DecisionRule:
     """An exploring, a deterministic, a scheduled rule or one that uses the groups."""
-    world = WORLDS[name]
+    world = world_named(name)
     start = world.initial_policy("semi_logistic")
     theta = start.theta
     return {
@@ -67,7 +74,7 @@ KINDS = ["exploring", "deterministic", "scheduled", "by group"]
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_scores_follow_the_groups_distribution(name, group, rng):
-    features, sensitive = SETTINGS[name].propose(50_000, rng)
+    features, sensitive = world_named(name).propose(50_000, rng)
     scores = features[np.asarray(sensitive) == group, 0]
     assert features.shape == (50_000, 1)
     assert len(scores) / 50_000 == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(50_000))
@@ -75,14 +82,14 @@ def test_scores_follow_the_groups_distribution(name, group, rng):
 
 
 def test_scores_of_the_first_setting_stay_within_its_bounds(rng):
-    features, _ = SETTINGS["first"].propose(50_000, rng)
+    features, _ = world_named("first").propose(50_000, rng)
     assert -0.8 <= features.min() < -0.799
     assert 0.799 < features.max() <= 0.8
 
 
 @pytest.mark.parametrize("name", ["first", "second", "lending", "own"])
 def test_labels_come_up_as_often_as_their_probability_says(name, rng):
-    world = WORLDS[name]
+    world = world_named(name)
     people = world.people(40_000, rng)
     sensitive = np.array(world.groups, dtype=object)[people.group]
     probability = np.asarray(world.label_probability(people.features, sensitive))
@@ -96,7 +103,7 @@ def test_labels_come_up_as_often_as_their_probability_says(name, rng):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["first", "second", "lending"])
 def test_what_is_collected_has_the_exact_metrics_in_the_mean(name, kind, rng):
-    world, rule = WORLDS[name], rule_for(name, kind)
+    world, rule = world_named(name), rule_for(name, kind)
     log = world.collect(rule, 40_000, rng)
     truth = world.exact(rule)
     gained = np.where(log.decision, log.outcome - world.cost, 0.0)
@@ -111,7 +118,7 @@ def test_what_is_collected_has_the_exact_metrics_in_the_mean(name, kind, rng):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_logged_propensity_is_the_rules_own(name, kind, rng):
-    world, rule = WORLDS[name], rule_for(name, kind)
+    world, rule = world_named(name), rule_for(name, kind)
     log = world.collect(rule, 500, rng)
     sensitive = log.sensitive if rule.uses_sensitive else None
     assert log.propensity.tolist() == rule.propensity(log.features, sensitive).tolist()
@@ -122,7 +129,7 @@ def test_the_logged_propensity_is_the_rules_own(name, kind, rng):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", WORLDS)
 def test_labels_are_known_for_the_accepted_and_for_nobody_else(name, kind, rng):
-    log = WORLDS[name].collect(rule_for(name, kind), 500, rng)
+    log = world_named(name).collect(rule_for(name, kind), 500, rng)
     assert 0 < log.n_accepted < 500
     assert np.isnan(log.label[~log.decision]).all()
     assert np.isin(log.label[log.decision], (0.0, 1.0)).all()
@@ -152,7 +159,7 @@ def test_what_the_rejected_would_have_done_leaves_no_trace_in_a_log():
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_equal_generators_give_equal_people_whatever_the_rule(name):
-    world = WORLDS[name]
+    world = world_named(name)
     everybody = world.collect(cq.AcceptAll(), 400, np.random.default_rng(11))
     for kind in KINDS:
         log = world.collect(rule_for(name, kind), 400, np.random.default_rng(11))
@@ -163,7 +170,7 @@ def test_equal_generators_give_equal_people_whatever_the_rule(name):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_log_is_a_function_of_its_seed(name):
-    world, rule = WORLDS[name], rule_for(name, "exploring")
+    world, rule = world_named(name), rule_for(name, "exploring")
     one, same, other = (
         world.collect(rule, 300, np.random.default_rng(seed)).fingerprint for seed in (5, 5, 6)
     )
@@ -172,14 +179,14 @@ def test_a_log_is_a_function_of_its_seed(name):
 
 
 def test_a_generator_used_twice_gives_other_people(rng):
-    world = SETTINGS["first"]
+    world = world_named("first")
     one, two = (world.collect(cq.AcceptAll(), 100, rng) for _ in range(2))
     assert not np.isin(one.features, two.features).any()
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_time_step_rule_and_groups_are_recorded(name, rng):
-    world, rule = WORLDS[name], rule_for(name, "exploring")
+    world, rule = world_named(name), rule_for(name, "exploring")
     log = world.collect(rule, 50, rng, time_step=7)
     assert log.time_step.tolist() == [7] * 50
     assert dict(log.policies) == {7: rule}
@@ -189,7 +196,7 @@ def test_time_step_rule_and_groups_are_recorded(name, rng):
 
 
 def test_logs_of_several_steps_can_be_put_together(rng):
-    world = SETTINGS["second"]
+    world = world_named("second")
     rules = [world.initial_policy(), cq.AcceptAll()]
     logs = [world.collect(rule, 60, rng, time_step=step) for step, rule in enumerate(rules)]
     both = cq.DecisionLog.concatenate(logs)
@@ -198,7 +205,7 @@ def test_logs_of_several_steps_can_be_put_together(rng):
 
 
 def test_the_same_people_can_be_decided_on_twice(rng):
-    world = SETTINGS["first"]
+    world = world_named("first")
     people = world.people(1000, rng)
     start = world.initial_policy()
     logs = [

@@ -1,14 +1,14 @@
 """Baselines: the usual ways to learn whom to accept."""
 
-from consequential.baseline.contest import Baselines, Entry, baselines
+from consequential.baseline.baselines import Baselines, Entry, baselines
 from consequential.baseline.predictors import (
     accepted_only,
     augmentation,
     fuzzy_augmentation,
     inverse_propensity,
     parcelling,
+    reduction,
 )
-from consequential.baseline.reduction import reduction
 
 __all__ = [
     "Baselines",

@@ -3,59 +3,64 @@
 Each is a logistic regression that differs from the others in whom it is fitted to and with what
 weight. The recipes of reject inference are those of credit scoring; none uses propensities, and
 none can know more about rejected people than accepted ones tell.
+
+Examples
+--------
+>>> import numpy as np, consequential as cq
+>>> from consequential.baseline import accepted_only, inverse_propensity
+>>> world = cq.worlds.first_setting()
+>>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
+>>> accepted_only(log, world.cost).propensity([[-0.7], [0.7]])
+array([0., 1.])
+>>> bool(world.exact(inverse_propensity(log, world.cost)).utility > 0.16)
+True
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.policies import ThresholdPolicy
+from consequential.objective import Fairness, InversePropensity, counted_rows, fairness_named
+from consequential.policies import AcceptAll, DecisionRule, Mixture, RejectAll, ThresholdPolicy
 
 Floats = NDArray[np.float64]
 
 _BANDS = 10
+_FAIRLEARN_CONSTRAINTS = {
+    "demographic_parity": "DemographicParity",
+    "equal_opportunity": "TruePositiveRateParity",
+    "equalised_odds": "EqualizedOdds",
+}
 
 
-def accepted_only(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
+def accepted_only(
+    log: DecisionLog, cost: float, *, feature_map: Any = None, classifier: Any = None
+) -> ThresholdPolicy:
     """Fit the accepted people as if they were everybody, and accept where the cost is reached.
 
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> from consequential.baseline import accepted_only
-    >>> world = cq.worlds.first_setting()
-    >>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
-    >>> rule = accepted_only(log, world.cost)
-    >>> rule.propensity([[-0.7], [0.7]])
-    array([0., 1.])
+    `classifier` is any scikit-learn classifier, in place of the logistic regression.
     """
-    crowd = Crowd(log, feature_map)
-    accepted = crowd.log.decision
-    return crowd.rule(crowd.inputs[accepted], crowd.log.label[accepted], None, cost)
+    from sklearn.base import clone
+
+    people = _Applicants(log, feature_map)
+    if classifier is None:
+        return people.rule_from_known(None, cost)
+    model = clone(classifier).fit(people.inputs[people.known], people.labels.astype(np.int64))
+    return ThresholdPolicy(people.predictor(model), cost)
 
 
 def inverse_propensity(
     log: DecisionLog, cost: float, *, feature_map: Any = None
 ) -> ThresholdPolicy:
-    """Fit accepted people, each standing for `1 / propensity` applicants.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> from consequential.baseline import inverse_propensity
-    >>> world = cq.worlds.first_setting()
-    >>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
-    >>> bool(world.exact(inverse_propensity(log, world.cost)).utility > 0.16)
-    True
-    """
-    crowd = Crowd(log, feature_map)
-    accepted = crowd.log.decision
-    weights = 1.0 / crowd.log.propensity[accepted]
-    return crowd.rule(crowd.inputs[accepted], crowd.log.label[accepted], weights, cost)
+    """Fit accepted people, each standing for `1 / propensity` applicants."""
+    people = _Applicants(log, feature_map)
+    weights = InversePropensity().weights(people.log)[people.known]
+    return people.rule_from_known(weights, cost)
 
 
 def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
@@ -63,27 +68,16 @@ def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> T
 
     A first regression tells accepted from rejected applicants. Its score is cut into ten bands of
     equally many applicants, and the second regression, of labels, gives each accepted person the
-    weight applicants / accepted of their band. Bands without anybody accepted are not spoken for.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> from consequential.baseline import augmentation
-    >>> world = cq.worlds.first_setting()
-    >>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
-    >>> bool(world.exact(augmentation(log, world.cost)).utility > 0.16)
-    True
+    weight applicants / accepted of their band. Bands in which nobody was accepted get no weight.
     """
-    crowd = Crowd(log, feature_map)
-    accepted = crowd.log.decision
-    band = np.zeros(len(crowd.log), dtype=np.intp)
+    people = _Applicants(log, feature_map)
+    accepted, known = people.log.decision, people.known
+    band = np.zeros(len(accepted), dtype=np.intp)
     if not accepted.all():
-        chance = _logistic(crowd.inputs, accepted.astype(np.float64), None)
-        band = _bands(chance.predict_proba(crowd.inputs)[:, 1])
-    applicants = np.bincount(band, minlength=_BANDS)
-    taken = np.bincount(band[accepted], minlength=_BANDS)
-    weights = (applicants / np.maximum(taken, 1))[band[accepted]]
-    return crowd.rule(crowd.inputs[accepted], crowd.log.label[accepted], weights, cost)
+        chance = _logistic().fit(people.inputs, accepted)
+        band = _bands(chance.predict_proba(people.inputs)[:, 1])
+    weights = _counts(band) / np.maximum(_counts(band[known]), 1.0)
+    return people.rule_from_known(weights[band[known]], cost)
 
 
 def parcelling(
@@ -100,32 +94,19 @@ def parcelling(
     equally many. In each, rejected people get label 0 at random, `prudence` times as often as
     accepted people of the band have it (as the model predicts, where nobody there was accepted),
     else label 1. The second regression takes everybody.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> from consequential.baseline import parcelling
-    >>> world = cq.worlds.first_setting()
-    >>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
-    >>> bool(world.exact(parcelling(log, world.cost)).utility > 0.12)
-    True
     """
     if not 0.0 < prudence < np.inf:
         raise ValueError(f"prudence multiplies the rate of label 0; it cannot be {prudence!r}")
-    crowd = Crowd(log, feature_map)
-    accepted = crowd.log.decision
-    success = crowd.scored()
+    people = _Applicants(log, feature_map)
+    known, success = people.known, people.scored()
     band = _bands(success)
-    failed = np.bincount(band[accepted], 1.0 - crowd.log.label[accepted], _BANDS)
-    taken = np.bincount(band[accepted], minlength=_BANDS)
-    predicted = np.bincount(band, 1.0 - success, _BANDS) / np.maximum(
-        np.bincount(band, minlength=_BANDS), 1
-    )
-    rate = np.where(taken > 0, failed / np.maximum(taken, 1), predicted)
-    rejected_rate = np.minimum(prudence * rate, 1.0)[band]
-    assigned = (np.random.default_rng(seed).random(len(band)) >= rejected_rate).astype(np.float64)
-    labels = np.where(accepted, crowd.log.outcome, assigned)
-    return crowd.rule(crowd.inputs, labels, None, cost)
+    observed, n_observed = _counts(band[known], 1.0 - people.labels), _counts(band[known])
+    predicted = _counts(band, 1.0 - success) / np.maximum(_counts(band), 1.0)
+    failures = np.where(n_observed > 0, observed / np.maximum(n_observed, 1.0), predicted)
+    assigned_failures = np.minimum(prudence * failures, 1.0)[band]
+    assigned = np.random.default_rng(seed).random(len(band)) >= assigned_failures
+    labels = np.where(known, people.log.outcome, assigned)
+    return people.rule(people.inputs, labels, None, cost)
 
 
 def fuzzy_augmentation(
@@ -137,40 +118,80 @@ def fuzzy_augmentation(
     regression twice: with label 1 and the predicted probability of it as weight, and with label 0
     and the rest. For an unpenalised regression that changes nothing at all: its predictions are
     already the likeliest labels of those it never saw.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> from consequential.baseline import fuzzy_augmentation
-    >>> world = cq.worlds.first_setting()
-    >>> log = world.collect(world.initial_policy(), 5_000, np.random.default_rng(0))
-    >>> bool(world.exact(fuzzy_augmentation(log, world.cost)).utility > 0.12)
-    True
     """
-    crowd = Crowd(log, feature_map)
-    accepted = crowd.log.decision
-    rejected = ~accepted
-    success = crowd.scored()[rejected]
-    inputs = np.concatenate([crowd.inputs[accepted], *[crowd.inputs[rejected]] * 2])
-    n = int(rejected.sum())
-    labels = np.concatenate([crowd.log.label[accepted], np.ones(n), np.zeros(n)])
-    weights = np.concatenate([np.ones(int(accepted.sum())), success, 1.0 - success])
-    return crowd.rule(inputs, labels, weights, cost)
+    people = _Applicants(log, feature_map)
+    known = people.known
+    others, success = people.inputs[~known], people.scored()[~known]
+    return people.rule(
+        np.concatenate([people.inputs[known], others, others]),
+        np.concatenate([people.labels, np.ones(len(others)), np.zeros(len(others))]),
+        np.concatenate([np.ones(len(people.labels)), success, 1.0 - success]),
+        cost,
+    )
 
 
-class Crowd:
-    """The settled people of a log, their features mapped."""
+def reduction(
+    log: DecisionLog,
+    cost: float,
+    *,
+    fairness: str | Fairness = "demographic_parity",
+    max_gap: float = 0.01,
+    feature_map: Any = None,
+) -> Mixture:
+    """Fairlearn's exponentiated gradient over logistic regressions, on accepted people.
+
+    It minimises the cost of wrong decisions (`cost` for label 0 accepted, `1 - cost` for label 1
+    rejected) under a bound on the gap, among the people accepted: it is told nothing about the
+    others. The result is randomised, a mixture of rules. Needs the `fairness` extra.
+    """
+    try:
+        import fairlearn.reductions as reductions
+    except ImportError:
+        raise ImportError(
+            "this baseline is fairlearn's: install consequential[fairness] to have it"
+        ) from None
+    notion = fairness_named(fairness).name
+    if notion not in _FAIRLEARN_CONSTRAINTS:
+        known = ", ".join(_FAIRLEARN_CONSTRAINTS)
+        raise ValueError(f"fairlearn's reductions know {known}, not {notion}")
+    people = _Applicants(log, feature_map)
+    sensitive = people.log.group[people.known]
+    if len(np.unique(sensitive)) < 2:
+        raise DecisionLogError("accepted people are of one group: there is no gap to bound")
+    # it bounds each group's distance from all people: half of what two groups may differ by
+    constraint = getattr(reductions, _FAIRLEARN_CONSTRAINTS[notion])(difference_bound=max_gap / 2.0)
+    learner = reductions.ExponentiatedGradient(
+        _logistic(),
+        constraints=constraint,
+        objective=reductions.ErrorRate(costs={"fp": cost, "fn": 1.0 - cost}),
+    )
+    labels = people.labels.astype(np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its use of pandas is its own affair
+        learner.fit(people.inputs[people.known], labels, sensitive_features=sensitive)
+    weights = np.asarray(learner.weights_, dtype=np.float64)
+    kept = np.flatnonzero(weights > 0)
+    rules = [people.fairlearn_rule(learner.predictors_[k]) for k in kept]
+    return Mixture(rules, (weights[kept] / weights[kept].sum()).tolist())
+
+
+class _Applicants:
+    """The settled rows of a log, their features mapped, and the rows whose label is `known`.
+
+    Missing labels count as failures where the log says so; otherwise those rows are left out.
+    """
 
     def __init__(self, log: DecisionLog, feature_map: Any) -> None:
         from sklearn.base import clone
 
         self.log = log.settled()
+        self.known = counted_rows(self.log)
+        self.labels = self.log.outcome[self.known]
         self.map = None
         self.inputs: Floats = np.asarray(self.log.features)
-        known = self.log.label[self.log.decision]
-        if len(known) == 0:
+        if len(self.labels) == 0:
             raise DecisionLogError("nobody was accepted: there is no label to fit a predictor to")
-        if known.min() == known.max():
+        if self.labels.min() == self.labels.max():
             raise DecisionLogError(
                 "all accepted people have the same label: there is nothing to tell apart"
             )
@@ -180,17 +201,27 @@ class Crowd:
             self.inputs = mapped.toarray() if hasattr(mapped, "toarray") else np.asarray(mapped)
 
     def scored(self) -> Floats:
-        """Everybody's probability of label 1 by the regression on accepted people."""
-        accepted = self.log.decision
-        model = _logistic(self.inputs[accepted], self.log.label[accepted], None)
+        """Return everybody's probability of label 1 by the regression on accepted people."""
+        model = _logistic().fit(self.inputs[self.known], self.labels.astype(np.int64))
         success: Floats = model.predict_proba(self.inputs)[:, 1]
         return success
+
+    def rule_from_known(self, weights: Floats | None, cost: float) -> ThresholdPolicy:
+        """Fit people whose label is known, and accept where the prediction reaches the cost."""
+        return self.rule(self.inputs[self.known], self.labels, weights, cost)
 
     def rule(
         self, inputs: Floats, labels: Floats, weights: Floats | None, cost: float
     ) -> ThresholdPolicy:
         """Fit, and accept where the prediction reaches the cost."""
-        return ThresholdPolicy(self.predictor(_logistic(inputs, labels, weights)), cost)
+        model = _logistic().fit(inputs, labels.astype(np.int64), weights)
+        return ThresholdPolicy(self.predictor(model), cost)
+
+    def fairlearn_rule(self, model: Any) -> DecisionRule:
+        """Return one of the rules that fairlearn mixes."""
+        if hasattr(model, "constant"):  # what fairlearn takes where one decision is best for all
+            return AcceptAll() if int(np.ravel(model.constant)[0]) == 1 else RejectAll()
+        return ThresholdPolicy(self.predictor(model), 0.5)
 
     def predictor(self, model: Any) -> Any:
         """Return a model of mapped features as one of features."""
@@ -199,15 +230,18 @@ class Crowd:
         return model if self.map is None else Pipeline([("map", self.map), ("model", model)])
 
 
-def _logistic(inputs: Floats, labels: Floats, weights: Floats | None) -> Any:
+def _logistic() -> Any:
     from sklearn.linear_model import LogisticRegression
 
     # next to no penalty, but enough for features that are collinear
-    model = LogisticRegression(C=1e4, solver="newton-cholesky", max_iter=1000)
-    return model.fit(inputs, labels.astype(np.int64), weights)
+    return LogisticRegression(C=1e4, solver="newton-cholesky", max_iter=1000)
 
 
 def _bands(score: Floats) -> NDArray[np.intp]:
-    """Ten bands of equally many people, from the lowest score to the highest."""
+    """Return ten bands of equally many people, from the lowest score to the highest."""
     cuts = np.quantile(score, np.arange(1, _BANDS) / _BANDS)
     return np.searchsorted(cuts, score, side="right").astype(np.intp)
+
+
+def _counts(band: NDArray[np.intp], weights: Floats | None = None) -> Floats:
+    return np.bincount(band, weights, _BANDS).astype(np.float64)

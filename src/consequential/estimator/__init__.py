@@ -1,4 +1,4 @@
-"""The scikit-learn face."""
+"""Estimator: learning from a log as a scikit-learn user does it."""
 
 from consequential.estimator.learner import FairPolicyLearner
 from consequential.estimator.safety import BoundNotShownError, Safety

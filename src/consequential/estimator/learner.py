@@ -1,4 +1,4 @@
-"""FairPolicyLearner: a fair policy from a log of decisions, in scikit-learn's clothes."""
+"""FairPolicyLearner: a fair policy from a log of decisions, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from consequential.estimator.checks import check_options, unexplored
 from consequential.estimator.safety import Safety, safely_fitted
-from consequential.estimator.tables import (
-    at_step,
-    column_of,
-    frame_like,
-    log_from,
-    template_for,
-)
+from consequential.estimator.tables import Table, at_step, column_of, frame_like, template_for
 from consequential.evaluation import cross_fitted, deployed_gap, evaluate
 from consequential.evaluation.judged import checked_log
 from consequential.learning import (
@@ -106,9 +100,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     result_
         Certificates: utility and gap on the log, what fairness cost, which start won, whether it
         converged, and `notes`. They flatter the policy, being maxima; see `value_`.
+    classes_, coding_
+        Both labels, the outcome hoped for second; and for decisions and labels in words, what each
+        word was taken for.
     value_
-        After `fit_log(log, folds=k)`: what such a policy is worth, each row judged by a policy that
-        was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
+        After `fit_log(log, folds=k)`: what such a policy is worth, each row evaluated with a policy
+        that was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
     policy_gap_
         The gap of `policy_` itself among people, with an interval; after `fit_log(log, folds=k)` or
         with `confidence`. It is wider than that of `value_`, which is the average policy's.
@@ -190,21 +187,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Learn from arrays; y of rejected people (decision 0) is ignored.
 
         Without `decisions` everybody was accepted and every label is known. With them,
-        `propensities` are the probabilities with which people were accepted.
+        `propensities` are the probabilities with which people were accepted. Decisions and labels
+        may be words, as in a log (approved and declined, repaid and defaulted): `coding_` says
+        which is 1.
         """
-        return self._learn(
-            log_from(
-                self,
-                X,
-                y,
-                sensitive_features,
-                decisions,
-                propensities,
-                amounts,
-                costs,
-                reset=True,
-            )
-        )
+        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
+        return self._learn(table.log(self, reset=True))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
@@ -224,9 +212,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             checked_log(log)
             assert isinstance(log, DecisionLog)  # a scan has been refused
             question: dict[str, Any] = {
-                "cost": self.cost,
-                "fairness": self.fairness,
-                "weighting": self.weighting,
+                name: getattr(self, name) for name in ("cost", "fairness", "weighting")
             }
             crossed = cross_fitted(clone(self), log, folds)
             self.value_: Evaluation = evaluate(crossed, log, **question)
@@ -251,18 +237,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         as any other to be among them. Give `classes` where the first batch may lack one.
         """
         first = not hasattr(self, "policy_")
-        log = log_from(
-            self,
-            X,
-            y,
-            sensitive_features,
-            decisions,
-            propensities,
-            amounts,
-            costs,
-            reset=first,
-            classes=classes,
-        )
+        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
+        log = table.log(self, reset=first, classes=classes)
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])
@@ -319,7 +295,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     # Deciding
 
     def predict_proba(self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities of rejection and of acceptance, one row a person."""
+        """Return the probabilities of rejection and of acceptance, one row per person."""
         propensity = self._propensity(X, sensitive_features)
         return np.column_stack([1.0 - propensity, propensity])
 
@@ -358,7 +334,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ) -> float:
         """Return the estimated utility per applicant of the policy on other people's decisions."""
         check_is_fitted(self)
-        log = log_from(self, X, y, sensitive_features, decisions, propensities, reset=False)
+        log = Table(X, y, sensitive_features, decisions, propensities).log(self, reset=False)
         coefficients = Objective(self.cost, weighting=self.weighting).coefficients(log)
         gains = len(log) * coefficients.utility * log.propensity_of(self.policy_)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -380,4 +356,4 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.n_features_in_ = len(log.feature_names)
         if log.feature_names != tuple(f"x{k}" for k in range(self.n_features_in_)):
             self.feature_names_in_ = np.array(log.feature_names, dtype=object)
-        self.classes_ = np.array([0, 1])
+        self.classes_, self.coding_ = np.array([0, 1]), tuple(log.notes)

@@ -1,9 +1,9 @@
-"""Between scikit-learn's arrays, data frames, and logs."""
+"""Tables: scikit-learn's arrays and data frames, turned into logs."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.log.columns import yes_or_no
 from consequential.policies import Policy, PolicyError, group_codes
 
 Floats = NDArray[np.float64]
@@ -26,41 +27,81 @@ def column_of(values: Any) -> NDArray[Any]:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def accepted_rows(
-    decisions: ArrayLike | None, propensities: ArrayLike | None, n: int
-) -> NDArray[np.bool_]:
-    """Return who was accepted: everybody where no decisions are given."""
-    if decisions is None:
-        if propensities is not None:
-            raise DecisionLogError("propensities are given but no decisions: say who was accepted")
-        return np.ones(n, dtype=np.bool_)
-    try:
-        decided = column_of(decisions).astype(np.float64)
-    except (TypeError, ValueError):
-        raise DecisionLogError("decisions must be numbers: 1 is accepted, 0 rejected") from None
-    if decided.shape != (n,):
-        raise DecisionLogError(
-            f"decisions has shape {decided.shape} but X has {n} rows: one value a row is needed"
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What scikit-learn hands over, with the names it has there."""
+
+    X: ArrayLike
+    y: ArrayLike
+    sensitive_features: ArrayLike | None = None
+    decisions: ArrayLike | None = None
+    propensities: ArrayLike | None = None
+    amounts: ArrayLike | None = None
+    costs: ArrayLike | None = None
+
+    def log(self, learner: Any, *, reset: bool, classes: ArrayLike | None = None) -> DecisionLog:
+        """Return the table as a log; labels of rejected people are not looked at.
+
+        With `reset` the learner remembers the features and classes it sees. Features are not
+        copied, since nobody else keeps the log.
+        """
+        if self.y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        matrix: Floats
+        if self.decisions is None:
+            matrix, labels = validate_data(learner, self.X, self.y, reset=reset, dtype=np.float64)
+        else:
+            matrix = validate_data(learner, self.X, reset=reset, dtype=np.float64)
+            labels = column_of(self.y)
+        decided, notes = self._decided(len(matrix))
+        accepted = decided == 1.0
+        if not accepted.any():
+            raise DecisionLogError("nobody was accepted: there is nothing to learn from")
+        _check_shape("y", labels, len(matrix))
+        seen = labels[accepted]
+        if seen.dtype == object:  # as whole numbers come beside missing values
+            seen = np.array(seen.tolist())
+        if reset:
+            learner.classes_, said = _classes(seen, classes, getattr(self.y, "name", None))
+            learner.coding_ = (*notes, *said)
+        names = getattr(learner, "feature_names_in_", None)
+        return DecisionLog.from_arrays(
+            matrix,
+            decided,
+            decided if self.decisions is None else _optional(self.propensities),
+            _coded_labels(seen, accepted, learner.classes_),
+            _optional(self.sensitive_features),
+            amount=_optional(self.amounts),
+            cost=_optional(self.costs),
+            feature_names=None if names is None else list(names),
+            copy=False,
         )
-    accepted: NDArray[np.bool_] = decided == 1.0
-    if not accepted.any():
-        raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-    return accepted
+
+    def _decided(self, n: int) -> tuple[Floats, tuple[str, ...]]:
+        """Return decisions as numbers, 1 where none are given, and what words were taken for."""
+        if self.decisions is None:
+            if self.propensities is not None:
+                raise DecisionLogError(
+                    "propensities are given but no decisions: say who was accepted"
+                )
+            return np.ones(n), ()
+        values = column_of(self.decisions)
+        _check_shape("decisions", values, n)
+        try:
+            return values.astype(np.float64), ()
+        except (TypeError, ValueError):
+            numbers, said = yes_or_no("decision", "", values)
+            return numbers, (said,)
 
 
-def seen_labels(labels: NDArray[Any], accepted: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return the labels of accepted people; the others have none, whatever stands there."""
-    if labels.shape != accepted.shape:
-        raise DecisionLogError(
-            f"y has shape {labels.shape} but X has {len(accepted)} rows: one value a row is needed"
-        )
-    seen = labels[accepted]
-    # beside missing values whole numbers come as objects, or as floats
-    return np.array(seen.tolist()) if seen.dtype == object else seen
+def _classes(
+    seen: NDArray[Any], classes: ArrayLike | None, name: Any
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return both labels, the outcome hoped for second, and what words were taken for.
 
-
-def both_classes(seen: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
-    """Return both labels, sorted: the second is the outcome hoped for."""
+    That is the second in order, unless they are words which a log knows: of paid and unpaid it is
+    paid. A label called default that says yes or no is refused, as in a log.
+    """
     check_classification_targets(seen)
     found = np.unique(seen if classes is None else np.asarray(classes))
     if len(found) > 2:
@@ -73,10 +114,19 @@ def both_classes(seen: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
             f"y has one class, {found.tolist()[0]!r}: labels of both kinds are needed to tell "
             "whom to accept"
         )
-    return found
+    if found.dtype.kind not in "OU":
+        return found, ()
+    try:
+        yes_or_no("label", "", found)
+    except DecisionLogError:
+        return found, ()  # words of the user's own, in order as scikit-learn has them
+    numbers, said = yes_or_no("label", str(name or ""), found)
+    if numbers[0] == numbers[1]:
+        raise ValueError(f"y has one class in two words ({said}): labels of both kinds are needed")
+    return found[np.argsort(numbers)], (said,)
 
 
-def coded_labels(seen: NDArray[Any], accepted: NDArray[np.bool_], classes: NDArray[Any]) -> Floats:
+def _coded_labels(seen: NDArray[Any], accepted: NDArray[np.bool_], classes: NDArray[Any]) -> Floats:
     """Return labels as 0 and 1 for accepted people, missing for the others."""
     unknown = np.setdiff1d(seen, classes)
     if len(unknown):
@@ -84,77 +134,35 @@ def coded_labels(seen: NDArray[Any], accepted: NDArray[np.bool_], classes: NDArr
             f"y has a label {unknown.tolist()[0]!r} that is not one of the classes "
             f"{classes.tolist()}"
         )
-    coded = np.full(len(accepted), np.nan)
-    coded[accepted] = seen == classes[1]
-    return coded
+    numbers = np.full(len(accepted), np.nan)
+    numbers[accepted] = seen == classes[1]
+    return numbers
 
 
-def log_from(
-    learner: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    sensitive: ArrayLike | None,
-    decisions: ArrayLike | None,
-    propensities: ArrayLike | None,
-    amounts: ArrayLike | None = None,
-    costs: ArrayLike | None = None,
-    *,
-    reset: bool,
-    classes: ArrayLike | None = None,
-) -> DecisionLog:
-    """Return as a log what scikit-learn hands over; labels of rejected people are not looked at.
+def _check_shape(name: str, values: NDArray[Any], n: int) -> None:
+    if values.shape != (n,):
+        raise DecisionLogError(
+            f"{name} has shape {values.shape} but X has {n} rows: one value per row is needed"
+        )
 
-    With `reset` the learner remembers the features and classes it sees; features are not copied,
-    since nobody else keeps the log.
-    """
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None")
-    matrix: Floats
-    if decisions is None:
-        matrix, labels = validate_data(learner, X, y, reset=reset, dtype=np.float64)
-    else:
-        matrix = validate_data(learner, X, reset=reset, dtype=np.float64)
-        labels = column_of(y)
-    accepted = accepted_rows(decisions, propensities, len(matrix))
-    seen = seen_labels(labels, accepted)
-    if reset:
-        learner.classes_ = both_classes(seen, classes)
-    names = getattr(learner, "feature_names_in_", None)
-    everybody = np.ones(len(matrix))
-    return DecisionLog.from_arrays(
-        matrix,
-        everybody if decisions is None else column_of(decisions),
-        everybody if decisions is None else _optional(propensities),
-        coded_labels(seen, accepted, learner.classes_),
-        _optional(sensitive),
-        amount=_optional(amounts),
-        cost=_optional(costs),
-        feature_names=None if names is None else list(names),
-        copy=False,
-    )
+
+def _optional(values: ArrayLike | None) -> NDArray[Any] | None:
+    return None if values is None else column_of(values)
 
 
 def template_for(learner: Any, log: DecisionLog | LogScan) -> Policy:
     """Return a policy of the form asked for, its feature map fitted on everybody in the log."""
     feature_map, width = None, len(log.feature_names)
     if learner.feature_map is not None:
-        features = people_of(log, learner.random_state)
+        people = log
+        if isinstance(people, LogScan):
+            people = people.sample(_MAPPED, np.random.default_rng(learner.random_state))
+        features = np.asarray(people.features)
         feature_map = clone(learner.feature_map).fit(features)
         width = feature_map.transform(features[:1]).shape[1]
     groups = log.groups if learner.uses_sensitive else ()
     size = (width + 1) * max(len(groups), 1)
     return Policy(np.zeros(size), learner.link, feature_map, floor=learner.floor, groups=groups)
-
-
-def people_of(log: DecisionLog | LogScan, seed: int) -> Floats:
-    """Return the features of everybody in a log, of a sample of those in a scan."""
-    if isinstance(log, LogScan):
-        log = log.sample(_MAPPED, np.random.default_rng(seed))
-    return np.asarray(log.features)
-
-
-def _optional(values: ArrayLike | None) -> NDArray[Any] | None:
-    return None if values is None else column_of(values)
 
 
 def at_step(log: DecisionLog, step: int, groups: tuple[Hashable, ...] | None) -> DecisionLog:

@@ -77,7 +77,7 @@ class _Given(Weighting):
     rows: Floats
     row_by_row = True
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return them."""
         return self.rows
 

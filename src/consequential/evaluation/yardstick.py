@@ -60,7 +60,7 @@ class Yardstick:
 
         With `whole` the log is a part of a larger one, whose totals these are.
         """
-        overall, within = objective.weighting.tallies(log)
+        overall, within = objective.tallies(log)
         if whole is not None:
             within = replace(within, sizes=whole.sums[0], whole=whole.sums)
         return cls(objective, log, overall, within, extremes, whole is not None)

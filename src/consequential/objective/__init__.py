@@ -9,12 +9,11 @@ from consequential.objective.fairness import (
     Fairness,
     PredictiveParity,
     ShapedFairness,
-    Tally,
     benefit_gap,
     benefit_gaps,
     fairness_named,
 )
-from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Shape, Sums
+from consequential.objective.functionals import NOBODY, Benefit, Coefficients, Shape, Sums, Tally
 from consequential.objective.objective import (
     ROOT_TWO,
     Objective,
@@ -30,6 +29,7 @@ from consequential.objective.weights import (
     SelfNormalised,
     Unweighted,
     Weighting,
+    counted_rows,
     effective_sample_size,
 )
 
@@ -60,6 +60,7 @@ __all__ = [
     "Whole",
     "benefit_gap",
     "benefit_gaps",
+    "counted_rows",
     "decided",
     "deviations",
     "effective_sample_size",

@@ -36,11 +36,19 @@ class BalanceHeuristic(Weighting):
     array([2., 2.])
     """
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return one over the average propensity of all the policies, for accepted rows."""
-        balanced = self._balanced(log, within_group=within_group)
-        overall = balanced if not within_group else self._balanced(log, within_group=False)
-        return inverse_propensity(log) if _drifted(log, overall) else balanced
+        return self._unless_drifted(log, within_group=False)
+
+    def group_weights(self, log: DecisionLog) -> Floats:
+        """Return the same with each policy's share of a group's rows."""
+        return self._unless_drifted(log, within_group=True)
+
+    def _unless_drifted(self, log: DecisionLog, *, within_group: bool) -> Floats:
+        overall = self._balanced(log, within_group=False)
+        if _drifted(log, overall):
+            return inverse_propensity(log)
+        return self._balanced(log, within_group=True) if within_group else overall
 
     def notes(self, log: DecisionLog) -> tuple[str, ...]:
         """Say where the population changed, so that the policies' average does not fit."""

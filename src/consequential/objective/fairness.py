@@ -6,9 +6,10 @@ optimiser or a penalty. New notions add columns, never a branch in a loop.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -21,145 +22,12 @@ from consequential.objective.functionals import (
     PEOPLE,
     POSITIVES,
     Benefit,
-    Mix,
     Shape,
+    Tally,
+    mean_shape,
 )
 
 Floats = NDArray[np.float64]
-
-
-def mean_shape(at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Shape:
-    """Return the mean of `f(d, y)`, given as pairs over y = 0, 1.
-
-    Parts that do not depend on y are counted on all people: they need no label.
-    """
-    change = (at_accept[0] - at_reject[0], at_accept[1] - at_reject[1])
-    return Shape(valued_mix(change), valued_mix(at_reject))
-
-
-def valued_mix(by_label: tuple[float, float]) -> Mix:
-    """Return the mix that counts people by a value which depends on their label."""
-    if np.isclose(by_label[0], by_label[1], rtol=1e-12, atol=1e-12):
-        return by_label[0], 0.0, 0.0
-    return 0.0, by_label[1], by_label[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How many people each row stands for: in all, with label 1, and with label 0.
-
-    In a log a row stands for itself, and for `w` people with its label; in a world whose truth
-    is known a row is a point with its mass. `sizes` is the number of people by group.
-    `normalised` holds weights that were scaled to average one, where they were. Where the rows
-    are part of a larger log, `whole` is how many people, positives and negatives each group of
-    that log has, and `sizes` is the larger log's too.
-
-    Labels that nobody knows: `unsupported` is how many people of a row no weight stands for,
-    because people like them were never accepted or because weights were clipped; they are counted
-    neither as positives nor as negatives. `missing` is how many of the negatives are accepted
-    people whose label is missing, taken for failures. None where there are none.
-    """
-
-    people: Floats
-    positives: Floats
-    negatives: Floats
-    group: NDArray[np.intp]
-    sizes: Floats
-    normalised: Floats | None = None
-    whole: Floats | None = None  # (3, groups)
-    unsupported: Floats | None = None
-    missing: Floats | None = None
-
-    @property
-    def unknown(self) -> Floats | None:
-        """How many people of each row have a label that nobody knows."""
-        parts = [part for part in (self.unsupported, self.missing) if part is not None]
-        return sum(parts[1:], parts[0]) if parts else None
-
-    def filled(self, positive: NDArray[np.bool_] | bool) -> Tally:
-        """Return the tally with unknown labels made 1 for these rows and 0 for the others."""
-        unknown = self.unknown
-        if unknown is None:
-            return self
-        negatives = self.negatives if self.missing is None else self.negatives - self.missing
-        # what a model says of people who were never accepted is not knowledge
-        told = 1.0 if self.unsupported is None else (self.unsupported < 1.0).astype(np.float64)
-        return replace(
-            self,
-            positives=told * self.positives + np.where(positive, unknown, 0.0),
-            negatives=told * negatives + np.where(positive, 0.0, unknown),
-            unsupported=None,
-            missing=None,
-        )
-
-    def by_group(self, values: Floats) -> Floats:
-        """Sum of one value a row, group by group."""
-        totals: Floats = np.bincount(self.group, values, len(self.sizes)).astype(np.float64)
-        return totals
-
-    def benefit(self, shape: Shape) -> Benefit:
-        """Return the benefit of a shape as functionals over the rows."""
-        counted = self.mixed(shape.counted)
-        totals = self.sizes if shape.share_of is None else self.total(shape.counted)
-        defined = totals > 0
-        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
-        by_row = scale[self.group]
-        denominator = None
-        if shape.denominator is not None:
-            denominator = self.mixed(shape.denominator) * by_row
-        constants = self.mixed(shape.constant)
-        return Benefit(
-            self.mixed(shape.values) * by_row,
-            self.total(shape.constant) * scale,
-            defined,
-            denominator,
-            constants * by_row,
-            counted * by_row,
-            scale,
-            shape,
-        )
-
-    def mixed(self, mix: Mix) -> Floats:
-        """Each row's people, positives and negatives, weighted and added."""
-        columns = zip(mix, (self.people, self.positives, self.negatives), strict=True)
-        parts = [share * column for share, column in columns if share]
-        return sum(parts[1:], parts[0]) if parts else np.zeros(len(self.people))
-
-    def total(self, mix: Mix) -> Floats:
-        """By group, the sum of a mix over the whole log."""
-        return (
-            np.asarray(mix) @ self.whole
-            if self.whole is not None
-            else self.by_group(self.mixed(mix))
-        )
-
-    def share(self, values: Floats) -> Benefit:
-        """Within each group, the share of `values` that the policy accepts."""
-        if self.whole is not None:
-            raise ValueError(
-                "a share of values of one's own cannot be added up over pieces of a log: build "
-                "the notion with tally.benefit or tally.mean"
-            )
-        totals = self.by_group(values)
-        defined = totals > 0
-        scale = np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined)
-        shares = values * scale[self.group]
-        return Benefit(
-            shares,
-            np.zeros(len(totals)),
-            defined,
-            constants=np.zeros(len(shares)),
-            counted=shares,
-            scale=scale,
-        )
-
-    def mean(self, at_reject: tuple[float, float], at_accept: tuple[float, float]) -> Benefit:
-        """Within each group, the mean of `f(d, y)` given as pairs over y = 0, 1."""
-        return self.benefit(mean_shape(at_reject, at_accept))
-
-    def valued(self, by_label: tuple[float, float]) -> Floats:
-        """Each row's people times a value that depends on their label."""
-        return self.mixed(valued_mix(by_label))
 
 
 class Fairness(ABC):
@@ -281,7 +149,7 @@ class BenefitParity(ShapedFairness):
 
     Examples
     --------
-    Being judged correctly as the benefit:
+    A correct decision as the benefit:
 
     >>> import consequential as cq
     >>> notion = cq.BenefitParity(lambda d, y: float(d == y))
@@ -306,30 +174,41 @@ NOTIONS: dict[str, type[Fairness]] = {
     notion.name: notion
     for notion in (DemographicParity, EqualOpportunity, EqualisedOdds, PredictiveParity)
 }
-# what American English and fairlearn call them
+# what American English and fairlearn call them, less `_difference` and `_ratio` of its metrics
 _OTHER_NAMES = {
-    "equalized_odds": "equalised_odds",
-    "selection_rate_parity": "demographic_parity",
     "statistical_parity": "demographic_parity",
-    "true_positive_rate_parity": "equal_opportunity",
+    "selection_rate": "demographic_parity",
+    "selection_rate_parity": "demographic_parity",
     "DemographicParity": "demographic_parity",
-    "EqualizedOdds": "equalised_odds",
+    "true_positive_rate": "equal_opportunity",
+    "true_positive_rate_parity": "equal_opportunity",
     "TruePositiveRateParity": "equal_opportunity",
+    # shares that add up to one are equal where the others are
+    "false_negative_rate": "equal_opportunity",
+    "false_negative_rate_parity": "equal_opportunity",
+    "equalized_odds": "equalised_odds",
+    "EqualizedOdds": "equalised_odds",
 }
 _SHORT = {
-    "dp": "demographic_parity",
-    "sp": "demographic_parity",
-    "eo": "equal_opportunity' or 'equalised_odds",
-    "eop": "equal_opportunity",
-    "eopp": "equal_opportunity",
-    "eodds": "equalised_odds",
-    "pp": "predictive_parity",
-    "ppv": "predictive_parity",
+    "dp": "'demographic_parity'",
+    "sp": "'demographic_parity'",
+    "eo": "'equal_opportunity' or 'equalised_odds'",
+    "eop": "'equal_opportunity'",
+    "eopp": "'equal_opportunity'",
+    "eodds": "'equalised_odds'",
+    "pp": "'predictive_parity'",
+    "ppv": "'predictive_parity'",
+    # notions of fairlearn that have no name here
+    **dict.fromkeys(
+        ("falsepositiverateparity", "truenegativerateparity"),
+        "a Fairness whose benefits(tally) returns (tally.share(tally.negatives),)",
+    ),
+    "errorrateparity": "BenefitParity(lambda d, y: float(d == y))",
 }
 
 
 def fairness_named(notion: str | Fairness) -> Fairness:
-    """Look a notion up by name, also by fairlearn's; a `Fairness` passes through.
+    """Look a notion up by name, also by fairlearn's; check a `Fairness` and pass it through.
 
     Examples
     --------
@@ -339,19 +218,51 @@ def fairness_named(notion: str | Fairness) -> Fairness:
     >>> cq.fairness_named("equalized_odds")
     EqualisedOdds()
     """
-    if isinstance(notion, Fairness):
+    if isinstance(notion, ShapedFairness):
         return notion
-    name = _OTHER_NAMES.get(notion, notion) if isinstance(notion, str) else ""
+    if isinstance(notion, Fairness):
+        return _checked(notion)
+    if isinstance(notion, type) and issubclass(notion, Fairness):
+        raise ValueError(f"{notion.__name__} is a class: make one, {notion.__name__}()")
+    name = (
+        notion.removesuffix("_difference").removesuffix("_ratio") if isinstance(notion, str) else ""
+    )
+    name = _OTHER_NAMES.get(name, name)
     if name in NOTIONS:
         return NOTIONS[name]()
-    plain = name.lower().replace("-", "_").replace(" ", "_")
-    known = {*NOTIONS, *_OTHER_NAMES}
-    meant = _SHORT.get(plain, "".join(get_close_matches(plain, known, n=1, cutoff=0.8)))
+    plain = re.sub(r"[\W_]", "", name.lower())
+    advice = _SHORT.get(plain) or _SHORT.get(f"{plain}parity", "")
+    if not advice:
+        known = {re.sub("_", "", each.lower()): each for each in (*_OTHER_NAMES, *NOTIONS)}
+        close = get_close_matches(plain, known, n=1, cutoff=0.8)
+        advice = "".join(f"'{_OTHER_NAMES.get(known[each], known[each])}'" for each in close)
     raise ValueError(
         f"unknown fairness notion {notion!r}; "
-        + (f"write '{_OTHER_NAMES.get(meant, meant)}'; " if meant else "")
+        + (f"write {advice}; " if advice else "")
         + f"choose one of {', '.join(NOTIONS)}"
     )
+
+
+def _checked(notion: Fairness) -> Fairness:
+    """Try a notion of a user's own on four people, two of each group."""
+    kind = type(notion).__name__
+    if not isinstance(getattr(notion, "name", None), str):
+        raise TypeError(f'{kind} has no name: write name = "..." in the class')
+    ones, halves, group = np.ones(4), np.full(4, 0.5), np.array([0, 0, 1, 1])
+    try:
+        found = notion.benefits(Tally(ones, halves, halves, group, np.array([2.0, 2.0])))
+    except Exception:  # whatever is wrong is seen where it happens, on the user's own log
+        return notion
+    benefits = found if isinstance(found, tuple | list) else (found,)
+    for benefit in benefits:
+        if not isinstance(benefit, Benefit):
+            raise TypeError(
+                f"{kind}.benefits must return benefits, such as (tally.share(tally.negatives),) or "
+                f"(tally.mean(at_reject=(0, 0), at_accept=(0, 1)),), not {type(benefit).__name__}"
+            )
+    if not isinstance(found, tuple | list):
+        raise TypeError(f"{kind}.benefits must return a tuple: write (benefit,) for one of them")
+    return notion
 
 
 def benefit_gap(benefits: Floats) -> float:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.fairness import Fairness, Tally, fairness_named
-from consequential.objective.functionals import Coefficients, Sums
-from consequential.objective.weights import InversePropensity, Weighting
+from consequential.objective.fairness import Fairness, fairness_named
+from consequential.objective.functionals import Coefficients, Sums, Tally, valued_mix
+from consequential.objective.weights import InversePropensity, Weighting, counted_rows
 from consequential.policies import Policy
+from consequential.shares import checked_share
 
 Floats = NDArray[np.float64]
 
 # lambda/2 sum r^2 with r = ROOT_TWO deviation is the penalty
 ROOT_TWO = 2.0**0.5
-
-
-class Draws(Protocol):
-    """Where uniform numbers come from: a NumPy generator, or a stream of our own."""
-
-    def random(self, size: Any, /) -> Any:
-        """Return uniform numbers in [0, 1)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +68,8 @@ class Objective:
         by accepted rows and weights label-free benefits too, as the paper's estimator does; for
         demographic parity that is another quantity, see docs/deviations.md.
     decisions
-        `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws a
-        decision a row, the paper's log-derivative trick: same mean, more variance.
+        `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws one
+        decision per row, the paper's log-derivative trick: same mean, more variance.
     rejection_utility
         What rejecting is worth to the decision maker for label 0 and label 1, `(g(0), g(1))`.
 
@@ -110,8 +103,6 @@ class Objective:
         decisions: Literal["expected", "sampled"] = "expected",
         rejection_utility: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        if not 0.0 < cost < 1.0:
-            raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
         if not (np.isfinite(penalty) and penalty >= 0.0):
             raise ValueError(f"the penalty is finite and not negative, not {penalty!r}")
         if penalty > 0.0 and fairness is None:
@@ -125,7 +116,7 @@ class Objective:
         if decisions not in ("expected", "sampled"):
             raise ValueError(f"decisions are 'expected' or 'sampled', not {decisions!r}")
         for name, value in (
-            ("cost", float(cost)),
+            ("cost", checked_share("the cost", cost)),
             ("fairness", None if fairness is None else fairness_named(fairness)),
             ("penalty", float(penalty)),
             ("weighting", weighting or InversePropensity()),
@@ -142,6 +133,20 @@ class Objective:
         settled = log.settled()
         return settled.take(settled.decision) if self.normalisation == "paper" else settled
 
+    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
+        """Whom the rows of a log stand for, in sums over all applicants and in sums by group."""
+        found = self.weighting.tallies(log)
+        if type(self.weighting).tallies is Weighting.tallies:
+            weights = found[0].positives + found[0].negatives
+            unseen = np.flatnonzero((weights != 0.0) & ~counted_rows(log))
+            if len(unseen):
+                raise ValueError(
+                    f"{type(self.weighting).__name__}.weights must be 0 where no label is known, "
+                    f"but row {unseen[0]} has {weights[unseen[0]]:g}: write "
+                    "np.where(log.labelled, weights, 0.0)"
+                )
+        return found
+
     def whole(self, log: DecisionLog) -> Whole:
         """Return what a piece of a log adds to what the whole log is divided by."""
         if self.normalisation != "applicants" or not self.weighting.row_by_row:
@@ -149,7 +154,7 @@ class Objective:
                 f"{type(self.weighting).__name__} with normalisation {self.normalisation!r} is a "
                 "matter of the whole log: pieces of it cannot be added up"
             )
-        overall, within = self.weighting.tallies(log)
+        overall, within = self.tallies(log)
         totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
         _, forgone = self.worth(log, overall)
         return Whole(len(log), np.stack(totals), float(forgone.sum()))
@@ -163,7 +168,7 @@ class Objective:
         rows = self.rows(settled)
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        tally, within = (self._of_rows(tally, settled) for tally in self.weighting.tallies(settled))
+        tally, within = (self._of_rows(tally, settled) for tally in self.tallies(settled))
         gain, forgone = self.worth(rows, tally)
         n, lost = len(rows), float(forgone.sum())
         if whole is not None:
@@ -176,7 +181,7 @@ class Objective:
         """Return what accepting, and what rejecting, the people of each row is worth."""
         cost = self.cost if rows.cost is None else rows.cost
         gain = (1.0 - cost) * tally.positives - cost * tally.negatives
-        forgone = tally.valued(self.rejection_utility)
+        forgone = tally.mixed(valued_mix(self.rejection_utility))
         if rows.amount is None:
             return gain, forgone
         return rows.amount * gain, rows.amount * forgone
@@ -238,7 +243,7 @@ class Objective:
         return gradient
 
     def _decided(
-        self, policy: Policy, log: DecisionLog, rng: Draws | None
+        self, policy: Policy, log: DecisionLog, rng: np.random.Generator | None
     ) -> tuple[Floats, Floats, Floats]:
         """Inputs, decisions, and the decisions' slopes in the linear score, of the rows."""
         rows = self.rows(log)
@@ -256,9 +261,12 @@ def decided(
     decisions: Literal["expected", "sampled"],
     policy: Policy,
     eta: Floats,
-    rng: Draws | None,
+    rng: Any,
 ) -> tuple[Floats, Floats]:
-    """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions."""
+    """Return `(pi, g')` in expectation, or `(d, d g'/g)` for one draw of the decisions.
+
+    `rng` has `random(size)`, as a NumPy generator does.
+    """
     propensity = policy.probability(eta)
     if decisions == "expected":
         return propensity, policy.derivative(eta)

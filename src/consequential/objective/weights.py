@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.fairness import Tally
+from consequential.objective.functionals import Tally
 
 Floats = NDArray[np.float64]
 
@@ -22,16 +22,36 @@ _MANY = 100_000
 
 
 class Weighting(ABC):
-    """How a row's weight follows from the log.
+    """How many people with its label each row stands for.
 
-    `row_by_row` says whether it follows from the row alone, so that a log may come in pieces.
+    One of your own gives `weights(log)`, and `group_weights(log)` where sums by group need others.
+    `row_by_row = True` says that a weight follows from its row alone, so that a log may come in
+    pieces.
+
+    Examples
+    --------
+    Weights that grow with the square root of one over the propensity:
+
+    >>> import numpy as np, consequential as cq
+    >>> from consequential.objective import Weighting
+    >>> class Softened(Weighting):
+    ...     row_by_row = True
+    ...     def weights(self, log):
+    ...         return np.where(log.labelled, log.propensity**-0.5, 0.0)
+    >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
+    >>> cq.Objective(cost=0.5, weighting=Softened()).value(cq.Policy([0.0, 0.0]), log)
+    0.25
     """
 
     row_by_row: ClassVar[bool] = False
 
     @abstractmethod
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
-        """One weight per row; `within_group` for sums that are normalised group by group."""
+    def weights(self, log: DecisionLog) -> Floats:
+        """Return one weight per row; 0 where no label is known."""
+
+    def group_weights(self, log: DecisionLog) -> Floats:
+        """Return the weights for sums that are normalised group by group."""
+        return self.weights(log)
 
     def unsupported(self, log: DecisionLog) -> Floats | None:
         """How much of each person no weight stands for, in expectation; None where nothing is.
@@ -39,7 +59,8 @@ class Weighting(ABC):
         All of a person who could not be accepted, for any weighting; for clipped weights also the
         part that clipping takes away.
         """
-        return never_accepted(log)
+        never = log.propensity <= 0.0
+        return never.astype(np.float64) if never.any() else None
 
     def unclipped(self, log: DecisionLog) -> Floats:
         """The weights as they are before any clipping: what effective sample sizes are made of."""
@@ -52,13 +73,16 @@ class Weighting(ABC):
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Whom the rows stand for in sums over all applicants, and in sums by group."""
         overall = self._tally(log, self.weights(log))
-        if self.row_by_row:
+        if type(self).group_weights is Weighting.group_weights:
             return overall, overall
-        within = self.weights(log, within_group=True)
-        return overall, self._tally(log, within)
+        return overall, self._tally(log, self.group_weights(log))
 
     def _tally(self, log: DecisionLog, weights: Floats) -> Tally:
+        weights = self._checked(log, weights)
         positives = weights * log.outcome
+        missing = None
+        if log.missing == "against" and log.n_pending > 0:
+            missing = np.where(log.labelled, 0.0, weights)
         return Tally(
             np.ones(len(log)),
             positives,
@@ -66,27 +90,33 @@ class Weighting(ABC):
             log.group,
             log.group_counts.astype(np.float64),
             unsupported=self.unsupported(log),
-            missing=_missing(log, weights),
+            missing=missing,
         )
 
+    def _checked(self, log: DecisionLog, weights: Any) -> Floats:
+        """Return weights that a tally can be made of, or say what is wrong with them."""
+        found, name = np.asarray(weights, dtype=np.float64), f"{type(self).__name__}.weights"
+        if found.shape != (len(log),):
+            raise ValueError(
+                f"{name} must give one weight per row, 0 where no label is known: shape "
+                f"({len(log)},), not {found.shape}"
+            )
+        wrong = np.flatnonzero(~((found >= 0.0) & (found < np.inf)))
+        if len(wrong):
+            raise ValueError(
+                f"{name} must be finite and not negative, but row {wrong[0]} has {found[wrong[0]]}"
+            )
+        return found
 
-def never_accepted(log: DecisionLog) -> Floats | None:
-    """Return 1 for people whom the log's rule could not accept; None where there are none."""
-    never = log.propensity <= 0.0
-    return never.astype(np.float64) if never.any() else None
 
-
-def _missing(log: DecisionLog, weights: Floats) -> Floats | None:
-    """Return the weights of accepted people whose missing labels are held against a rule."""
-    if log.missing != "against" or log.n_pending == 0:
-        return None
-    return np.where(log.labelled, 0.0, weights)
+def counted_rows(log: DecisionLog) -> NDArray[np.bool_]:
+    """Return the rows whose label counts: where it is known, or missing and taken for a failure."""
+    return log.decision if log.missing == "against" else log.labelled
 
 
 def inverse_propensity(log: DecisionLog) -> Floats:
     """Return one over the probability that a label is seen, where it is."""
-    seen = log.decision if log.missing == "against" else log.labelled
-    return np.divide(1.0, log.label_propensity, out=np.zeros(len(log)), where=seen)
+    return np.divide(1.0, log.label_propensity, out=np.zeros(len(log)), where=counted_rows(log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +133,7 @@ class InversePropensity(Weighting):
 
     row_by_row = True
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return `d / p`."""
         return inverse_propensity(log)
 
@@ -136,7 +166,7 @@ class Clipped(Weighting):
         if not self.maximum >= 1.0:
             raise ValueError(f"weights are clipped at 1 or above, not at {self.maximum!r}")
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return `min(d / p, maximum)`."""
         return np.minimum(inverse_propensity(log), self.maximum)
 
@@ -189,26 +219,31 @@ class SelfNormalised(Weighting):
     array([2., 0.])
     """
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return `d / p` divided by its mean over the people who could be accepted."""
-        plain = inverse_propensity(log)
-        possible = (log.propensity > 0.0).astype(np.float64)
-        if not within_group:
-            total = plain.sum()
-            return plain * (possible.sum() / total) if total > 0 else plain
-        totals = np.bincount(log.group, plain, len(log.groups))
-        counts = np.bincount(log.group, possible, len(log.groups))
-        scale = np.divide(counts, totals, out=np.zeros(len(totals)), where=totals > 0)
-        return plain * scale[log.group]
+        return _averaging_one(log, np.zeros(len(log), dtype=np.intp), 1)
+
+    def group_weights(self, log: DecisionLog) -> Floats:
+        """Return the same with a mean for each group."""
+        return _averaging_one(log, log.group, len(log.groups))
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Count people, and keep the weights whose average was made one."""
-        overall, within = self.weights(log), self.weights(log, within_group=True)
         never = log.propensity <= 0.0  # they take no part in the average
-        return (
-            replace(self._tally(log, overall), normalised=np.where(never, 1.0, overall)),
-            replace(self._tally(log, within), normalised=np.where(never, 1.0, within)),
+        overall, within = (
+            replace(self._tally(log, weights), normalised=np.where(never, 1.0, weights))
+            for weights in (self.weights(log), self.group_weights(log))
         )
+        return overall, within
+
+
+def _averaging_one(log: DecisionLog, group: NDArray[np.intp], n_groups: int) -> Floats:
+    """Return inverse propensities divided by their mean in each group."""
+    plain = inverse_propensity(log)
+    totals = np.bincount(group, plain, n_groups)
+    counts = np.bincount(group, log.propensity > 0.0, n_groups)
+    scale = np.divide(counts, totals, out=np.zeros(n_groups), where=totals > 0)
+    return plain * scale[group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +260,7 @@ class Unweighted(Weighting):
 
     row_by_row = True
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return the decisions."""
         return log.labelled.astype(np.float64)
 
@@ -273,16 +308,20 @@ class DoublyRobust(Weighting):
         if self.classifier is not None and not hasattr(self.classifier, "predict_proba"):
             raise ValueError(f"{self.classifier!r} has no predict_proba to model a label with")
 
-    def weights(self, log: DecisionLog, *, within_group: bool = False) -> Floats:
+    def weights(self, log: DecisionLog) -> Floats:
         """Return the weights of the residuals."""
-        return self.weighting.weights(log, within_group=within_group)
+        return self.weighting.weights(log)
+
+    def group_weights(self, log: DecisionLog) -> Floats:
+        """Return the weights of the residuals in sums by group."""
+        return self.weighting.group_weights(log)
 
     def unclipped(self, log: DecisionLog) -> Floats:
         """Return the weights of the residuals before any clipping."""
         return self.weighting.unclipped(log)
 
     def notes(self, log: DecisionLog) -> tuple[str, ...]:
-        """Say where the model alone speaks, because the weights of its residuals are clipped."""
+        """Say where the model alone counts, because the weights of its residuals are clipped."""
         if isinstance(self.weighting, Clipped) and self.weighting.unsupported(log) is not None:
             return (
                 f"residuals are clipped at {self.weighting.maximum:g}: where that binds, "
@@ -293,15 +332,13 @@ class DoublyRobust(Weighting):
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Let the model count, and correct it by weighted residuals."""
         predicted = self.predicted(log)
-        corrected = []
-        for within_group in (False, True):
-            weights = self.weights(log, within_group=within_group)
+
+        def corrected(weights: Floats) -> Tally:
             counted = self._tally(log, weights)
             positives = predicted + weights * (log.outcome - predicted)
-            corrected.append(
-                replace(counted, positives=positives, negatives=counted.people - positives)
-            )
-        return corrected[0], corrected[1]
+            return replace(counted, positives=positives, negatives=counted.people - positives)
+
+        return corrected(self.weights(log)), corrected(self.group_weights(log))
 
     def predicted(self, log: DecisionLog) -> Floats:
         """Return each row's probability of label 1, by a model fitted on the other folds."""

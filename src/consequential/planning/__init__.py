@@ -1,6 +1,5 @@
 """Planning: what exploring costs, and how long until an improvement is proven."""
 
-from consequential.planning.options import Option, Plan
-from consequential.planning.plan import plan
+from consequential.planning.plan import Option, Plan, plan
 
 __all__ = ["Option", "Plan", "plan"]

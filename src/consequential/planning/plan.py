@@ -1,24 +1,127 @@
-"""Plan: the floors compared."""
+"""Plan: what an exploration floor costs, and when an improvement is proven under it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.judged import FEW
-from consequential.evaluation.reach import Extremes, Span
+from consequential.evaluation.reach import Extremes
 from consequential.log import DecisionLog
 from consequential.objective import InversePropensity, Objective, effective_sample_size
-from consequential.planning.advantage import Advantage, worst_advantage
-from consequential.planning.options import Option, Plan
+from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import decisions_to_any_time_proof, decisions_to_normal_proof
-from consequential.planning.stakes import Stakes, losses_per_thousand
 from consequential.policies import DecisionRule, Logged
+from consequential.shares import checked_share
 
 Floats = NDArray[np.float64]
+
+_HEADINGS = (
+    "floor",
+    "more accepted",
+    "loss",
+    "if all fail",
+    "decisions",
+    "months",
+    "total loss",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One exploration floor: what it costs per thousand decisions, and how long it takes.
+
+    Attributes
+    ----------
+    floor
+        Everybody is accepted with at least this probability.
+    extra_acceptances
+        Per thousand decisions, people accepted who would not have been.
+    loss
+        Per thousand decisions, the utility lost by accepting them; negative where they bring a
+        gain, None where neither the log nor an assumption says.
+    loss_low, loss_high
+        An interval for the loss where it is estimated from the log.
+    worst_loss
+        The same if all of them fail.
+    decisions
+        How many decisions until the improvement is proven, to about one in a hundred.
+    months
+        How long they and their outcomes take; None without a rate.
+    total_loss
+        Over all those decisions: from `loss`, or from `worst_loss` where that is None.
+    """
+
+    floor: float
+    extra_acceptances: float
+    loss: float | None
+    loss_low: float | None
+    loss_high: float | None
+    worst_loss: float
+    decisions: int
+    months: float | None
+    total_loss: float
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row of a printed plan."""
+        loss = "unknown" if self.loss is None else f"{self.loss:.2f}"
+        if self.loss_low is not None and self.loss_high is not None:
+            loss += f" [{self.loss_low:.2f}, {self.loss_high:.2f}]"
+        return (
+            f"{self.floor:g}",
+            f"{self.extra_acceptances:.1f}",
+            loss,
+            f"{self.worst_loss:.2f}",
+            f"{self.decisions}",
+            "" if self.months is None else f"{self.months:.1f}",
+            f"{self.total_loss:.1f}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `plan` worked out, one option per floor; print it for a table.
+
+    `break_even` is the share of label 1 at which extra acceptances cost nothing.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], [None, 1])
+    >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1])
+    >>> found.options[0].decisions, found.options[0].worst_loss
+    (3880, 25.0)
+    """
+
+    options: tuple[Option, ...]
+    improvement: float
+    break_even: float
+    power: float
+    confidence: float
+    method: str
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, ready for JSON."""
+        found = asdict(self)
+        return found | {"options": list(found["options"]), "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        rows = [_HEADINGS, *(option.cells for option in self.options)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        # two headings, each over the columns it heads
+        thousand = sum(widths[1:4]) + 4
+        heading = f"{'':{widths[0]}}  {'per thousand decisions':<{thousand}}"
+        table = [
+            "  ".join(f"{cell:>{k}}" for cell, k in zip(row, widths, strict=True)) for row in rows
+        ]
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join([f"{heading}  until +{self.improvement:g} is proven", *table, *notes])
 
 
 def plan(
@@ -104,15 +207,44 @@ def plan(
     candidate that only rejects more needs no floor: then a larger one costs more and proves nothing
     sooner.
     """
-    _check(cost, improvement, floors, changed, success_rate, rate, horizon, power, confidence)
-    if method not in ("normal", "any_time"):
-        raise ValueError(f"method is 'normal' or 'any_time', not {method!r}")
+    for name, share in (("the cost", cost), ("power", power), ("confidence", confidence)):
+        checked_share(name, share)
+    for floor in floors:
+        checked_share("an exploration floor", floor)
+    if len(floors) == 0:
+        raise ValueError("floors is empty: give at least one exploration floor")
+    inf, assumed = np.inf, 0.0 if success_rate is None else success_rate
+    _require(0.0 < improvement < inf, "improvement is a gain in utility above 0", improvement)
+    _require(0.0 < changed <= 1.0, "changed is a share of people above 0", changed)
+    _require(0.0 <= assumed <= 1.0, "success_rate is a share between 0 and 1", success_rate)
+    _require(rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate)
+    _require(0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon)
+    _require(method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method)
     people = log.settled()
     stakes = Stakes.of(people, cost, success_rate)
     before = people.propensity_of(Logged() if incumbent is None else incumbent)
     shift = None if candidate is None else people.propensity_of(candidate) - before
     _check_possible(improvement, stakes, shift, changed)
-    options, notes = [], list(stakes.notes)
+    options = []
+    for floor in floors:
+        after = floor + (1.0 - floor) * before
+        if shift is None:
+            advantage = worst_advantage(stakes, before, after, changed)
+        else:
+            advantage = Advantage.of(stakes, shift, after)
+        bins = advantage.with_mean(improvement).binned()
+        if method == "normal":
+            needed = decisions_to_normal_proof(bins, power, confidence)
+        else:
+            # how far rows and means of a later log can go, as `compare` sees it
+            extremes = Extremes.of(InversePropensity(), float(after.min()))
+            reach = extremes.difference(Objective(cost), people, np.array([])).at(0.0)
+            needed = decisions_to_any_time_proof(bins, power, confidence, reach)
+        decisions = _rounded(needed)
+        months = None if rate is None else decisions / rate + horizon
+        more = 1000.0 * floor * (1.0 - before)
+        options.append(_option(floor, more, stakes, confidence, decisions, months))
+    notes = _notes(people, stakes, success_rate)
     if shift is None:
         notes.append(
             f"for the largest variance of all rules that decide differently on {changed:.0%}"
@@ -121,20 +253,6 @@ def plan(
         notes += _few_labels(stakes, shift)
     if method == "any_time":
         notes.append("for intervals that hold however often one looks")
-    for floor in floors:
-        after = floor + (1.0 - floor) * before
-        if shift is None:
-            advantage = worst_advantage(stakes, before, after, changed)
-        else:
-            advantage = Advantage.of(stakes, shift, after)
-        bins = _with_mean(advantage, improvement).binned()
-        if method == "normal":
-            needed = decisions_to_normal_proof(bins, power, confidence)
-        else:
-            reach = _reach(people, cost, float(after.min()))
-            needed = decisions_to_any_time_proof(bins, power, confidence, reach)
-        losses = losses_per_thousand(floor, before, stakes, confidence)
-        options.append(_option(floor, before, stakes, losses, _rounded(needed), rate, horizon))
     return Plan(
         tuple(options),
         improvement=float(improvement),
@@ -146,52 +264,17 @@ def plan(
     )
 
 
-def _reach(log: DecisionLog, cost: float, lowest: float) -> Span:
-    """Return how far rows and means of a later log can go, as `compare` sees it."""
-    extremes = Extremes.of(InversePropensity(), lowest)
-    return extremes.difference(Objective(cost), log, np.array([])).at(0.0)
-
-
-def _with_mean(advantage: Advantage, improvement: float) -> Advantage:
-    found = advantage.with_mean(improvement)
-    if found is None:
-        raise ValueError(
-            f"an improvement of {improvement!r} is out of reach: the log has too few labels that "
-            "speak for the candidate. Ask for less."
-        )
-    return found
-
-
-def _few_labels(stakes: Stakes, shift: Floats) -> list[str]:
-    told = effective_sample_size((stakes.masses * np.abs(shift))[:, stakes.possible].sum(axis=0))
-    if not stakes.possible[shift != 0.0].any() or told >= FEW:
-        return []
-    return [
-        f"the plan rests on {told:.0f} labels in effect of people on whom the rules differ: take "
-        "the numbers of decisions for a rough guess"
-    ]
-
-
-def _rounded(decisions: int) -> int:
-    """Round up to three digits; a simulation does not know more."""
-    unit = int(10 ** max(len(str(decisions)) - 3, 0))
-    return -(-decisions // unit) * unit
-
-
 def _option(
     floor: float,
-    before: Floats,
+    more: Floats,
     stakes: Stakes,
-    losses: tuple[float, float, float] | None,
+    confidence: float,
     decisions: int,
-    rate: float | None,
-    horizon: float,
+    months: float | None,
 ) -> Option:
-    more = 1000.0 * floor * (1.0 - before)
+    """Return what accepting so many `more` per thousand costs, each and over all decisions."""
+    loss, low, high = stakes.losses_per_thousand(more, confidence)
     worst = float((more * stakes.amount * stakes.cost).mean())
-    loss, low, high = losses if losses is not None else (None, None, None)
-    if low == high:  # nothing in it is an estimate
-        low = high = None
     return Option(
         floor=float(floor),
         extra_acceptances=float(more.mean()),
@@ -200,40 +283,45 @@ def _option(
         loss_high=high,
         worst_loss=worst,
         decisions=decisions,
-        months=None if rate is None else decisions / rate + horizon,
+        months=months,
         total_loss=(worst if loss is None else loss) * decisions / 1000.0,
     )
 
 
-def _check(
-    cost: float,
-    improvement: float,
-    floors: Sequence[float],
-    changed: float,
-    success_rate: float | None,
-    rate: float | None,
-    horizon: float,
-    power: float,
-    confidence: float,
-) -> None:
-    for name, share in (("cost", cost), ("power", power), ("confidence", confidence)):
-        if not 0.0 < share < 1.0:
-            raise ValueError(f"{name} lies strictly between 0 and 1, not {share!r}")
-    if not 0.0 < improvement < np.inf:
-        raise ValueError(f"improvement is a gain in utility above 0, not {improvement!r}")
-    if len(floors) == 0:
-        raise ValueError("floors is empty: give at least one exploration floor")
-    for floor in floors:
-        if not 0.0 < floor < 1.0:
-            raise ValueError(f"an exploration floor lies strictly between 0 and 1, not {floor!r}")
-    if not 0.0 < changed <= 1.0:
-        raise ValueError(f"changed is a share of people above 0, not {changed!r}")
-    if success_rate is not None and not 0.0 <= success_rate <= 1.0:
-        raise ValueError(f"success_rate is a share between 0 and 1, not {success_rate!r}")
-    if rate is not None and not 0.0 < rate < np.inf:
-        raise ValueError(f"rate is the number of decisions a month, not {rate!r}")
-    if not 0.0 <= horizon < np.inf:
-        raise ValueError(f"horizon is the number of months an outcome takes, not {horizon!r}")
+def _require(holds: bool, meaning: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{meaning}, not {value!r}")
+
+
+def _notes(log: DecisionLog, stakes: Stakes, success_rate: float | None) -> list[str]:
+    notes = []
+    never = 1.0 - float(stakes.possible.mean())
+    if never > 0.0:
+        known = "nothing is known" if success_rate is None else f"{success_rate:.0%} assumed"
+        notes.append(
+            f"{never:.1%} of people never had a chance of acceptance: of their labels {known}"
+        )
+    if log.estimated_propensity:
+        notes.append("propensities are estimates, and so is everything made from them")
+    return notes
+
+
+def _few_labels(stakes: Stakes, shift: Floats) -> list[str]:
+    effective = effective_sample_size(
+        (stakes.masses * np.abs(shift))[:, stakes.possible].sum(axis=0)
+    )
+    if not stakes.possible[shift != 0.0].any() or effective >= FEW:
+        return []
+    return [
+        f"the plan rests on {effective:.0f} labels in effect of people on whom the rules differ: "
+        "take the numbers of decisions for a rough guess"
+    ]
+
+
+def _rounded(decisions: int) -> int:
+    """Round up to three digits; a simulation does not know more."""
+    unit = int(10 ** max(len(str(decisions)) - 3, 0))
+    return -(-decisions // unit) * unit
 
 
 def _check_possible(

@@ -1,4 +1,4 @@
-"""Power: how many decisions until an advantage is proven as often as promised, by simulation."""
+"""Power: after how many decisions an advantage is proven as often as promised, by simulation."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def share_proven(bins: Bins, n: int, confidence: float) -> float:
     grid = np.linspace(skewness.min(), skewness.max(), 100)
     quantiles = [skewness_corrected(each, n, confidence)[0] for each in grid.tolist()]
     below = np.interp(skewness, grid, quantiles)
-    told, squares = sums[3:, varied]
-    proven = (mean > below * np.sqrt(variance / (n - 1.0))) & (told**2 >= FEW * squares)
+    weights, squares = sums[3:, varied]
+    proven = (mean > below * np.sqrt(variance / (n - 1.0))) & (weights**2 >= FEW * squares)
     return float(proven.sum()) / _LOGS
 
 
@@ -64,12 +64,12 @@ def decisions_to_any_time_proof(bins: Bins, power: float, confidence: float, rea
     scale, level = most - low, log(2.0 / (1.0 - confidence))
     rng = np.random.default_rng(0)
     total, spread, capital = np.zeros((3, _SEQUENCES))
-    told = np.zeros((2, _SEQUENCES))
+    weights = np.zeros((2, _SEQUENCES))  # and their squares
     guess = np.full(_SEQUENCES, min(0.0, most / scale))
     variance = np.full(_SEQUENCES, GUESSED_VARIANCE)
     above = np.zeros(_SEQUENCES, dtype=np.bool_)
     t, middle = 0, 0.0
-    while (above & (told[0] ** 2 >= FEW * told[1])).mean() < power:
+    while (above & (weights[0] ** 2 >= FEW * weights[1])).mean() < power:
         count = max(1, round(_STEP * t))
         middle, t = t + (count + 1) / 2.0, t + count
         if t > _MOST:
@@ -85,7 +85,7 @@ def decisions_to_any_time_proof(bins: Bins, power: float, confidence: float, rea
         guess = np.minimum(total / (t + 1.0), most / scale)
         spread += square - 2.0 * guess * x + count * guess**2
         variance = (GUESSED_VARIANCE + spread) / (t + 1.0)
-        told += sums[3:]
+        weights += sums[3:]
     return ceil(middle)
 
 

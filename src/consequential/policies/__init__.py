@@ -3,7 +3,6 @@
 from consequential.policies.checks import (
     FeaturesError,
     PolicyError,
-    checked_cost,
     checked_floor,
     group_codes,
     plain_groups,
@@ -58,7 +57,6 @@ __all__ = [
     "ThresholdPolicy",
     "Unsupported",
     "as_features",
-    "checked_cost",
     "checked_floor",
     "feature_matrix",
     "group_codes",

@@ -17,21 +17,6 @@ class FeaturesError(PolicyError):
     """A rule was asked about people without the features it looks at."""
 
 
-def checked_cost(cost: float) -> float:
-    """Return a cost strictly between 0 and 1.
-
-    Examples
-    --------
-    >>> from consequential.policies import checked_cost
-    >>> checked_cost(60)
-    Traceback (most recent call last):
-    ValueError: the cost lies strictly between 0 and 1, not 60: write 0.6
-    """
-    if not 0.0 < cost < 1.0:
-        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}{percentage(cost)}")
-    return float(cost)
-
-
 def checked_floor(floor: float) -> float:
     """Return an exploration floor, a probability below 1."""
     if not 0.0 <= floor < 1.0:

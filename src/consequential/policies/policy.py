@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.policies.checks import (
     PolicyError,
-    checked_cost,
     checked_floor,
     group_codes,
     plain_groups,
@@ -20,6 +19,7 @@ from consequential.policies.features import Floats, matched_features
 from consequential.policies.links import Link, link_named
 from consequential.policies.rules import DecisionRule
 from consequential.policies.support import Support
+from consequential.shares import checked_share
 
 
 class FeatureMap(Protocol):
@@ -244,7 +244,7 @@ def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logisti
     >>> cq.policy_from_model([-3.0, 5.0], cost=0.2).theta
     array([-1.61370564,  5.        ])
     """
-    cost = checked_cost(cost)
+    cost = checked_share("the cost", cost)
     shifted = np.array(theta, dtype=np.float64)
     shifted[0] += np.log((1.0 - cost) / cost)
     return Policy(shifted, link)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -12,99 +12,16 @@ from numpy.typing import NDArray
 from consequential.evaluation import Estimate, sup_t_quantile
 from consequential.evaluation.bounds import measured_groups
 from consequential.evaluation.measure import Measure
-from consequential.evaluation.scanned import Gram
+from consequential.evaluation.scanned import ScannedRatios
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """One policy on a log: its utility, and the differences between groups, of every benefit.
-
-    `values` has one row, or two where labels that nobody knows matter: everything at its lowest,
-    then at its highest. Without two groups to measure there are no differences.
-    """
-
-    values: Floats  # (1 or 2, 1 + differences)
-    acceptance: float
-    effective_sample_size: float
-    signed: bool
-
-    @classmethod
-    def of(cls, measure: Measure, effective_sample_size: float) -> Trace:
-        """Read off what was measured."""
-        benefits = measure.benefits
-        return cls(
-            values=np.array(
-                [
-                    [
-                        utility.values[0],
-                        *(one.values[k] - other.values[m] for one, k, other, m in pairs),
-                    ]
-                    for utility, pairs in _sides(measure)
-                ]
-            ),
-            acceptance=float(measure.acceptance.values[0]),
-            effective_sample_size=effective_sample_size,
-            signed=len(benefits) == 1 and benefits[0].low.n_groups == 2,
-        )
-
-
-def _sides(measure: Measure) -> list[tuple[Any, list[tuple[Any, int, Any, int]]]]:
-    """The utility and the pairs of groups, at their lowest and, if that differs, their highest."""
-    exact = all(each.exact for each in (measure.utility, *measure.benefits))
-    found = []
-    for highest in (False,) if exact else (False, True):
-        utility = measure.utility.high if highest else measure.utility.low
-        pairs = []
-        for benefit in measure.benefits:
-            one, other = (benefit.high, benefit.low) if highest else (benefit.low, benefit.high)
-            groups = combinations(measured_groups(benefit), 2)
-            pairs += [(one, k, other, m) for k, m in groups]
-        found.append((utility, pairs))
-    return found
-
-
-def influences(measure: Measure) -> Floats:
-    """What each row adds to the utility and to the differences, one column each."""
-    columns = []
-    for utility, pairs in _sides(measure):
-        columns.append(utility.influence)
-        columns += [
-            one.influence * (one.group == k) - other.influence * (other.group == m)
-            for one, k, other, m in pairs
-        ]
-    return np.column_stack(columns)
-
-
-def combinations_of(measure: Measure) -> Floats:
-    """The same for rows that were summed: how columns of sums are combined, group by group."""
-    found = []
-    for utility, pairs in _sides(measure):
-        found.append(utility.combination)
-        for one, k, other, m in pairs:
-            codes = np.arange(one.n_groups)[:, None]
-            found.append(one.combination * (codes == k) - other.combination * (codes == m))
-    return np.stack(found)
-
-
-def covariance_of_rows(columns: list[Floats]) -> Floats:
-    """Return the covariance of estimates with these influences."""
-    influence = np.concatenate(columns, axis=1)
-    n = len(influence)
-    covariance: Floats = influence.T @ influence / (n * max(n - 1, 1))
-    return covariance
-
-
-def covariance_of_sums(combined: list[Floats], gram: Gram) -> Floats:
-    """Return the covariance of estimates whose influences are combinations of summed columns."""
-    mixed = np.concatenate(combined)
-    found: Floats = np.einsum("azc,zcd,bzd->ab", mixed, gram.products, mixed, optimize=True)
-    return found / (gram.n * max(gram.n - 1, 1))
+Four = tuple[float, float, float, float]
+# a signed sum of ratios, each of one group: a utility, or the difference between two benefits
+Contrast = list[tuple[float, Any, int]]
 
 
 def band(
-    traces: list[Trace], covariance: Floats, n: int, confidence: float, seed: int
+    measures: Sequence[Measure], effective_sizes: Sequence[float], confidence: float, seed: int
 ) -> list[tuple[Estimate, Estimate]]:
     """Return utility and gap of each policy with intervals that all hold at once.
 
@@ -112,34 +29,96 @@ def band(
     standardised errors, of utilities and of differences between groups alike. Policies fitted to
     the same log err together, so q is below what as many separate intervals would need.
     """
+    contrasts = [_contrasts(measure) for measure in measures]
+    covariance = _covariance([each for sides in contrasts for side in sides for each in side])
     q = sup_t_quantile(covariance, confidence, seed=seed)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     found, start = [], 0
-    for trace in traces:
-        own = errors[start : start + trace.values.size].reshape(trace.values.shape)
-        start += own.size
-        lows, highs = trace.values[0] - q * own[0], trace.values[-1] + q * own[-1]
-        middle, error = trace.values.mean(axis=0), own.max(axis=0)
-
-        def made(four: tuple[float, float, float, float], trace: Trace = trace) -> Estimate:
-            size = trace.effective_sample_size
-            return Estimate(*four, n, size, confidence, "simultaneous")
-
-        first = (float(middle[0]), float(lows[0]), float(highs[0]), float(error[0]))
-        gap = _gap(trace.signed, *(column[1:] for column in (middle, lows, highs, error)))
-        found.append((made(first), made(gap)))
+    for measure, sides, effective in zip(measures, contrasts, effective_sizes, strict=True):
+        values = np.array([[_value(each) for each in side] for side in sides])
+        own = errors[start : start + values.size].reshape(values.shape)
+        start += values.size
+        columns = (
+            values.mean(axis=0),
+            values[0] - q * own[0],
+            values[-1] + q * own[-1],
+            own.max(axis=0),
+        )
+        benefits = measure.benefits
+        signed = len(benefits) == 1 and benefits[0].low.n_groups == 2
+        n = len(measure.utility.low)
+        utility, gap = (
+            Estimate(*four, n, effective, confidence, "simultaneous")
+            for four in (_first(columns), _gap(signed, *(column[1:] for column in columns)))
+        )
+        found.append((utility, gap))
     return found
 
 
-def _gap(
-    signed: bool, middle: Floats, lows: Floats, highs: Floats, errors: Floats
-) -> tuple[float, float, float, float]:
-    """`b0 - b1` for two groups and one benefit, else the largest difference there is."""
+def _contrasts(measure: Measure) -> list[list[Contrast]]:
+    """Return a policy's utility and its differences between groups, of every benefit.
+
+    Once, or twice where labels that nobody knows matter: all at their lowest, then at their
+    highest. Without two groups to measure there are no differences.
+    """
+    exact = all(each.exact for each in (measure.utility, *measure.benefits))
+    sides = []
+    for highest in (False,) if exact else (False, True):
+        utility = measure.utility.high if highest else measure.utility.low
+        side: list[Contrast] = [[(1.0, utility, 0)]]
+        for benefit in measure.benefits:
+            one, other = (benefit.high, benefit.low) if highest else (benefit.low, benefit.high)
+            groups = combinations(measured_groups(benefit), 2)
+            side += [[(1.0, one, k), (-1.0, other, m)] for k, m in groups]
+        sides.append(side)
+    return sides
+
+
+def _value(contrast: Contrast) -> float:
+    return float(sum(sign * ratios.values[k] for sign, ratios, k in contrast))
+
+
+def _covariance(contrasts: list[Contrast]) -> Floats:
+    """Return the covariance of the contrasts from influences of rows, or from sums of a scan."""
+    first = contrasts[0][0][1]
+    n = len(first)
+    if not isinstance(first, ScannedRatios):
+        influence = np.column_stack(
+            [
+                sum(sign * ratios.influence * (ratios.group == k) for sign, ratios, k in contrast)
+                for contrast in contrasts
+            ]
+        )
+        products = influence.T @ influence
+    else:
+        groups = np.arange(len(first.gram.products))[:, None]
+        mixed = np.stack(
+            [
+                sum(
+                    sign * ratios.combination * ((groups == k) | (ratios.n_groups == 1))
+                    for sign, ratios, k in contrast
+                )
+                for contrast in contrasts
+            ]
+        )
+        gram = first.gram.products
+        products = np.einsum("azc,zcd,bzd->ab", mixed, gram, mixed, optimize=True)
+    covariance: Floats = products / (n * max(n - 1, 1))
+    return covariance
+
+
+def _first(columns: Sequence[Floats]) -> Four:
+    value, low, high, error = (float(column[0]) for column in columns)
+    return value, low, high, error
+
+
+def _gap(signed: bool, middle: Floats, lows: Floats, highs: Floats, errors: Floats) -> Four:
+    """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
     if len(errors) == 0:
         unknown = float("nan")
         return unknown, unknown, unknown, unknown
     if signed:
-        return float(middle[0]), float(lows[0]), float(highs[0]), float(errors[0])
+        return _first((middle, lows, highs, errors))
     widest = int(np.abs(middle).argmax())
     low = max(float(np.maximum(lows, -highs).max()), 0.0)
     high = float(np.maximum(highs, -lows).max())

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
-from consequential.evaluation import cross_fitted_propensities, evaluate
+from consequential.evaluation import Evaluation, cross_fitted_propensities, evaluate
+from consequential.evaluation.intervals import Normal
 from consequential.evaluation.measure import Measure
+from consequential.evaluation.offpolicy import evaluation
+from consequential.evaluation.scanned import measured
 from consequential.evaluation.yardstick import Yardstick
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import (
@@ -24,12 +27,14 @@ from consequential.objective import (
     fairness_named,
 )
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
-from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
-from consequential.tradeoff.points import Frontier, bound_name, points_of, reference_of
-from consequential.tradeoff.scanned import scanned_frontier
+from consequential.shares import checked_share
+from consequential.tradeoff.band import band
+from consequential.tradeoff.points import Frontier, Point
 from consequential.workers import in_order
 
 Floats = NDArray[np.float64]
+
+_LEARNED = 500_000  # rows of a scan to learn from; half of it where it has fewer than twice that
 
 
 def frontier(
@@ -48,16 +53,16 @@ def frontier(
 ) -> Frontier:
     """Trace how much utility each bound on the gap leaves.
 
-    For each bound the learner is fitted on all folds but one and judged on that one, so no figure
-    comes from rows that its policy was learned from; a point is about the policies that so many
-    rows lead to. A bound holds where a policy was fitted; on other rows the gap can be a little
-    wider, which the figure shows. Interrupted, it keeps the points that are done.
+    For each bound the learner is fitted on all folds but one and evaluated on that one, so no
+    estimate comes from rows that its policy was learned from; a point is about the policies that so
+    many rows lead to. A bound holds where a policy was fitted; on other rows the gap can be a
+    little wider, which the estimate shows. Interrupted, it keeps the points that are done.
 
     Parameters
     ----------
     log
-        The log; decisions younger than its horizon are left out. Of a scan a sample is learned
-        from, and all other rows judge: `folds` then plays no part.
+        The log; decisions younger than its horizon are left out. From a scan, policies are learned
+        from a sample and evaluated on all other rows: `folds` then plays no part.
     cost
         What accepting costs.
     fairness
@@ -71,7 +76,7 @@ def frontier(
     folds
         How many parts the log is cut into.
     weighting
-        How accepted people stand in for the rejected when policies are judged, and where the
+        How accepted people stand in for the rejected when policies are evaluated, and where the
         default learner learns.
     confidence
         With what probability the whole band holds.
@@ -97,51 +102,151 @@ def frontier(
     notion = fairness_named(fairness)
     if len(log.groups) < 2:
         raise DecisionLogError("the log has one group: a gap needs a sensitive attribute with two")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
-    bounds = _checked_bounds(max_gaps)
-    unfitted = learner
-    if unfitted is None:
-        unfitted = FairPolicyLearner(
+    checked_share("confidence", confidence)
+    if learner is None:
+        learner = FairPolicyLearner(
             cost=cost,
             fairness=fairness,
             feature_map=feature_map,
             weighting=weighting,
             random_state=seed,
         )
-    _check_learner(unfitted, cost, notion)
-
+    _check_learner(learner, cost, notion)
+    trace = _Trace(learner, objective, _checked_bounds(max_gaps), feature_map, confidence, seed)
     if isinstance(log, LogScan):
-        return scanned_frontier(
-            log, unfitted, objective, bounds, _references(cost, feature_map), confidence, seed
-        )
-    rows = log.settled()
-    yardstick = Yardstick.of(objective, rows)
-    measures, notes = _measured(unfitted, yardstick, bounds, folds, seed, progress)
-    if log.estimated_propensity:
-        notes.append("propensities are estimates, and so is everything made from them")
-    traces = [Trace.of(measure, effective) for measure, effective in measures]
-    covariance = covariance_of_rows([influences(measure) for measure, _ in measures])
-    found = band(traces, covariance, len(rows), confidence, seed)
-    points = points_of(bounds, traces, found)
-    references = []
-    for name, rule in _references(cost, feature_map):
+        measures, sizes, references, notes = trace.of_scan(log)
+    else:
+        measures, sizes, references, notes = trace.of_log(log, folds, progress)
+    estimates = band(measures, sizes, confidence, seed)
+    points = tuple(
+        Point(_bound_name(bound), bound, utility, gap, float(measure.acceptance.values[0]))
+        # an interruption leaves the last bounds out
+        for bound, measure, (utility, gap) in zip(trace.bounds, measures, estimates, strict=False)
+    )
+    shown = tuple(
+        Point(name, None, found.utility, found.benefit_gap, found.acceptance.value)
+        for name, found in references
+    )
+    return Frontier(points, shown, notion.name, float(confidence), tuple(notes))
+
+
+# the learner's measures and effective sample sizes, the references, and notes
+_Traced = tuple[list[Measure], list[float], list[tuple[str, Evaluation]], list[str]]
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A learner, the bounds to fit it under, and what to measure."""
+
+    learner: Any
+    objective: Objective
+    bounds: list[float | None]
+    feature_map: Any
+    confidence: float
+    seed: int
+
+    @property
+    def references(self) -> list[tuple[str, Any]]:
+        """Rules to compare with, and learners of such rules."""
+        predictors = (accepted_only, inverse_propensity)
+        fitted = [_Predictor(fit, self.objective.cost, self.feature_map) for fit in predictors]
+        return [
+            ("what the log did", Logged()),
+            ("accept all", AcceptAll()),
+            ("reject all", RejectAll()),
+            ("accepted only", fitted[0]),
+            ("inverse propensity", fitted[1]),
+        ]
+
+    def of_log(self, log: DecisionLog, folds: int, progress: bool) -> _Traced:
+        """Cross-fit the learner at each bound; an interruption keeps what is done."""
+        from tqdm import tqdm
+
+        yardstick = Yardstick.of(self.objective, log.settled())
+        measures: list[Measure] = []
+        sizes: list[float] = []
+        notes: list[str] = []
+        # None: shown where somebody can see it
+        disable = None if progress else True
+        bar = tqdm(total=len(self.bounds), desc="frontier", leave=False, disable=disable)
+        at_bound = partial(_propensities, self.learner, yardstick.log, folds, self.seed)
         try:
-            judged = evaluate(
-                rule,
-                rows,
-                cost=cost,
-                fairness=fairness,
-                weighting=weighting,
-                confidence=confidence,
-                folds=folds if isinstance(rule, FittedRule) else None,
-                seed=seed,
-            )
-        except DecisionLogError as reason:
-            notes.append(f"{name} is left out: {reason}")
-            continue
-        references.append(reference_of(name, judged))
-    return Frontier(points, tuple(references), notion.name, float(confidence), tuple(notes))
+            for propensity in in_order(at_bound, self.bounds):
+                bar.update()
+                sizes.append(effective_sample_size(yardstick.weighted(propensity)))
+                measures.append(Measure.of(yardstick, propensity))
+        except KeyboardInterrupt:
+            if not measures:
+                raise
+            missing = ", ".join(_bound_name(bound) for bound in self.bounds[len(measures) :])
+            notes.append(f"interrupted: {missing} not traced")
+        finally:
+            bar.close()
+        if log.estimated_propensity:
+            notes.append("propensities are estimates, and so is everything made from them")
+        references = []
+        assert self.objective.fairness is not None
+        for name, rule in self.references:
+            try:
+                found = evaluate(
+                    rule,
+                    yardstick.log,
+                    cost=self.objective.cost,
+                    fairness=self.objective.fairness,
+                    weighting=self.objective.weighting,
+                    confidence=self.confidence,
+                    folds=folds if isinstance(rule, _Predictor) else None,
+                    seed=self.seed,
+                )
+            except DecisionLogError as reason:
+                notes.append(f"{name} is left out: {reason}")
+                continue
+            references.append((name, found))
+        return measures, sizes, references, notes
+
+    def of_scan(self, scan: LogScan) -> _Traced:
+        """Fit the learner at each bound on a sample; evaluate all on the rest, in two passes."""
+        from sklearn.base import clone
+
+        sample, rest = scan.split(min(_LEARNED, len(scan) // 2), self.seed)
+        notes = [
+            f"learned from a sample of {len(sample)} rows, judged on all others: no row judges a "
+            "policy that was learned from it"
+        ]
+        rules: list[DecisionRule] = [
+            clone(self.learner).set_params(max_gap=bound).fit_log(sample).policy_
+            for bound in self.bounds
+        ]
+        names = []
+        for name, rule in self.references:
+            try:
+                rules.append(rule.fit_log(sample).policy_ if isinstance(rule, _Predictor) else rule)
+            except DecisionLogError as reason:
+                notes.append(f"{name} is left out: {reason}")
+                continue
+            names.append(name)
+        found = measured(rest, self.objective, tuple(rules))
+        n = len(self.bounds)
+        references = []
+        for name, measure, facts in zip(names, found.measures[n:], found.facts[n:], strict=True):
+            intervals = Normal(measure.ratios, self.confidence, self.seed)
+            references.append((name, evaluation(self.objective, facts, measure, intervals)))
+        sizes = [facts.effective_size for facts in found.facts[:n]]
+        return list(found.measures[:n]), sizes, references, notes
+
+
+@dataclass
+class _Predictor:
+    """A learner made of a function from a log and a cost to a rule."""
+
+    fit: Callable[..., DecisionRule]
+    cost: float
+    feature_map: Any
+
+    def fit_log(self, log: DecisionLog) -> _Predictor:
+        """Fit the rule."""
+        self.policy_ = self.fit(log, self.cost, feature_map=self.feature_map)
+        return self
 
 
 def _propensities(
@@ -153,58 +258,8 @@ def _propensities(
     return cross_fitted_propensities(bounded, rows, folds, seed=seed)
 
 
-@dataclass
-class FittedRule:
-    """A learner made of a function from a log and a cost to a rule."""
-
-    fit: Callable[..., DecisionRule]
-    cost: float
-    feature_map: Any
-
-    def fit_log(self, log: DecisionLog) -> FittedRule:
-        """Fit the rule."""
-        self.policy_ = self.fit(log, self.cost, feature_map=self.feature_map)
-        return self
-
-
-def _references(cost: float, feature_map: Any) -> list[tuple[str, Any]]:
-    return [
-        ("what the log did", Logged()),
-        ("accept all", AcceptAll()),
-        ("reject all", RejectAll()),
-        ("accepted only", FittedRule(accepted_only, cost, feature_map)),
-        ("inverse propensity", FittedRule(inverse_propensity, cost, feature_map)),
-    ]
-
-
-def _measured(
-    learner: Any,
-    yardstick: Yardstick,
-    bounds: list[float | None],
-    folds: int,
-    seed: int,
-    progress: bool,
-) -> tuple[list[tuple[Measure, float]], list[str]]:
-    """Measure the learner at each bound; an interruption keeps what is done."""
-    from tqdm import tqdm
-
-    found: list[tuple[Measure, float]] = []
-    # None: shown where somebody can see it
-    bar = tqdm(total=len(bounds), desc="frontier", leave=False, disable=None if progress else True)
-    at_bound = partial(_propensities, learner, yardstick.log, folds, seed)
-    try:
-        for propensity in in_order(at_bound, bounds):
-            bar.update()
-            effective = effective_sample_size(yardstick.weighted(propensity))
-            found.append((Measure.of(yardstick, propensity), effective))
-    except KeyboardInterrupt:
-        if not found:
-            raise
-        missing = ", ".join(bound_name(bound) for bound in bounds[len(found) :])
-        return found, [f"interrupted: {missing} not traced"]
-    finally:
-        bar.close()
-    return found, []
+def _bound_name(bound: float | None) -> str:
+    return "no bound" if bound is None else f"gap at most {bound:g}"
 
 
 def _checked_bounds(max_gaps: Sequence[float | None]) -> list[float | None]:

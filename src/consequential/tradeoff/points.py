@@ -1,20 +1,27 @@
-"""Frontier: utility against gap, point by point."""
+"""Points of a frontier: utility against gap, as a table and as a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from consequential.evaluation import Estimate, Evaluation
+from consequential.evaluation import Estimate
 from consequential.log.frames import make_frame
+from consequential.plotting import BLUE, GREEN, ORANGE, PINK, RED, new_axes, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from consequential.tradeoff.band import Trace
+# colour and marker of each reference: markers tell them apart in figures without colours
+_LOOKS = {
+    "what the log did": ("#000000", "s"),
+    "accept all": (ORANGE, "^"),
+    "reject all": ("#999999", "v"),
+    "accepted only": (RED, "D"),
+    "inverse propensity": (GREEN, "P"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +47,20 @@ class Point:
             "acceptance": self.acceptance,
         }
 
-
-def bound_name(bound: float | None) -> str:
-    """Return a bound in words."""
-    return "no bound" if bound is None else f"gap at most {bound:g}"
-
-
-def points_of(
-    bounds: Sequence[float | None],
-    traces: Sequence[Trace],
-    found: Sequence[tuple[Estimate, Estimate]],
-) -> tuple[Point, ...]:
-    """Return a point for each bound that was traced."""
-    return tuple(
-        Point(bound_name(bound), bound, utility, gap, trace.acceptance)
-        for bound, trace, (utility, gap) in zip(bounds, traces, found, strict=False)
-    )
-
-
-def reference_of(name: str, judged: Evaluation) -> Point:
-    """Return a rule that is there for comparison."""
-    return Point(name, None, judged.utility, judged.benefit_gap, judged.acceptance.value)
+    @property
+    def row(self) -> dict[str, Any]:
+        """The point as a row of a table: one number per column."""
+        return {
+            "name": self.name,
+            "max_gap": self.max_gap,
+            "utility": self.utility.value,
+            "utility_low": self.utility.low,
+            "utility_high": self.utility.high,
+            "benefit_gap": self.benefit_gap.value,
+            "benefit_gap_low": self.benefit_gap.low,
+            "benefit_gap_high": self.benefit_gap.high,
+            "acceptance": self.acceptance,
+        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,21 +97,8 @@ class Frontier:
 
     @property
     def table(self) -> tuple[dict[str, Any], ...]:
-        """One row a point, then one a reference."""
-        return tuple(
-            {
-                "name": point.name,
-                "max_gap": point.max_gap,
-                "utility": point.utility.value,
-                "utility_low": point.utility.low,
-                "utility_high": point.utility.high,
-                "benefit_gap": point.benefit_gap.value,
-                "benefit_gap_low": point.benefit_gap.low,
-                "benefit_gap_high": point.benefit_gap.high,
-                "acceptance": point.acceptance,
-            }
-            for point in (*self.points, *self.references)
-        )
+        """One row per point, then one per reference."""
+        return tuple(point.row for point in (*self.points, *self.references))
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
         """Return the table as a data frame."""
@@ -135,10 +122,53 @@ class Frontier:
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw utility against the size of the gap; legible without colours, too."""
-        from consequential.tradeoff.figure import draw
+        """Draw utility against the size of the gap; legible without colours, too.
 
-        return draw(self, ax)
+        Bars are the bounds of both; those of the utility are shaded as well.
+        """
+        ax = new_axes(ax)
+        measured = [point for point in self.points if point.benefit_gap.known]
+        measured.sort(key=lambda point: abs(point.benefit_gap.value))
+        gaps = [abs(point.benefit_gap.value) for point in measured]
+        utilities = [point.utility for point in measured]
+        if measured:
+            low, high = [each.low for each in utilities], [each.high for each in utilities]
+            ax.fill_between(gaps, low, high, color=BLUE, alpha=0.15, linewidth=0)
+        bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2}
+        ax.errorbar(
+            gaps,
+            [each.value for each in utilities],
+            yerr=_bars([(each.value, each.low, each.high) for each in utilities]),
+            xerr=_bars([_sizes(point.benefit_gap) for point in measured]),
+            color=BLUE,
+            marker="o",
+            markersize=5,
+            linewidth=1.4,
+            label=f"learned, {self.confidence:.0%} band",
+            **bars,
+        )
+        for point in self.references:
+            if not point.benefit_gap.known:
+                continue
+            colour, marker = _LOOKS.get(point.name, (PINK, "X"))
+            utility = point.utility
+            ax.errorbar(
+                [abs(point.benefit_gap.value)],
+                [utility.value],
+                yerr=_bars([(utility.value, utility.low, utility.high)]),
+                color=colour,
+                marker=marker,
+                markersize=6,
+                markerfacecolor="white",
+                linestyle="none",
+                label=point.name,
+                **bars,
+            )
+        ax.set_xlabel(f"size of the gap ({self.fairness})", parse_math=False)
+        ax.set_ylabel("utility")
+        tidy(ax)
+        ax.legend(fontsize=7, frameon=False)
+        return ax
 
     def __repr__(self) -> str:
         rows = (*self.points, *self.references)
@@ -153,3 +183,15 @@ class Frontier:
             f"the first {len(self.points)} rows hold at once ({self.confidence:.0%} band)",
         ]
         return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
+
+
+def _sizes(gap: Estimate) -> tuple[float, float, float]:
+    """Return the size of a gap and of its bounds; sizes end at 0."""
+    low, high = (gap.low, gap.high) if gap.value >= 0.0 else (-gap.high, -gap.low)
+    return abs(gap.value), max(low, 0.0), high
+
+
+def _bars(bounded: list[tuple[float, float, float]]) -> list[list[float]]:
+    """Return how far the bounds are below and above the values."""
+    below = [max(value - low, 0.0) for value, low, _ in bounded]
+    return [below, [max(high - value, 0.0) for value, _, high in bounded]]

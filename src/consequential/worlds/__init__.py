@@ -1,10 +1,9 @@
 """Worlds: where people come from."""
 
-from consequential.worlds.drift import drift
 from consequential.worlds.lending import lending
 from consequential.worlds.optimum import Optimum, PiecewisePolicy
 from consequential.worlds.score import DensityWorld, ScoreWorld
-from consequential.worlds.synthetic import first_setting, second_setting
+from consequential.worlds.synthetic import drift, first_setting, second_setting
 from consequential.worlds.tables import TableWorld, compas, from_frame, german, taiwan
 from consequential.worlds.world import Parameters, People, World
 

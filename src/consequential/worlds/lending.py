@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Population
 from consequential.policies import DecisionRule, Link, Policy, group_codes
+from consequential.shares import checked_share
 from consequential.worlds.score import ScoreWorld
 from consequential.worlds.tables import read_data
-from consequential.worlds.world import Parameters, checked_cost
+from consequential.worlds.world import Parameters
 
 if TYPE_CHECKING:
     from consequential.kernels.alias_table import AliasTable
@@ -43,7 +44,7 @@ class Lending(ScoreWorld):
             raise ValueError(f"shares are of the groups {', '.join(_RACES)}, not {unknown}")
         if not (min(shares.values()) > 0 and abs(sum(shares.values()) - 1.0) <= 1e-9):
             raise ValueError(f"the groups' shares are positive and sum to one, not {dict(shares)}")
-        self.cost = checked_cost(cost)
+        self.cost = checked_share("the cost", cost)
         self.initial_threshold = float(initial_threshold)
         self._shares = np.array([shares[group] for group in sorted(shares)])
         self._names = tuple(sorted(shares))

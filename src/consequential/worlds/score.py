@@ -106,7 +106,7 @@ class DensityWorld(ScoreWorld):
 
     @abstractmethod
     def density(self, score: Floats) -> Floats:
-        """Return the density of the score within each group, one column a group."""
+        """Return the density of the score within each group, one column per group."""
 
     @abstractmethod
     def score_probability(self, score: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The paper's two synthetic settings. Formulas and constants: docs/notation.md."""
+"""Synthetic settings: the paper's two, and one that drifts. Formulas: docs/notation.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from consequential.worlds.score import DensityWorld
-from consequential.worlds.world import Parameters
+from consequential.worlds.world import Parameters, World
 
 if TYPE_CHECKING:
     from consequential.kernels.alias_table import AliasTable
@@ -19,20 +19,22 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Normal:
-    """Normal scores, truncated to an interval; one mean a group."""
+class NormalScores:
+    """Normal scores, truncated to an interval; one mean per group."""
 
     means: tuple[float, ...]
     deviation: float
     bounds: tuple[float, float]
 
     def density(self, score: Floats) -> Floats:
+        """Return the (unnormalised) density of the score, one column per group."""
         standard = (score[:, None] - np.array(self.means)) / self.deviation
         inside = (score >= self.bounds[0]) & (score <= self.bounds[1])
         values: Floats = np.exp(-0.5 * standard**2) * inside[:, None]
         return values
 
     def sample(self, group: NDArray[np.intp], rng: np.random.Generator) -> Floats:
+        """Draw a score for each person of these groups."""
         mean = np.array(self.means)[group]
         low, high = (ndtr((bound - mean) / self.deviation) for bound in self.bounds)
         quantile = low + (high - low) * rng.random(len(group))
@@ -42,7 +44,7 @@ class _Normal:
 class SyntheticWorld(DensityWorld):
     """A paper setting: two equally frequent groups with normal scores."""
 
-    scores: _Normal
+    scores: NormalScores
     theta: tuple[float, float]
 
     def density(self, score: Floats) -> Floats:
@@ -55,7 +57,7 @@ class SyntheticWorld(DensityWorld):
         return self.scores.sample(group, rng)[:, None], group
 
     def as_alias_table(self) -> AliasTable:
-        """Return 2^13 cells a group: constant density within one, label probabilities linear.
+        """Return 2^13 cells per group: constant density within one, label probabilities linear.
 
         Both errors are of second order in a cell's width: label probabilities are off by less
         than 2e-5, densities relative to themselves by less than 3e-6 within four deviations.
@@ -84,7 +86,7 @@ class FirstSetting(SyntheticWorld):
 
     name = "first setting"
     bounds = (-0.8, 0.8)
-    scores = _Normal((0.5, -0.5), 1.0, bounds)
+    scores = NormalScores((0.5, -0.5), 1.0, bounds)
     theta = (-3.0, 5.0)
     parameters = Parameters(
         n_proposals=256 * 128, n_iterations=128, batch_size=256, learning_rate=1.0
@@ -102,6 +104,39 @@ class FirstSetting(SyntheticWorld):
         return curve
 
 
+class ShiftedSetting(FirstSetting):
+    """The first setting with its label curve moved to the right by `shift`."""
+
+    def __init__(self, shift: float) -> None:
+        self.shift = 0.0
+        super().__init__()  # the cost is that of the curve in its place
+        self.shift = float(shift)
+
+    def score_probability(self, score: Floats) -> Floats:
+        """Return the moved curve; beyond its ends it stays what it is there."""
+        return super().score_probability(np.clip(score - self.shift, *self.bounds))
+
+
+class Drift(ShiftedSetting):
+    """The first setting while its label curve moves from one place to another, at an even pace.
+
+    As it stands the world is that of step 0.
+    """
+
+    name = "first setting, drifting"
+
+    def __init__(self, start: float, end: float, steps: int) -> None:
+        if steps < 1:
+            raise ValueError(f"a drift takes at least one step, not {steps!r}")
+        super().__init__(start)
+        self.start, self.end, self.steps = float(start), float(end), int(steps)
+
+    def at(self, time_step: int) -> World:
+        """Return the setting, standing still, with the curve where it is at a time step."""
+        done = min(time_step / self.steps, 1.0)
+        return ShiftedSetting(self.start + done * (self.end - self.start))
+
+
 class SecondSetting(SyntheticWorld):
     """Two intervals are worth accepting; a predictor that starts at one never sees the other."""
 
@@ -109,7 +144,7 @@ class SecondSetting(SyntheticWorld):
     cost = 0.55
     # eight deviations beyond the means: the mass outside is below 1e-14
     bounds = (-1.5 - 8 * 3.5, 1.5 + 8 * 3.5)
-    scores = _Normal((1.5, -1.5), 3.5, (-np.inf, np.inf))
+    scores = NormalScores((1.5, -1.5), 3.5, (-np.inf, np.inf))
     theta = (-3.5, 0.6)
     parameters = Parameters(
         n_proposals=128 * 32,
@@ -148,3 +183,27 @@ def second_setting() -> SecondSetting:
     0.092
     """
     return SecondSetting()
+
+
+def drift(start: float = 0.4, end: float = 0.0, steps: int = 200) -> Drift:
+    """Return the first setting with a label curve that moves.
+
+    By default people get better: the curve begins too far to the right by 0.4 and ends where the
+    paper has it, so that the best cut falls from 0.1 to -0.3. Only who still accepts some of those
+    rejected so far can notice. With `start=0.0, end=0.4` people get worse instead.
+
+    Parameters
+    ----------
+    start, end
+        How far to the right of its place the curve is at step 0, and from step `steps` on.
+    steps
+        How many steps the move takes.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> world = cq.worlds.drift()
+    >>> [round(world.at(step).optimal().utility, 4) for step in (0, 100, 200)]
+    [0.0322, 0.0842, 0.178]
+    """
+    return Drift(start, end, steps)

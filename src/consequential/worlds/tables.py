@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.evaluation import Population
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.policies import as_features
-from consequential.worlds.world import Parameters, People, World, checked_cost, labelled_population
+from consequential.policies import as_features, group_codes
+from consequential.shares import checked_share
+from consequential.worlds.world import Parameters, People, World, labelled_population
 
 if TYPE_CHECKING:
     from consequential.kernels.alias_table import AliasTable
@@ -56,7 +57,7 @@ class TableWorld(World):
             raise DecisionLogError(
                 f"{rows} no label: a world is made of people whose outcome is known"
             )
-        self.cost = checked_cost(cost)
+        self.cost = checked_share("the cost", cost)
         self.name = name
         self.parameters = parameters or Parameters()
         self.feature_names = checked.feature_names
@@ -76,12 +77,9 @@ class TableWorld(World):
         """The sensitive groups, sorted."""
         return self._groups
 
-    def _draw(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        return self.training_rows[rng.integers(len(self.training_rows), size=n)]
-
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n training rows with replacement."""
-        rows = self._draw(n, rng)
+        rows = self.training_rows[rng.integers(len(self.training_rows), size=n)]
         return People(self.table.features[rows], self.table.group[rows], self.table.label[rows])
 
     def as_alias_table(self) -> AliasTable:
@@ -100,14 +98,16 @@ class TableWorld(World):
 
     def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> Floats:
         """Return the share of label 1 among training rows with these features and group."""
-        key = _row_keys(self.table.features, np.array(self.groups, dtype=object)[self.table.group])
-        totals: dict[bytes, list[float]] = {}
-        for row in self.training_rows:
-            entry = totals.setdefault(key[row], [0.0, 0.0])
-            entry[0] += self.table.label[row]
-            entry[1] += 1.0
-        found = [totals.get(k, [np.nan, 1.0]) for k in _row_keys(features, sensitive)]
-        return np.array([positives / count for positives, count in found])
+        rows, table = self.training_rows, self.table
+        known = np.column_stack([table.features[rows], table.group[rows]])
+        asked = np.column_stack([features, group_codes(sensitive, self.groups)])
+        everything = np.vstack([known, asked]) + 0.0  # -0.0 becomes 0.0
+        kind = np.unique(everything, axis=0, return_inverse=True)[1].ravel()
+        positives = np.bincount(kind[: len(rows)], table.label[rows], kind.max() + 1)
+        count = np.bincount(kind[: len(rows)], minlength=len(positives))
+        share = np.divide(positives, count, out=np.full(len(count), np.nan), where=count > 0)
+        found: Floats = share[kind[len(rows) :]]
+        return found
 
     def population(self, part: Literal["held_out", "training"]) -> Population:
         """Return the held-out or the training rows as a population."""
@@ -120,11 +120,6 @@ class TableWorld(World):
     def held_out(self) -> Population:
         """The rows that metrics are measured on."""
         return self.population("held_out")
-
-
-def _row_keys(features: Floats, sensitive: NDArray[Any]) -> list[bytes]:
-    rows = np.ascontiguousarray(features, dtype=np.float64) + 0.0  # equal zeros, equal bytes
-    return [row.tobytes() + str(group).encode() for row, group in zip(rows, sensitive, strict=True)]
 
 
 def from_frame(

@@ -144,7 +144,7 @@ class World(ABC):
         probability = np.asarray(found, dtype=np.float64)
         if probability.shape != (len(features),):
             raise ValueError(
-                f"label_probability must give one number a person, not shape {probability.shape}"
+                f"label_probability must give one number per person, not shape {probability.shape}"
             )
         if not ((probability >= 0) & (probability <= 1)).all():
             raise ValueError("label_probability must give probabilities between 0 and 1")
@@ -242,13 +242,6 @@ def world_at(world: World, time_step: int) -> World:
 
 
 _HOW_PEOPLE_COME = {"propose", "label_probability", "people", "decided", "collect"}
-
-
-def checked_cost(cost: float) -> float:
-    """Return a cost strictly between 0 and 1, or say that it is not."""
-    if not 0.0 < cost < 1.0:
-        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
-    return float(cost)
 
 
 def labelled_population(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
 
-FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
 NAMES = [
     "what the log did",
     "accept all",
@@ -25,6 +28,11 @@ NAMES = [
 ]
 
 
+@cache
+def first():
+    return cq.worlds.first_setting()
+
+
 def logged(world, n=6000, floor=0.1, seed=0):
     rule = world.initial_policy().with_floor(floor)
     return world.collect(rule, n, np.random.default_rng(seed))
@@ -32,7 +40,7 @@ def logged(world, n=6000, floor=0.1, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return cq.baselines(logged(FIRST), cost=FIRST.cost, max_gap=0.05)
+    return cq.baselines(logged(first()), cost=first().cost, max_gap=0.05)
 
 
 def test_there_is_a_row_for_each_way(found):
@@ -48,7 +56,7 @@ def test_intervals_cover_the_truth(found):
     for entry in found:
         if entry.name == "what the log did":
             continue
-        truth = FIRST.exact(entry.rule)
+        truth = first().exact(entry.rule)
         # three standard errors: eight estimates of one log miss together if they miss
         for estimate, value in (
             (entry.evaluation.utility, truth.utility),
@@ -58,7 +66,7 @@ def test_intervals_cover_the_truth(found):
 
 
 def test_judgement_is_on_decisions_nobody_learned_from(found):
-    log = logged(FIRST)
+    log = logged(first())
     ours = found["FairPolicyLearner"].rule
     known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))
     assert ours.learned_from == known.fingerprint
@@ -68,10 +76,11 @@ def test_judgement_is_on_decisions_nobody_learned_from(found):
 @pytest.mark.parametrize(
     ("world", "feature_map"),
     # a line can hold the best first rule but not the labels; the second is nothing like a line
-    [(FIRST, None), (SECOND, SplineTransformer(n_knots=8))],
+    [("first_setting", None), ("second_setting", SplineTransformer(n_knots=8))],
     ids=["first", "second"],
 )
 def test_ours_is_truly_better_than_the_predictor_on_accepted_people(world, feature_map):
+    world = getattr(cq.worlds, world)()
     log = logged(world, n=20_000, floor=0.05)
     table = cq.baselines(log, cost=world.cost, feature_map=feature_map)
     ours, usual = (
@@ -87,32 +96,63 @@ def test_a_learner_of_ones_own_enters():
             self.policy_ = cq.RejectAll()
             return self
 
-    table = cq.baselines(logged(FIRST, n=1000), cost=FIRST.cost, learner=Cautious())
+    table = cq.baselines(logged(first(), n=1000), cost=first().cost, learner=Cautious())
     assert table["Cautious"].evaluation.utility.value == 0.0
+
+
+def test_rules_and_learners_of_ones_own_stand_beside_the_others():
+    log = logged(first(), n=1000)
+    own = {"cut at 0": cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5),
+           "ours, bounded": cq.FairPolicyLearner(cost=first().cost, max_gap=0.05)}  # fmt: skip
+    table = cq.baselines(log, cost=first().cost, rules=own)
+    assert [entry.name for entry in table] == [*NAMES, *own]
+    known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    alone = cq.evaluate(own["cut at 0"], unseen, cost=first().cost)
+    assert table["cut at 0"].evaluation.utility == alone.utility
+    assert table["ours, bounded"].rule.learned_from == known.fingerprint
+    assert not hasattr(own["ours, bounded"], "policy_")
+
+
+def test_a_classifier_of_ones_own_is_fitted_to_accepted_people_and_cut_at_the_cost():
+    log, model = logged(first(), n=1000), KNeighborsClassifier(20)
+    entry = cq.baselines(log, cost=first().cost, rules={"neighbours": model})["neighbours"]
+    known, _ = log.split(0.5, by="random", rng=np.random.default_rng(0))
+    expected = clone(model).fit(known.features[known.decision], known.label[known.decision])
+    scores = np.linspace(-0.8, 0.8, 50)[:, None]
+    accepts = expected.predict_proba(scores)[:, 1] >= first().cost
+    assert_array_equal(entry.rule.propensity(scores), accepts.astype(float))
+
+
+def test_a_predictor_that_cannot_be_fitted_is_no_rule_until_it_is_cut():
+    class Oracle:
+        def predict_proba(self, features): ...
+
+    with pytest.raises(TypeError, match=r"predicts and does not decide: ThresholdPolicy\(model"):
+        cq.baselines(logged(first(), n=200), cost=0.2, rules={"own": Oracle()})
 
 
 def test_without_fairlearn_its_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
-    entry = cq.baselines(logged(FIRST, n=1000), cost=FIRST.cost)["fairlearn reduction"]
+    entry = cq.baselines(logged(first(), n=1000), cost=first().cost)["fairlearn reduction"]
     assert entry.evaluation is None
     assert "left out: this baseline is fairlearn's: install consequential[fairness]" in entry.note
 
 
 def test_a_log_without_groups_has_no_gap_to_bound():
-    log = logged(FIRST, n=1000)
+    log = logged(first(), n=1000)
     alone = cq.DecisionLog.from_arrays(log.features, log.decision, log.propensity, log.label)
-    table = cq.baselines(alone, cost=FIRST.cost)
+    table = cq.baselines(alone, cost=first().cost)
     assert "accepted people are of one group" in table["fairlearn reduction"].note
     assert table["accepted only"].evaluation.utility.known
 
 
 def test_the_last_decisions_can_be_held_out():
-    log = logged(FIRST, n=1000)
+    log = logged(first(), n=1000)
     timed = cq.DecisionLog.from_arrays(
         log.features, log.decision, log.propensity, log.label, log.sensitive,
         time_step=np.arange(1000) // 100, horizon=2,
     )  # fmt: skip
-    table = cq.baselines(timed, cost=FIRST.cost, held_out=0.25, by="time_step")
+    table = cq.baselines(timed, cost=first().cost, held_out=0.25, by="time_step")
     # two of ten periods are too young; two of the remaining eight are held out
     assert (table.n_learned, table.n_judged) == (600, 200)
 
@@ -131,6 +171,8 @@ def test_an_unknown_entry_lists_those_there_are(found):
 WRONG = {
     "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
     "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
+    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60: write 0.6"),
+    "a name twice": ({"rules": {"accept all": cq.AcceptAll()}}, "rules has the name 'accept all'"),
     "another split": ({"by": "month"}, "split by 'random' or 'time_step', not 'month'"),
     "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),
     "confidence": ({"confidence": 95}, "confidence"),
@@ -140,4 +182,4 @@ WRONG = {
 @pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        cq.baselines(logged(FIRST, n=200), **{"cost": 0.2} | arguments)
+        cq.baselines(logged(first(), n=200), **{"cost": 0.2} | arguments)

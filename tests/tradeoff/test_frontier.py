@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 import consequential as cq
 from consequential.evaluation.measure import Measure
+from consequential.evaluation.scanned import measured
 from consequential.evaluation.yardstick import Yardstick
-from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
+from consequential.tradeoff.band import band
 
-WORLD = cq.worlds.first_setting()
+
+@cache
+def world():
+    return cq.worlds.first_setting()
 
 
 def banded(measures, n):
-    traces = [Trace.of(measure, float(n)) for measure in measures]
-    covariance = covariance_of_rows([influences(measure) for measure in measures])
-    return band(traces, covariance, n, 0.95, 0)
+    return band(measures, [float(n)] * len(measures), 0.95, 0)
 
 
 CUTS = np.linspace(-0.8, 0.7, 31)
@@ -31,8 +35,8 @@ def cut_at(x):
 
 
 def explored(n, seed=0, floor=0.2):
-    rule = WORLD.initial_policy().with_floor(floor)
-    return WORLD.collect(rule, n, np.random.default_rng(seed))
+    rule = world().initial_policy().with_floor(floor)
+    return world().collect(rule, n, np.random.default_rng(seed))
 
 
 class BestCut(BaseEstimator):
@@ -40,13 +44,12 @@ class BestCut(BaseEstimator):
 
     chosen: list[int] = []  # noqa: RUF012  # shared by copies on purpose
 
-    def __init__(self, cost=WORLD.cost, max_gap=None):
-        self.cost = cost
+    def __init__(self, max_gap=None):
         self.max_gap = max_gap
 
     def fit_log(self, log):
         accepts = log.features[:, 0] >= CUTS[:, None]
-        gain = cq.InversePropensity().weights(log) * (log.outcome - self.cost)
+        gain = cq.InversePropensity().weights(log) * (log.outcome - world().cost)
         utility = accepts @ gain / len(log)
         rates = [accepts[:, log.group == z].mean(axis=1) for z in (0, 1)]
         allowed = np.abs(rates[0] - rates[1]) <= (1.0 if self.max_gap is None else self.max_gap)
@@ -64,7 +67,7 @@ def _forget():
 @pytest.fixture(scope="module")
 def found():
     return cq.frontier(
-        explored(4000), cost=WORLD.cost, learner=BestCut(), max_gaps=[0.02, 0.1, None], folds=4
+        explored(4000), cost=world().cost, learner=BestCut(), max_gaps=[0.02, 0.1, None], folds=4
     )
 
 
@@ -94,7 +97,7 @@ def test_a_tighter_bound_costs_utility(found):
 def test_a_point_is_the_cross_fitted_evaluation_with_a_wider_interval(found):
     log = explored(4000)
     for point in found.points:
-        alone = cq.evaluate(BestCut(max_gap=point.max_gap), log, cost=WORLD.cost, folds=4)
+        alone = cq.evaluate(BestCut(max_gap=point.max_gap), log, cost=world().cost, folds=4)
         assert point.utility.value == pytest.approx(alone.utility.value, abs=1e-12)
         assert point.benefit_gap.value == pytest.approx(alone.benefit_gap.value, abs=1e-12)
         assert point.acceptance == pytest.approx(alone.acceptance.value, abs=1e-12)
@@ -106,7 +109,7 @@ def test_a_point_is_the_cross_fitted_evaluation_with_a_wider_interval(found):
 
 def test_the_default_learner_traces_the_true_frontier():
     log = explored(4000, floor=0.1)
-    traced = cq.frontier(log, cost=WORLD.cost, max_gaps=[0.0, 0.1], folds=2)
+    traced = cq.frontier(log, cost=world().cost, max_gaps=[0.0, 0.1], folds=2)
     # of thresholds: accept all .1596, gap .1 .1744
     for point, truth in zip(traced.points, [0.1596, 0.1744], strict=True):
         assert point.utility.low < truth < point.utility.high
@@ -139,6 +142,24 @@ def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
     assert repr(gap) == "not measurable"
 
 
+@pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds"])
+def test_a_band_from_sums_of_a_scan_is_that_from_rows_in_memory(tmp_path, notion):
+    log, rules = explored(1500), [cut_at(x) for x in (-0.4, 0.0, 0.3)]
+    pq.write_table(log.to_frame(), tmp_path / "log.parquet", row_group_size=200)
+    names = {name: name for name in ("decision", "propensity", "label", "sensitive")}
+    scan = cq.DecisionLog.scan(tmp_path / "log.parquet", features=["x0"], **names)
+    objective = cq.Objective(world().cost, notion)
+    yardstick = Yardstick.of(objective, log)
+    in_memory = banded([Measure.of(yardstick, log.propensity_of(rule)) for rule in rules], 1500)
+    from_sums = banded(measured(scan, objective, tuple(rules)).measures, 1500)
+    for one, other in zip(in_memory, from_sums, strict=True):
+        for estimate, same in zip(one, other, strict=True):
+            ends = (same.value, same.low, same.high, same.standard_error)
+            assert ends == pytest.approx(
+                (estimate.value, estimate.low, estimate.high, estimate.standard_error), abs=1e-9
+            )
+
+
 # --- coverage
 
 
@@ -148,14 +169,14 @@ def covers(estimate, truth):
 
 
 def coverage(repeats, n, folds, seed):
-    truth = [WORLD.exact(cut_at(x)) for x in CUTS]
+    truth = [world().exact(cut_at(x)) for x in CUTS]
     utilities = np.array([each.utility for each in truth])
     gaps = np.array([each.benefit_gap for each in truth])
     bounds = [0.02, 0.05, 0.1, None]
     held = 0
     for k in range(repeats):
         log = explored(n, seed=seed + k)
-        yardstick = Yardstick.of(cq.Objective(WORLD.cost, "demographic_parity"), log)
+        yardstick = Yardstick.of(cq.Objective(world().cost, "demographic_parity"), log)
         measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
@@ -220,7 +241,7 @@ def test_negative_gaps_are_drawn_by_their_size(tmp_path):
         log.features, log.decision, log.propensity, log.label, 1 - log.group
     )
     found = cq.frontier(
-        turned, cost=WORLD.cost, learner=BestCut(), max_gaps=[0.1, None], folds=2, progress=False
+        turned, cost=world().cost, learner=BestCut(), max_gaps=[0.1, None], folds=2, progress=False
     )
     assert found.points[1].benefit_gap.value < 0
     x = found.plot().containers[0].lines[0].get_xdata()
@@ -243,7 +264,11 @@ class Interrupting(BestCut):
 
 def test_an_interruption_keeps_the_points_that_are_done():
     found = cq.frontier(
-        explored(1000), cost=WORLD.cost, learner=Interrupting(), max_gaps=[0.05, 0.1, None], folds=2
+        explored(1000),
+        cost=world().cost,
+        learner=Interrupting(),
+        max_gaps=[0.05, 0.1, None],
+        folds=2,
     )
     assert [point.max_gap for point in found.points] == [0.05, 0.1]
     assert found.notes == ("interrupted: no bound not traced",)
@@ -252,7 +277,7 @@ def test_an_interruption_keeps_the_points_that_are_done():
 def test_an_interruption_before_the_first_point_is_one():
     with pytest.raises(KeyboardInterrupt):
         cq.frontier(
-            explored(500), cost=WORLD.cost, learner=Interrupting(), max_gaps=[None], folds=2
+            explored(500), cost=world().cost, learner=Interrupting(), max_gaps=[None], folds=2
         )
 
 
@@ -317,7 +342,7 @@ def test_a_predictor_that_cannot_be_fitted_is_left_out_with_its_reason():
     alike = cq.DecisionLog.from_arrays(
         log.features, log.decision, log.propensity, np.where(log.decision, 1.0, np.nan), log.group
     )
-    found = cq.frontier(alike, cost=WORLD.cost, learner=BestCut(), max_gaps=[None], folds=2)
+    found = cq.frontier(alike, cost=world().cost, learner=BestCut(), max_gaps=[None], folds=2)
     assert [point.name for point in found.references] == [
         "what the log did", "accept all", "reject all",
     ]  # fmt: skip

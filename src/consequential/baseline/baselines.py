@@ -1,9 +1,10 @@
-"""Baselines: usual ways to learn whom to accept, and ours, judged on one log."""
+"""Baselines: the usual ways to learn whom to accept, and ours, evaluated on one log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +15,16 @@ from consequential.baseline.predictors import (
     fuzzy_augmentation,
     inverse_propensity,
     parcelling,
+    reduction,
 )
-from consequential.baseline.reduction import reduction
+from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
+from consequential.evaluation.crossfit import is_learner
+from consequential.evaluation.judged import as_rule
 from consequential.log import DecisionLog
 from consequential.objective import Fairness, Weighting
 from consequential.policies import AcceptAll, DecisionRule, Logged
+from consequential.shares import checked_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +107,14 @@ def baselines(
     max_gap: float | None = None,
     feature_map: Any = None,
     learner: Any = None,
+    rules: Mapping[str, Any] | None = None,
     weighting: Weighting | None = None,
     held_out: float = 0.5,
     by: Literal["random", "time_step"] = "random",
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Baselines:
-    """Learn from one part of a log in all the usual ways, and ours, and judge them on the other.
+    """Learn from one part of a log in the usual ways, and ours; evaluate them on the other.
 
     The entries: what the log did; accept all; logistic regression on accepted people cut at the
     cost; reject inference by augmentation, parcelling and fuzzy augmentation; the regression
@@ -130,10 +136,14 @@ def baselines(
         A scikit-learn transformer that all entries share.
     learner
         A learner to enter in place of `FairPolicyLearner`.
+    rules
+        Entries of your own by name: decision rules, learners with `fit_log`, or scikit-learn
+        classifiers, which are fitted to accepted people and cut at the cost. What can be fitted is
+        fitted again, to the part that is learned from.
     weighting
-        How accepted people stand in for the rejected when rules are judged.
+        How accepted people stand in for the rejected when rules are evaluated.
     held_out, by
-        The share of decisions to judge on, drawn at random or the last ones by time step.
+        The share of decisions to evaluate on, drawn at random or the last ones by time step.
     confidence
         Of the intervals.
     seed
@@ -151,56 +161,63 @@ def baselines(
     >>> ours.evaluation.utility.value > usual.evaluation.utility.value
     True
     """
-    if not 0.0 < cost < 1.0:
-        raise ValueError(f"the cost lies strictly between 0 and 1, not {cost!r}")
-    if not 0.0 < held_out < 1.0:
-        raise ValueError(f"held_out lies strictly between 0 and 1, not {held_out!r}")
+    checked_share("the cost", cost)
+    checked_share("held_out", held_out)
     if by not in ("random", "time_step"):
         raise ValueError(f"a log is split by 'random' or 'time_step', not {by!r}")
-    rows = log.settled()
-    known, unseen = rows.split(1.0 - held_out, by=by, rng=np.random.default_rng(seed))
-
-    def judged(name: str, make: Callable[[], DecisionRule]) -> Entry:
+    known, unseen = log.settled().split(1.0 - held_out, by=by, rng=np.random.default_rng(seed))
+    if learner is None:
+        learner = FairPolicyLearner(
+            cost=cost,
+            fairness=fairness,
+            max_gap=max_gap,
+            feature_map=feature_map,
+            random_state=seed,
+        )
+    bound = 0.01 if max_gap is None else max_gap
+    predictors: dict[str, Callable[..., DecisionRule]] = {
+        "accepted only": accepted_only,
+        "augmentation": augmentation,
+        "parcelling": partial(parcelling, seed=seed),
+        "fuzzy augmentation": fuzzy_augmentation,
+        "inverse propensity": inverse_propensity,
+        "fairlearn reduction": partial(reduction, fairness=fairness, max_gap=bound),
+    }
+    ways: dict[str, Callable[[], DecisionRule]] = {
+        "what the log did": Logged,
+        "accept all": AcceptAll,
+        **{
+            name: partial(fit, known, cost, feature_map=feature_map)
+            for name, fit in predictors.items()
+        },
+        type(learner).__name__: partial(_learned, learner, known),
+    }
+    for name, rule in (rules or {}).items():
+        if name in ways:
+            raise ValueError(
+                f"rules has the name {name!r}, which another entry has: choose another"
+            )
+        if hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule):
+            classified = partial(accepted_only, classifier=rule, feature_map=feature_map)
+            ways[name] = partial(classified, known, cost)
+        else:
+            ways[name] = partial(_learned, rule, known)
+    entries = []
+    for name, make in ways.items():
         try:
             rule = make()
         except (ValueError, ImportError) as reason:
-            return Entry(name, None, None, f"left out: {reason}")
+            entries.append(Entry(name, None, None, f"left out: {reason}"))
+            continue
         found = evaluate(
             rule, unseen, cost=cost, fairness=fairness, weighting=weighting, confidence=confidence
         )
-        return Entry(name, rule, found)
+        entries.append(Entry(name, rule, found))
+    return Baselines(tuple(entries), len(known), len(unseen))
 
-    def ours() -> DecisionRule:
-        from sklearn.base import clone
 
-        from consequential.estimator import FairPolicyLearner
+def _learned(rule: Any, log: DecisionLog) -> DecisionRule:
+    """Return a decision rule as it is, or what a learner makes of the log."""
+    from sklearn.base import clone
 
-        unfitted = learner
-        if unfitted is None:
-            unfitted = FairPolicyLearner(
-                cost=cost,
-                fairness=fairness,
-                max_gap=max_gap,
-                feature_map=feature_map,
-                random_state=seed,
-            )
-        policy: DecisionRule = clone(unfitted, safe=False).fit_log(known).policy_
-        return policy
-
-    shared = {"feature_map": feature_map}
-    bound = 0.01 if max_gap is None else max_gap
-    entries = (
-        judged("what the log did", Logged),
-        judged("accept all", AcceptAll),
-        judged("accepted only", lambda: accepted_only(known, cost, **shared)),
-        judged("augmentation", lambda: augmentation(known, cost, **shared)),
-        judged("parcelling", lambda: parcelling(known, cost, seed=seed, **shared)),
-        judged("fuzzy augmentation", lambda: fuzzy_augmentation(known, cost, **shared)),
-        judged("inverse propensity", lambda: inverse_propensity(known, cost, **shared)),
-        judged(
-            "fairlearn reduction",
-            lambda: reduction(known, cost, fairness=fairness, max_gap=bound, **shared),
-        ),
-        judged(type(learner).__name__ if learner is not None else "FairPolicyLearner", ours),
-    )
-    return Baselines(entries, len(known), len(unseen))
+    return as_rule(clone(rule, safe=False).fit_log(log) if is_learner(rule) else rule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,8 +20,17 @@ from consequential.baseline import (
     reduction,
 )
 
-FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
 PREDICTORS = [accepted_only, inverse_propensity, augmentation, parcelling, fuzzy_augmentation]
+
+
+@cache
+def first():
+    return cq.worlds.first_setting()
+
+
+@cache
+def second():
+    return cq.worlds.second_setting()
 
 
 def logged(world, n=20_000, floor=0.05, seed=0):
@@ -40,20 +50,20 @@ def everybody_theta(world, n=200_000):
 
 
 def test_accepted_only_is_the_regression_on_accepted_people():
-    log = logged(FIRST)
+    log = logged(first())
     model = LogisticRegression(C=1e4, tol=1e-10).fit(
         log.features[log.decision], log.label[log.decision]
     )
     expected = np.concatenate([model.intercept_, model.coef_[0]])
-    assert theta(accepted_only(log, FIRST.cost)) == pytest.approx(expected, rel=1e-3)
+    assert theta(accepted_only(log, first().cost)) == pytest.approx(expected, rel=1e-3)
 
 
 def test_inverse_propensity_finds_the_regression_on_everybody():
-    log = logged(SECOND, n=200_000)
-    everybody = everybody_theta(SECOND)
-    assert theta(inverse_propensity(log, SECOND.cost)) == pytest.approx(everybody, abs=0.02)
+    log = logged(second(), n=200_000)
+    everybody = everybody_theta(second())
+    assert theta(inverse_propensity(log, second().cost)) == pytest.approx(everybody, abs=0.02)
     # which the accepted alone do not
-    assert np.abs(theta(accepted_only(log, SECOND.cost)) - everybody).max() > 0.05
+    assert np.abs(theta(accepted_only(log, second().cost)) - everybody).max() > 0.05
 
 
 def test_augmentation_weighs_bands_by_applicants_per_accepted():
@@ -70,44 +80,44 @@ def test_augmentation_weighs_bands_by_applicants_per_accepted():
 
 
 def test_augmentation_moves_towards_everybody_where_accepted_people_mislead():
-    log = logged(SECOND, n=100_000)
-    everybody = everybody_theta(SECOND)
-    far = np.abs(theta(accepted_only(log, SECOND.cost)) - everybody).max()
-    assert np.abs(theta(augmentation(log, SECOND.cost)) - everybody).max() < 0.5 * far
+    log = logged(second(), n=100_000)
+    everybody = everybody_theta(second())
+    far = np.abs(theta(accepted_only(log, second().cost)) - everybody).max()
+    assert np.abs(theta(augmentation(log, second().cost)) - everybody).max() < 0.5 * far
 
 
 def test_fuzzy_augmentation_of_a_regression_changes_nothing():
-    log = logged(FIRST)
-    again = theta(fuzzy_augmentation(log, FIRST.cost))
-    assert again == pytest.approx(theta(accepted_only(log, FIRST.cost)), rel=1e-3)
+    log = logged(first())
+    again = theta(fuzzy_augmentation(log, first().cost))
+    assert again == pytest.approx(theta(accepted_only(log, first().cost)), rel=1e-3)
 
 
 def test_prudent_parcelling_accepts_fewer():
-    log = logged(FIRST)
+    log = logged(first())
     rates = [
-        FIRST.exact(parcelling(log, FIRST.cost, prudence=prudence)).acceptance
+        first().exact(parcelling(log, first().cost, prudence=prudence)).acceptance
         for prudence in (0.9, 1.0, 1.1)
     ]
     assert rates[0] > rates[1] > rates[2]
 
 
 def test_parcelling_is_drawn_from_its_seed():
-    log = logged(FIRST, n=3000)
-    first, again, other = (theta(parcelling(log, FIRST.cost, seed=seed)) for seed in (0, 0, 1))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
+    log = logged(first(), n=3000)
+    one, again, other = (theta(parcelling(log, first().cost, seed=seed)) for seed in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
 
 
 def test_parcelling_asks_the_model_where_nobody_was_accepted():
     rule = cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5)
-    log = FIRST.collect(rule, 20_000, np.random.default_rng(0))
-    assert 0.0 < FIRST.exact(parcelling(log, FIRST.cost)).acceptance < 1.0
+    log = first().collect(rule, 20_000, np.random.default_rng(0))
+    assert 0.0 < first().exact(parcelling(log, first().cost)).acceptance < 1.0
 
 
 @pytest.mark.parametrize("fit", PREDICTORS, ids=lambda fit: fit.__name__)
 def test_rules_share_a_feature_map_and_can_be_stored(fit, tmp_path):
-    log = logged(SECOND, n=4000)
-    rule = fit(log, SECOND.cost, feature_map=SplineTransformer(n_knots=6))
+    log = logged(second(), n=4000)
+    rule = fit(log, second().cost, feature_map=SplineTransformer(n_knots=6))
     cq.save_policy(rule, tmp_path / "rule.json")
     back = cq.load_policy(tmp_path / "rule.json")
     assert np.array_equal(back.propensity(log.features), rule.propensity(log.features))
@@ -115,14 +125,14 @@ def test_rules_share_a_feature_map_and_can_be_stored(fit, tmp_path):
 
 @pytest.mark.parametrize("fit", PREDICTORS, ids=lambda fit: fit.__name__)
 def test_a_log_where_everybody_was_accepted_is_fitted_alike(fit):
-    log = FIRST.collect(cq.AcceptAll(), 4000, np.random.default_rng(0))
-    expected = theta(accepted_only(log, FIRST.cost))
-    assert theta(fit(log, FIRST.cost)) == pytest.approx(expected, rel=1e-6)
+    log = first().collect(cq.AcceptAll(), 4000, np.random.default_rng(0))
+    expected = theta(accepted_only(log, first().cost))
+    assert theta(fit(log, first().cost)) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("fit", PREDICTORS, ids=lambda fit: fit.__name__)
 def test_a_log_without_labels_of_both_kinds_is_refused(fit):
-    nobody = FIRST.collect(cq.RejectAll(), 50, np.random.default_rng(0))
+    nobody = first().collect(cq.RejectAll(), 50, np.random.default_rng(0))
     with pytest.raises(cq.DecisionLogError, match="nobody was accepted: there is no label to fit"):
         fit(nobody, 0.5)
     alike = cq.DecisionLog.from_arrays([0.0, 1.0, 2.0], [1, 1, 0], [0.5] * 3, [1, 1, None])
@@ -133,32 +143,32 @@ def test_a_log_without_labels_of_both_kinds_is_refused(fit):
 @pytest.mark.parametrize("prudence", [0.0, -1.0, np.nan, np.inf])
 def test_prudence_is_a_factor(prudence):
     with pytest.raises(ValueError, match="prudence multiplies the rate of label 0; it cannot be"):
-        parcelling(logged(FIRST, n=500), 0.5, prudence=prudence)
+        parcelling(logged(first(), n=500), 0.5, prudence=prudence)
 
 
 # --- fairlearn's
 
 
 def test_the_reduction_bounds_the_gap_where_it_sees_everybody():
-    log = FIRST.collect(cq.AcceptAll(), 6000, np.random.default_rng(0))
-    found = FIRST.exact(reduction(log, FIRST.cost, max_gap=0.05))
+    log = first().collect(cq.AcceptAll(), 6000, np.random.default_rng(0))
+    found = first().exact(reduction(log, first().cost, max_gap=0.05))
     # the gap among 6000 accepted people has a standard error of .013
     assert abs(found.benefit_gap) <= 0.05 + 0.04
-    loose = FIRST.exact(reduction(log, FIRST.cost, max_gap=0.9))
-    assert loose.utility == pytest.approx(FIRST.optimal().utility, abs=0.004)
+    loose = first().exact(reduction(log, first().cost, max_gap=0.9))
+    assert loose.utility == pytest.approx(first().optimal().utility, abs=0.004)
 
 
 @pytest.mark.parametrize("notion", ["equal_opportunity", "equalised_odds"])
 def test_the_reduction_knows_other_notions(notion):
-    log = FIRST.collect(cq.AcceptAll(), 4000, np.random.default_rng(0))
-    rule = reduction(log, FIRST.cost, fairness=notion, max_gap=0.01)
-    gap = FIRST.exact(rule, fairness=notion).benefit_gap
-    free = accepted_only(log, FIRST.cost)
-    assert abs(gap) <= abs(FIRST.exact(free, fairness=notion).benefit_gap) + 0.01
+    log = first().collect(cq.AcceptAll(), 4000, np.random.default_rng(0))
+    rule = reduction(log, first().cost, fairness=notion, max_gap=0.01)
+    gap = first().exact(rule, fairness=notion).benefit_gap
+    free = accepted_only(log, first().cost)
+    assert abs(gap) <= abs(first().exact(free, fairness=notion).benefit_gap) + 0.01
 
 
 def test_the_reduction_says_what_it_cannot():
-    log = FIRST.collect(cq.AcceptAll(), 500, np.random.default_rng(0))
+    log = first().collect(cq.AcceptAll(), 500, np.random.default_rng(0))
     with pytest.raises(ValueError, match=r"know demographic_parity, .* not predictive"):
         reduction(log, 0.5, fairness="predictive_parity")
     alone = cq.DecisionLog.from_arrays(log.features, log.decision, log.propensity, log.label)
@@ -169,4 +179,24 @@ def test_the_reduction_says_what_it_cannot():
 def test_without_fairlearn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
     with pytest.raises(ImportError, match=r"install consequential\[fairness\]"):
-        reduction(logged(FIRST, n=500), 0.5)
+        reduction(logged(first(), n=500), 0.5)
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_missing_labels_are_left_out_or_held_against_a_rule_as_the_log_says(predictor):
+    log = logged(first(), n=4000)
+    label = log.label.copy()
+    gone = np.flatnonzero(log.decision)[:200]
+    label[gone] = np.nan
+
+    def fitted(label, **options):
+        made = cq.DecisionLog.from_arrays(
+            log.features, log.decision, log.propensity, label, log.sensitive, **options
+        )
+        return theta(predictor(made, first().cost))
+
+    failures = label.copy()
+    failures[gone] = 0.0
+    assert fitted(label, missing="against") == pytest.approx(fitted(failures))
+    # the first rows are like any others
+    assert fitted(label, missing="at_random") == pytest.approx(fitted(log.label), abs=0.3)
