@@ -42,8 +42,8 @@ class Forgetful:
 
 
 ANYWHERE = {
-    "a frame": (POLICY, {"x": [1.0]}, {}, TypeError, "judged on a DecisionLog, not on dict"),
-    "no rows": (POLICY, LOG.take(slice(0, 0)), {}, ValueError, "no rows to judge"),
+    "a frame": (POLICY, {"x": [1.0]}, {}, TypeError, "evaluated on a DecisionLog, not on dict"),
+    "no rows": (POLICY, LOG.take(slice(0, 0)), {}, ValueError, "no rows to evaluate"),
     "a classifier": (
         LogisticRegression(),
         LOG,
@@ -89,7 +89,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("function", list(FUNCTIONS))
 @pytest.mark.parametrize("wrong", list(ANYWHERE))
-def test_what_cannot_be_judged_is_refused_everywhere_with_advice(function, wrong):
+def test_what_cannot_be_evaluated_is_refused_everywhere_with_advice(function, wrong):
     rule, log, options, error, message = ANYWHERE[wrong]
     with pytest.raises(error, match=message):
         FUNCTIONS[function](rule, log, **options)
@@ -200,9 +200,9 @@ def test_a_sequence_of_impossible_bounds_is_refused(options, message):
 
 
 def test_a_sequence_of_no_numbers_is_refused():
-    with pytest.raises(ValueError, match="finite, one a row"):
+    with pytest.raises(ValueError, match="finite, one per row"):
         mean_sequence(np.array([0.2, NAN]), low=0.0, high=1.0)
-    with pytest.raises(ValueError, match=r"one a row, not of shape \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"one per row, not of shape \(1, 2\)"):
         mean_sequence(np.zeros((1, 2)), low=0.0, high=1.0)
 
 

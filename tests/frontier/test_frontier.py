@@ -10,8 +10,7 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 import consequential as cq
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
 
 WORLD = cq.worlds.first_setting()
@@ -123,8 +122,8 @@ def test_several_groups_and_benefits_show_the_largest_gap():
     label = np.where(decision, rng.random(n) < 1 / (1 + np.exp(-x)), np.nan)
     log = cq.DecisionLog.from_arrays(x, decision, np.full(n, 0.5), label, z)
     rule = cut_at(0.0)
-    yardstick = Yardstick.of(cq.Objective(0.5, "equalised_odds"), log)
-    ((_, gap),) = banded([Measure.of(yardstick, log.propensity_of(rule))], len(log))
+    weighted = WeightedLog.of(cq.Objective(0.5, "equalised_odds"), log)
+    ((_, gap),) = banded([weighted.measure(log.propensity_of(rule))], len(log))
     alone = cq.evaluate(rule, log, cost=0.5, fairness="equalised_odds").benefit_gap
     assert gap.value == pytest.approx(alone.value, abs=1e-12)
     assert gap.low <= gap.value <= gap.high
@@ -133,8 +132,8 @@ def test_several_groups_and_benefits_show_the_largest_gap():
 
 def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
     log = explored(500)
-    yardstick = Yardstick.of(cq.Objective(0.5, "predictive_parity"), log)
-    ((utility, gap),) = banded([Measure.of(yardstick, np.zeros(500))], 500)
+    weighted = WeightedLog.of(cq.Objective(0.5, "predictive_parity"), log)
+    ((utility, gap),) = banded([weighted.measure(np.zeros(500))], 500)
     assert utility.value == 0.0
     assert repr(gap) == "not measurable"
 
@@ -155,12 +154,12 @@ def coverage(repeats, n, folds, seed):
     held = 0
     for k in range(repeats):
         log = explored(n, seed=seed + k)
-        yardstick = Yardstick.of(cq.Objective(WORLD.cost, "demographic_parity"), log)
+        weighted = WeightedLog.of(cq.Objective(WORLD.cost, "demographic_parity"), log)
         measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
             pi = cq.cross_fitted_propensities(BestCut(max_gap=bound), log, folds)
-            measures.append(Measure.of(yardstick, pi))
+            measures.append(weighted.measure(pi))
             # folds are of equal size, so a point is about the mean of its policies
             true.append((utilities[BestCut.chosen].mean(), gaps[BestCut.chosen].mean()))
         held += all(

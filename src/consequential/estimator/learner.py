@@ -20,7 +20,7 @@ from consequential.estimator.tables import (
     template_for,
 )
 from consequential.evaluation import cross_fitted, deployed_gap, evaluate
-from consequential.evaluation.judged import checked_log
+from consequential.evaluation.inputs import checked_log
 from consequential.learning import (
     Aggregated,
     Constraint,

@@ -10,18 +10,20 @@ halves change places.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.coverage import surprise
-from consequential.evaluation.regions import Regions
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, propensity_concerns
 
 Floats = NDArray[np.float64]
 
-# how often true propensities may be contradicted, over all regions together
-_DOUBT = 0.01
+CONTRADICTED = "the propensities contradict the decisions"
+# so many standard errors from 1 chance does not explain: one honest log in 16 000
+_LIMIT = 4.0
+# how often an honest log may be doubted over all its regions, where that decides a comparison
+_SELDOM = 1e-3
 # rows beyond which a sample of them is looked at
 _SAMPLED = 100_000
 # a region's sum needs this variance to be close to normal once skewness is taken out
@@ -30,6 +32,9 @@ _LEAST_VARIANCE = 10.0
 _LEAST_GAIN = 10.0
 # an estimate may be off by this share of the rarer decision, for all the harm that does
 _TOLERATED = 0.1
+# of the tree that regions are the leaves of
+_DEPTH = 3
+_LEAF_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Contradiction:
 
 
 def propensity_contradictions(
-    log: DecisionLog, *, doubt: float = _DOUBT
+    log: DecisionLog, *, doubt: float = 0.01
 ) -> tuple[Contradiction, ...]:
     """Return the regions whose decisions contradict the log's propensities, the clearest first.
 
@@ -167,3 +172,153 @@ def _surprise(log: DecisionLog, tolerated: float) -> float:
 def _raised_to(log: DecisionLog) -> float:
     """Return the propensity up to which a log's are not tested."""
     return float(log.propensity.min(initial=1.0)) if log.estimated_propensity else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """People told apart by a tree of at most eight leaves."""
+
+    tree: Any
+    names: tuple[str, ...]
+    indicators: NDArray[np.bool_]
+
+    @classmethod
+    def grown(
+        cls,
+        log: DecisionLog,
+        target: Floats,
+        weights: Floats | None = None,
+        least_weight: float = 0.0,
+        least_gain: float = 0.0,
+    ) -> Regions:
+        """Tell the people of a log apart by a target.
+
+        A leaf has 3% of the people or more and a share `least_weight` of the weight; a split
+        lowers the weighted variance of the target within leaves by `least_gain` or more.
+        """
+        from sklearn.tree import DecisionTreeRegressor
+
+        inputs = _inputs(log)
+        model = DecisionTreeRegressor(
+            max_depth=_DEPTH,
+            min_samples_leaf=max(1, round(_LEAF_SHARE * len(log))),
+            min_weight_fraction_leaf=least_weight,
+            min_impurity_decrease=least_gain,
+            random_state=0,
+        )
+        return cls(
+            model.fit(inputs, target, sample_weight=weights),
+            (*log.feature_names, *(f"group {name!r}" for name in _named(log))),
+            np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0)),
+        )
+
+    def of(self, log: DecisionLog) -> NDArray[np.intp]:
+        """Return the leaf that each person falls into."""
+        return np.asarray(self.tree.apply(_inputs(log)), dtype=np.intp)
+
+    def in_words(self, leaf: int) -> str:
+        """Return the conditions on the way to a leaf, one for each input that is asked about."""
+        tree = self.tree.tree_
+        bounds: dict[int, tuple[float, float]] = {}
+        node = leaf
+        while node != 0:
+            parent = int(
+                np.flatnonzero((tree.children_left == node) | (tree.children_right == node))[0]
+            )
+            column, cut = int(tree.feature[parent]), float(tree.threshold[parent])
+            low, high = bounds.get(column, (-np.inf, np.inf))
+            if tree.children_left[parent] == node:
+                bounds[column] = (low, min(high, cut))
+            else:
+                bounds[column] = (max(low, cut), high)
+            node = parent
+        parts = [self._condition(column, *bounds[column]) for column in sorted(bounds)]
+        return " and ".join(parts) or "anywhere"
+
+    def _condition(self, column: int, low: float, high: float) -> str:
+        name = self.names[column]
+        if self.indicators[column]:
+            return name if np.isfinite(low) else f"not {name}"
+        if np.isfinite(low) and np.isfinite(high):
+            return f"{low:.4g} < {name} <= {high:.4g}"
+        return f"{name} > {low:.4g}" if np.isfinite(low) else f"{name} <= {high:.4g}"
+
+
+def _inputs(log: DecisionLog) -> Floats:
+    return np.column_stack([log.features, *(log.group == code for code in range(len(_named(log))))])
+
+
+def _named(log: DecisionLog) -> tuple[Any, ...]:
+    return log.groups if len(log.groups) > 1 else ()
+
+
+def surprise(excess: float, variance: float, third: float) -> float:
+    """Return how surprising a sum is whose first three central moments should be 0 and these.
+
+    The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
+    taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
+    cubic term it rises everywhere.
+
+    Examples
+    --------
+    A sum of exponential variables, which is often far above its mean:
+
+    >>> from consequential.evaluation.contradictions import surprise
+    >>> round(surprise(30.0, 100.0, 200.0), 2), round(surprise(-30.0, 100.0, 200.0), 2)
+    (2.74, -3.28)
+    """
+    if variance <= 0.0:
+        return 0.0
+    deviation = float(np.sqrt(variance))
+    z, g = excess / deviation, third / deviation**3
+    if abs(g) < 1e-12:
+        return z
+    return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
+
+
+def weight_moments(log: DecisionLog) -> Floats:
+    """Return four sums over people who could be accepted.
+
+    Their number, the sum of `w - 1` and, if propensities are true, its variance and third moment:
+    the sums of `(1 - p) / p` and of `(1 - p) (1 - 2p) / p^2`.
+    """
+    possible = log.propensity > 0
+    p, decision = log.propensity[possible], log.decision[possible]
+    variance = (1.0 - p) / p
+    moments = len(p), (decision / p - 1.0).sum(), variance.sum(), (variance * (1.0 / p - 2.0)).sum()
+    return np.array(moments, dtype=np.float64)
+
+
+def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
+    """Return where weights do not average to 1 as those of true propensities do, by group.
+
+    Estimated propensities are not tested: that they are wrong is known, and `sensitivity` says what
+    follows.
+    """
+    if log.estimated_propensity:
+        return ()
+    parts = [("", log)]
+    if len(log.groups) > 1:
+        parts += [
+            (f" of group {group!r}", log.take(log.group == code))
+            for code, group in enumerate(log.groups)
+        ]
+    doubts = []
+    for whose, part in parts:
+        count, *moments = weight_moments(part).tolist()
+        if abs(surprise(*moments)) > _LIMIT:
+            doubts.append(
+                f"weights{whose} average {1.0 + moments[0] / count:.3f} where those of true "
+                "propensities average 1"
+            )
+    return tuple(doubts)
+
+
+def contradictions(log: DecisionLog) -> tuple[str, ...]:
+    """Return every reason there is to disbelieve a log's propensities.
+
+    They are tested on average and in the regions of a tree; an honest log is doubted in one of a
+    thousand cases.
+    """
+    regions = propensity_contradictions(log, doubt=_SELDOM)[:1]  # the clearest one will do
+    return (*propensity_concerns(log), *weight_doubts(log), *map(str, regions))

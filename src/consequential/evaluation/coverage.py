@@ -1,13 +1,15 @@
-"""Coverage: how well accepted people stand for everybody, from sums that pieces of a log add to."""
+"""Coverage: how well accepted people stand for everybody, from sums that chunks of a log add to."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.contradictions import surprise, weight_moments
 from consequential.log import DecisionLog
 
 Floats = NDArray[np.float64]
@@ -17,7 +19,7 @@ _BINS = 4096  # of propensities, to find their median without having them all in
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How well accepted people stand for all of a group, or of the whole log.
+    """How well accepted people stand for all of a group, or of the log.
 
     Attributes
     ----------
@@ -53,22 +55,17 @@ class Coverage:
 
 @dataclass(frozen=True)
 class CoverageSums:
-    """What people of one group, or all, add to a coverage; those of pieces add up."""
+    """What people of one group, or all, add to a coverage; those of chunks add up."""
 
     people: int
     accepted: int
     below: int
     reluctant: int
     uncovered: int
-    possible: int
     weight: float
     squares: float
     heaviest: float
-    # of the weights of possible people: sum of w - 1 and, by true propensities, its variance
-    # (1 - p) / p and third moment (1 - p) (1 - 2p) / p^2
-    surplus: float
-    variance: float
-    third: float
+    moments: Floats  # of the weights, see `weight_moments`
     smallest: float
     histogram: NDArray[np.int64] = field(repr=False)
 
@@ -77,34 +74,28 @@ class CoverageSums:
         """Add up the people of a log."""
         p = log.propensity
         weights = np.divide(1.0, p, out=np.zeros(len(p)), where=log.decision)
-        possible = p > 0
-        q, w = p[possible], weights[possible]
         return cls(
             people=len(log),
             accepted=log.n_accepted,
             below=int((p < floor).sum()),
             reluctant=int((p < 0.5).sum()),
             uncovered=int(((p < 0.5) & (p < floor)).sum()),
-            possible=int(possible.sum()),
             weight=float(weights.sum()),
             squares=float(weights @ weights),
             heaviest=float(weights.max(initial=0.0)),
-            surplus=float((w - 1.0).sum()),
-            variance=float(((1.0 - q) / q).sum()),
-            third=float(((1.0 - q) * (1.0 - 2.0 * q) / q**2).sum()),
+            moments=weight_moments(log),
             smallest=float(p.min(initial=1.0)),
             histogram=np.bincount(bins_of(p), minlength=_BINS),
         )
 
     def __add__(self, other: CoverageSums) -> CoverageSums:
-        least, most = ("smallest",), ("heaviest",)
-        parts = {}
-        for name, mine in vars(self).items():
-            its = getattr(other, name)
-            parts[name] = (
-                min(mine, its) if name in least else max(mine, its) if name in most else mine + its
-            )
-        return CoverageSums(**parts)
+        combined = {"smallest": min, "heaviest": max}
+        return CoverageSums(
+            **{
+                name: combined.get(name, add)(value, getattr(other, name))
+                for name, value in vars(self).items()
+            }
+        )
 
     def middle_bins(self) -> tuple[int, int]:
         """Return the bins in which the two middle propensities lie; the same one, mostly."""
@@ -123,6 +114,7 @@ class CoverageSums:
 
     def coverage(self, name: Hashable, median: float, confidence: float) -> Coverage:
         """Return what the sums say."""
+        possible, *moments = self.moments.tolist()
         return Coverage(
             name=name,
             people=self.people,
@@ -130,36 +122,12 @@ class CoverageSums:
             effective_sample_size=self.weight**2 / self.squares if self.squares > 0 else 0.0,
             below_floor=self.below / self.people,
             below_floor_high=share_at_most(self.below, self.people, confidence),
-            mean_weight=self.weight / self.possible if self.possible else 0.0,
-            surprise=surprise(self.surplus, self.variance, self.third),
+            mean_weight=self.weight / possible if possible else 0.0,
+            surprise=surprise(*moments),
             smallest=self.smallest,
             median=median,
             largest_weight_share=self.heaviest / self.weight if self.weight > 0 else 0.0,
         )
-
-
-def surprise(excess: float, variance: float, third: float) -> float:
-    """Return how surprising a sum is whose first three central moments should be 0 and these.
-
-    The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
-    taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
-    cubic term it rises everywhere.
-
-    Examples
-    --------
-    A sum of exponential variables, which is often far above its mean:
-
-    >>> from consequential.evaluation.coverage import surprise
-    >>> round(surprise(30.0, 100.0, 200.0), 2), round(surprise(-30.0, 100.0, 200.0), 2)
-    (2.74, -3.28)
-    """
-    if variance <= 0.0:
-        return 0.0
-    deviation = float(np.sqrt(variance))
-    z, g = excess / deviation, third / deviation**3
-    if abs(g) < 1e-12:
-        return z
-    return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
 
 
 def bins_of(propensity: Floats) -> NDArray[np.intp]:

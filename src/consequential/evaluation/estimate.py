@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value with its bounds and its standard error."""
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,17 +74,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, float | int | str | None]:
         """Return the fields, ready for JSON; what is not a finite number becomes None."""
-        return {
-            "value": finite_or_none(self.value),
-            "low": finite_or_none(self.low),
-            "high": finite_or_none(self.high),
-            "standard_error": finite_or_none(self.standard_error),
-            "n": self.n,
-            "effective_sample_size": finite_or_none(self.effective_sample_size),
-            "confidence": self.confidence,
-            "method": self.method,
-            "unsupported": self.unsupported,
-        }
+        found: dict[str, float | int | str | None] = json_ready(self)
+        return found
 
     def __repr__(self) -> str:
         if not self.known:
@@ -78,13 +83,20 @@ class Estimate:
         return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
 
 
-def finite_or_none(number: float) -> float | None:
-    """Return a number as JSON can hold it."""
-    return float(number) if math.isfinite(number) else None
+def json_ready(value: Any) -> Any:
+    """Return a result with plain dicts and lists; numbers that are not finite become None."""
+    if is_dataclass(value):
+        return {field.name: json_ready(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): json_ready(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_ready(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def _short(number: float) -> str:
-    size = abs(number)
-    if not math.isfinite(number) or size < 100.0:
+    if not math.isfinite(number) or abs(number) < 100.0:
         return f"{number + 0.0:.4f}"  # adding 0 turns -0.0 into 0.0
     return f"{number:.6g}"

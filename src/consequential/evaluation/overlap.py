@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
 from operator import add
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
+from consequential.evaluation.contradictions import (
+    Contradiction,
+    Regions,
+    propensity_contradictions,
+)
 from consequential.evaluation.coverage import Coverage, CoverageSums, bins_of
-from consequential.evaluation.regions import Regions
+from consequential.evaluation.estimate import json_ready
 from consequential.log import (
     DecisionLog,
     DecisionLogError,
@@ -81,11 +85,8 @@ class Overlap:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
-        found = asdict(self)
-        for coverage in [found["overall"], *found["groups"]]:
-            coverage["name"] = _plain(coverage["name"])
-        listed = ("reasons", "groups", "contradictions", "concerns")
-        return found | {name: list(found[name]) for name in listed}
+        found: dict[str, Any] = json_ready(self)
+        return found
 
     def __str__(self) -> str:
         rows = [self.overall] if len(self.groups) == 1 else [self.overall, *self.groups]
@@ -190,42 +191,37 @@ def overlap(
 
 def _added_up(log: DecisionLog | LogScan, floor: float) -> tuple[list[CoverageSums], list[float]]:
     """Return sums and the median propensity, of all people and of each group."""
-    adder = _Adder(floor)
-    found = list(log.map(adder, settled=False)) if isinstance(log, LogScan) else [adder(log)]
+    found = _map(log, partial(_sums, floor=floor))
     sums = [reduce(add, column) for column in zip(*found, strict=True)]
     bins = [each.middle_bins() if each.people else (-1, -1) for each in sums]
-    middle = _Middle(tuple(bins))
-    parts = list(log.map(middle, settled=False)) if isinstance(log, LogScan) else [middle(log)]
+    middle = _map(log, partial(_middle, bins=bins))
     medians = []
     for k, each in enumerate(sums):
-        low, high = (np.sort(np.concatenate([part[k][side] for part in parts])) for side in (0, 1))
+        low, high = (np.sort(np.concatenate([part[k][side] for part in middle])) for side in (0, 1))
         medians.append(each.median(low, high) if each.people else float("nan"))
     return sums, medians
 
 
-@dataclass(frozen=True, slots=True)
-class _Adder:
-    floor: float
-
-    def __call__(self, log: DecisionLog) -> list[CoverageSums]:
-        groups = (log.take(log.group == code) for code in range(len(log.groups)))
-        return [CoverageSums.of(part, self.floor) for part in (log, *groups)]
+def _map(log: DecisionLog | LogScan, task: Callable[[DecisionLog], Any]) -> list[Any]:
+    return list(log.map(task, settled=False)) if isinstance(log, LogScan) else [task(log)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Middle:
-    """The propensities that lie in the middle bins, of all people and of each group."""
+def _parts(log: DecisionLog) -> list[DecisionLog]:
+    """Return all people, and those of each group."""
+    return [log, *(log.take(log.group == code) for code in range(len(log.groups)))]
 
-    bins: tuple[tuple[int, int], ...]
 
-    def __call__(self, log: DecisionLog) -> list[tuple[Floats, Floats]]:
-        place = bins_of(log.propensity)
-        everybody = np.ones(len(log), dtype=np.bool_)
-        masks = [everybody, *(log.group == code for code in range(len(log.groups)))]
-        return [
-            (log.propensity[mask & (place == low)], log.propensity[mask & (place == high)])
-            for mask, (low, high) in zip(masks, self.bins, strict=True)
-        ]
+def _sums(log: DecisionLog, floor: float) -> list[CoverageSums]:
+    return [CoverageSums.of(part, floor) for part in _parts(log)]
+
+
+def _middle(log: DecisionLog, bins: list[tuple[int, int]]) -> list[tuple[Floats, Floats]]:
+    """Return the propensities that lie in the two middle bins, for all people and each group."""
+    found = []
+    for part, (low, high) in zip(_parts(log), bins, strict=True):
+        p, place = part.propensity, bins_of(part.propensity)
+        found.append((p[place == low], p[place == high]))
+    return found
 
 
 def _reasons(overall: Coverage, groups: tuple[Coverage, ...], region: Region) -> list[str]:
@@ -284,7 +280,3 @@ def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
         median=float(np.median(p[inside])),
         largest=float(p[inside].max()),
     )
-
-
-def _plain(name: Hashable) -> str | int | float | bool:
-    return name if isinstance(name, str | int | float | bool) else str(name)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.judged import FEW
+from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Extremes, Span
 from consequential.log import DecisionLog
 from consequential.objective import InversePropensity, Objective, effective_sample_size

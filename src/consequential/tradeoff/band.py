@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate, sup_t_quantile
-from consequential.evaluation.bounds import measured_groups
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.scanned import Gram
+from consequential.evaluation.measurement import Measurement
+from consequential.evaluation.out_of_core import Gram
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +30,7 @@ class Trace:
     signed: bool
 
     @classmethod
-    def of(cls, measure: Measure, effective_sample_size: float) -> Trace:
+    def of(cls, measure: Measurement, effective_sample_size: float) -> Trace:
         """Read off what was measured."""
         benefits = measure.benefits
         return cls(
@@ -50,7 +49,7 @@ class Trace:
         )
 
 
-def _sides(measure: Measure) -> list[tuple[Any, list[tuple[Any, int, Any, int]]]]:
+def _sides(measure: Measurement) -> list[tuple[Any, list[tuple[Any, int, Any, int]]]]:
     """The utility and the pairs of groups, at their lowest and, if that differs, their highest."""
     exact = all(each.exact for each in (measure.utility, *measure.benefits))
     found = []
@@ -59,13 +58,13 @@ def _sides(measure: Measure) -> list[tuple[Any, list[tuple[Any, int, Any, int]]]
         pairs = []
         for benefit in measure.benefits:
             one, other = (benefit.high, benefit.low) if highest else (benefit.low, benefit.high)
-            groups = combinations(measured_groups(benefit), 2)
+            groups = combinations(benefit.known, 2)
             pairs += [(one, k, other, m) for k, m in groups]
         found.append((utility, pairs))
     return found
 
 
-def influences(measure: Measure) -> Floats:
+def influences(measure: Measurement) -> Floats:
     """What each row adds to the utility and to the differences, one column each."""
     columns = []
     for utility, pairs in _sides(measure):
@@ -77,7 +76,7 @@ def influences(measure: Measure) -> Floats:
     return np.column_stack(columns)
 
 
-def combinations_of(measure: Measure) -> Floats:
+def combinations_of(measure: Measurement) -> Floats:
     """The same for rows that were summed: how columns of sums are combined, group by group."""
     found = []
     for utility, pairs in _sides(measure):

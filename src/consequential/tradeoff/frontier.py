@@ -13,16 +13,10 @@ from numpy.typing import NDArray
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import cross_fitted_propensities, evaluate
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.measurement import Measurement
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import (
-    Fairness,
-    Objective,
-    Weighting,
-    effective_sample_size,
-    fairness_named,
-)
+from consequential.objective import Fairness, Objective, Weighting, fairness_named
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.tradeoff.band import Trace, band, covariance_of_rows, influences
 from consequential.tradeoff.points import Frontier, bound_name, points_of, reference_of
@@ -116,8 +110,8 @@ def frontier(
             log, unfitted, objective, bounds, _references(cost, feature_map), confidence, seed
         )
     rows = log.settled()
-    yardstick = Yardstick.of(objective, rows)
-    measures, notes = _measured(unfitted, yardstick, bounds, folds, seed, progress)
+    weighted = WeightedLog.of(objective, rows)
+    measures, notes = _measured(unfitted, weighted, bounds, folds, seed, progress)
     if log.estimated_propensity:
         notes.append("propensities are estimates, and so is everything made from them")
     traces = [Trace.of(measure, effective) for measure, effective in measures]
@@ -179,24 +173,24 @@ def _references(cost: float, feature_map: Any) -> list[tuple[str, Any]]:
 
 def _measured(
     learner: Any,
-    yardstick: Yardstick,
+    weighted: WeightedLog,
     bounds: list[float | None],
     folds: int,
     seed: int,
     progress: bool,
-) -> tuple[list[tuple[Measure, float]], list[str]]:
+) -> tuple[list[tuple[Measurement, float]], list[str]]:
     """Measure the learner at each bound; an interruption keeps what is done."""
     from tqdm import tqdm
 
-    found: list[tuple[Measure, float]] = []
+    found: list[tuple[Measurement, float]] = []
     # None: shown where somebody can see it
     bar = tqdm(total=len(bounds), desc="frontier", leave=False, disable=None if progress else True)
-    at_bound = partial(_propensities, learner, yardstick.log, folds, seed)
+    at_bound = partial(_propensities, learner, weighted.log, folds, seed)
     try:
         for propensity in in_order(at_bound, bounds):
             bar.update()
-            effective = effective_sample_size(yardstick.weighted(propensity))
-            found.append((Measure.of(yardstick, propensity), effective))
+            measure = weighted.measure(propensity)
+            found.append((measure, measure.weights.effective_size))
     except KeyboardInterrupt:
         if not found:
             raise

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.offpolicy import evaluation
-from consequential.evaluation.scanned import ScannedRatios, measured
+from consequential.evaluation.out_of_core import ScannedRatios, measured
 from consequential.log import DecisionLogError, LogScan
 from consequential.objective import Objective
 from consequential.policies import DecisionRule
@@ -47,19 +47,14 @@ def scanned_frontier(
         shown.append(name)
         rules.append(fitted)
     found = measured(rest, objective, tuple(rules))
-    traces = [
-        Trace.of(measure, facts.effective_size)
-        for measure, facts in zip(found.measures, found.facts, strict=True)
-    ][: len(bounds)]
-    first = found.measures[0].utility.low
+    traces = [Trace.of(measure, measure.weights.effective_size) for measure in found[: len(bounds)]]
+    first = found[0].utility.low
     assert isinstance(first, ScannedRatios)
-    combined = [combinations_of(measure) for measure in found.measures[: len(bounds)]]
+    combined = [combinations_of(measure) for measure in found[: len(bounds)]]
     covariance = covariance_of_sums(combined, first.gram)
     points = points_of(bounds, traces, band(traces, covariance, first.gram.n, confidence, seed))
     beside = []
-    for name, measure, facts in zip(
-        shown, found.measures[len(bounds) :], found.facts[len(bounds) :], strict=True
-    ):
-        judged = evaluation(objective, facts, measure, Normal(measure.ratios, confidence, seed))
+    for name, measure in zip(shown, found[len(bounds) :], strict=True):
+        judged = evaluation(objective, measure, Normal(measure.ratios, confidence, seed))
         beside.append(reference_of(name, judged))
     return Frontier(points, tuple(beside), objective.fairness.name, float(confidence), tuple(notes))
