@@ -35,7 +35,7 @@ from consequential.evaluation.inputs import (
     objective_of,
 )
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.weighted_log import WeightedLog
+from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
 from consequential.log import DecisionLog
 from consequential.objective import Benefit, Fairness, Tally, Weighting
 from consequential.policies import Logged
@@ -141,7 +141,8 @@ def sensitivity(
 
     Every row may be off on its own, in the worst way for the figure in question: bounds hold
     whatever the hidden reason for decisions was, as long as it moved odds by no more. Sampling
-    error is that of the intervals of `evaluate`, and of `compare` where there is `versus`.
+    error is that of the intervals of `evaluate`, and of `compare` where there is `versus`. As
+    there, fewer than ten effective labels say nothing, and bounds cover every label.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def sensitivity(
 
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays(
-    ...     [[0.0], [1.0], [2.0]], [1, 1, 1], [1.0, 1.0, 0.25], [0, 1, 1])
+    ...     [[0.0], [1.0], [2.0]] * 10, [1] * 30, [1.0, 1.0, 0.25] * 10, [0, 1, 1] * 10)
     >>> found = cq.sensitivity(cq.AcceptAll(), log, cost=0.5, gammas=[1.0, 3.0])
     >>> [(round(each.smallest, 3), round(each.largest, 3)) for each in found.utility]
     [(0.667, 0.667), (0.333, 1.667)]
@@ -184,26 +185,27 @@ def sensitivity(
         tuple(_gap_bounds(found) for found in benefits),
         _turning(lambda gamma: _spans_zero(model.utility(gamma), sampling=False)),
         _turning(lambda gamma: _spans_zero(model.utility(gamma), sampling=True)),
-        applied.notes,
+        (*applied.notes, *((NO_LABELS,) if model.lacks_labels else ())),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """How likely a rule is to accept each person; for what the log did, 1 where it accepted."""
+    """How likely a rule is to accept each person, and `accepts`: 1 where the log itself did."""
 
     propensity: Floats
+    accepts: Floats
     logged: bool
 
     @classmethod
     def of(cls, rule: Any, applied: AppliedRule) -> _Side:
         if isinstance(rule, Logged):
-            return cls(applied.log.decision.astype(np.float64), True)
-        return cls(applied.propensity, False)
+            return cls(applied.propensity, applied.log.decision.astype(np.float64), True)
+        return cls(applied.propensity, applied.propensity, False)
 
-    def accepts(self, weighted: Floats, known: Floats) -> Floats:
+    def gained(self, weighted: Floats, known: Floats) -> Floats:
         """Each row's gain from acceptance: with its weight, or as the log knows it."""
-        return self.propensity * (known if self.logged else weighted)
+        return self.accepts * (known if self.logged else weighted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,13 @@ class _Model:
     other: _Side | None
     intervals: Normal
 
+    @cached_property
+    def lacks_labels(self) -> bool:
+        """Whether next to no label speaks about the people in question, as in `evaluate`."""
+        if self.other is not None:
+            return self.weighted.lacks_labels(self.rule.propensity - self.other.propensity)
+        return not self.rule.logged and self.weighted.lacks_labels(self.rule.propensity)
+
     def utility(self, gamma: float) -> Bounds:
         """Return the bounds of the utility, or of the difference to the other rule's."""
         n = len(self.weighted.log)
@@ -244,7 +253,7 @@ class _Model:
         """Return the bounds of each benefit and group."""
         group = self.weighted.log.group
         by_corner = [
-            [benefit_ratios(benefit, self.rule.propensity, group) for benefit in each]
+            [benefit_ratios(benefit, self.rule.accepts, group) for benefit in each]
             for weights in self._ends(gamma)
             for each in self._benefits(weights)
         ]
@@ -272,12 +281,12 @@ class _Model:
 
     def _gained(self, weights: Floats) -> list[Floats]:
         objective, log, found = self.weighted.objective, self.weighted.log, []
-        for tally, own in self._tallies(weights):
+        for tally, own in self._tallies(weights, known=not self.lacks_labels):
             accepting, rejecting = objective.worth(log, tally)
             accepted, rejected = objective.worth(log, own)
             changes = accepting - rejecting, accepted - rejected
-            less = -rejecting if self.other is None else self.other.accepts(*changes)
-            found.append(self.rule.accepts(*changes) - less)
+            less = -rejecting if self.other is None else self.other.gained(*changes)
+            found.append(self.rule.gained(*changes) - less)
         return found
 
     def _benefits(self, weights: Floats) -> list[list[Benefit]]:
@@ -296,10 +305,12 @@ class _Model:
             found.append(benefits)
         return found
 
-    def _tallies(self, weights: Floats) -> list[tuple[Tally, Tally]]:
+    def _tallies(self, weights: Floats, *, known: bool = True) -> list[tuple[Tally, Tally]]:
         """Whom rows stand for with weights and as the log knows it; for each unknown label."""
         log = self.weighted.log
         tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
+        if not known:
+            tally = without_labels(tally)
         if tally.unknown is None:
             return [(tally, own)]
         return [(tally.filled(label), own.filled(label)) for label in (False, True)]
