@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import consequential as cq
 from consequential.evaluation import propensity_contradictions
 from consequential.evaluation.contradictions import surprise
-from consequential.evaluation.coverage import CoverageSums, share_at_most
+from consequential.evaluation.overlap import CoverageSums, share_at_most
 
 WORLD = cq.worlds.first_setting()
 CUT = cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), WORLD.cost)

@@ -10,7 +10,7 @@ import numpy as np
 from consequential.evaluation.bounds import Measured
 from consequential.evaluation.contradictions import CONTRADICTED, contradictions
 from consequential.evaluation.contrasts import checked_confidence
-from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, json_ready
+from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
 from consequential.evaluation.evaluate import (
     Evaluation,
     Method,
@@ -38,7 +38,7 @@ _RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """A new rule against an old one: differences, new minus old, each with its interval.
 
     Attributes
@@ -89,11 +89,6 @@ class Comparison:
     def notes(self) -> tuple[str, ...]:
         """What to know before relying on the figures, about either rule."""
         return tuple(dict.fromkeys((*self.new.notes, *self.old.notes)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
-        found: dict[str, Any] = json_ready(self)
-        return found
 
     def __repr__(self) -> str:
         gap = f"gap, {self.new.fairness}"

@@ -92,86 +92,63 @@ def propensity_contradictions(
     """
     from scipy.stats import norm
 
-    possible = np.flatnonzero((log.propensity > _raised_to(log)) & (log.propensity < 1.0))
+    # estimated propensities were raised to a floor
+    least = float(log.propensity.min(initial=1.0)) if log.estimated_propensity else 0.0
+    possible = np.flatnonzero((log.propensity > least) & (log.propensity < 1.0))
     chosen = np.random.default_rng(0).permutation(possible)[:_SAMPLED]
     one, other = (log.take(np.sort(half)) for half in np.array_split(chosen, 2))
-    trials = [trial for trial in (_Trial.of(one, other), _Trial.of(other, one)) if trial]
-    if not trials:
+    tests = [found for found in (_tested(one, other), _tested(other, one)) if found]
+    if not tests:
         return ()
-    tests = sum(len(trial.surprises) for trial in trials)
-    limit = float(norm.isf(doubt / (2.0 * tests)))
+    limit = float(norm.isf(doubt / (2.0 * sum(len(surprises) for _, surprises in tests))))
     # both trees find much the same regions: those of the clearer one are enough
-    return max(trials, key=lambda trial: trial.clearest).contradictions(log, limit)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Regions found on one half of the rows, and how surprising the other half's decisions are."""
-
-    regions: Regions
-    surprises: dict[int, float]
-
-    @classmethod
-    def of(cls, grown_on: DecisionLog, tested_on: DecisionLog) -> _Trial | None:
-        """Grow a tree on some rows and test its leaves on others; None where these are too few."""
-        p = grown_on.propensity
-        variance = p * (1.0 - p)
-        total = float(variance.sum())
-        if total < _LEAST_VARIANCE:
-            return None
-        # with these targets and weights a split gains exactly what it adds to the statistics
-        regions = Regions.grown(
-            grown_on,
-            (grown_on.decision - p) / variance,
-            variance,
-            least_weight=min(_LEAST_VARIANCE / total, 0.5),
-            least_gain=_LEAST_GAIN / total,
+    regions, surprises = max(tests, key=lambda found: max(map(abs, found[1].values())))
+    beyond = [leaf for leaf in surprises if abs(surprises[leaf]) > limit]
+    if not beyond:
+        return ()
+    home = regions.of(log)
+    return tuple(
+        Contradiction(
+            regions.in_words(leaf),
+            people=int((home == leaf).sum()),
+            accepted=int(log.decision[home == leaf].sum()),
+            expected=float(log.propensity[home == leaf].sum()),
+            surprise=surprises[leaf],
         )
-        leaf = regions.of(tested_on)
-        tolerated = _TOLERATED if grown_on.estimated_propensity else 0.0
-        return cls(
-            regions,
-            {int(k): _surprise(tested_on.take(leaf == k), tolerated) for k in np.unique(leaf)},
-        )
-
-    @property
-    def clearest(self) -> float:
-        """How surprising the most surprising region is."""
-        return max(map(abs, self.surprises.values()))
-
-    def contradictions(self, log: DecisionLog, limit: float) -> tuple[Contradiction, ...]:
-        """Return the regions that are more surprising than a limit, with the people of the log."""
-        beyond = [leaf for leaf, found in self.surprises.items() if abs(found) > limit]
-        if not beyond:
-            return ()
-        home = self.regions.of(log)
-        found = []
-        for leaf in sorted(beyond, key=lambda leaf: -abs(self.surprises[leaf])):
-            inside = home == leaf
-            found.append(
-                Contradiction(
-                    self.regions.in_words(leaf),
-                    people=int(inside.sum()),
-                    accepted=int(log.decision[inside].sum()),
-                    expected=float(log.propensity[inside].sum()),
-                    surprise=self.surprises[leaf],
-                )
-            )
-        return tuple(found)
+        for leaf in sorted(beyond, key=lambda leaf: -abs(surprises[leaf]))
+    )
 
 
-def _surprise(log: DecisionLog, tolerated: float) -> float:
+def _tested(
+    grown_on: DecisionLog, tested_on: DecisionLog
+) -> tuple[Regions, dict[int, float]] | None:
+    """Grow a tree on some rows and test its leaves on others; None where these are too few."""
+    p = grown_on.propensity
+    variance = p * (1.0 - p)
+    total = float(variance.sum())
+    if total < _LEAST_VARIANCE:
+        return None
+    # with these targets and weights a split gains exactly what it adds to the statistics
+    regions = Regions.grown(
+        grown_on,
+        (grown_on.decision - p) / variance,
+        variance,
+        least_weight=min(_LEAST_VARIANCE / total, 0.5),
+        least_gain=_LEAST_GAIN / total,
+    )
+    leaf = regions.of(tested_on)
+    return regions, {int(k): _surprise(tested_on.take(leaf == k)) for k in np.unique(leaf)}
+
+
+def _surprise(log: DecisionLog) -> float:
+    """Return how surprising the number of accepted people is."""
     p = log.propensity
     variance = p * (1.0 - p)
     excess = float((log.decision - p).sum())
-    allowed = tolerated * float(min(p.sum(), (1.0 - p).sum()))
-    left = np.sign(excess) * max(abs(excess) - allowed, 0.0)
-    return surprise(float(left), float(variance.sum()), float((variance * (1.0 - 2.0 * p)).sum()))
-
-
-def _raised_to(log: DecisionLog) -> float:
-    """Return the propensity up to which a log's are not tested."""
-    return float(log.propensity.min(initial=1.0)) if log.estimated_propensity else 0.0
+    if log.estimated_propensity:
+        tolerated = _TOLERATED * float(min(p.sum(), (1.0 - p).sum()))
+        excess = float(np.sign(excess)) * max(abs(excess) - tolerated, 0.0)
+    return surprise(excess, float(variance.sum()), float((variance * (1.0 - 2.0 * p)).sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +185,7 @@ class Regions:
         )
         return cls(
             model.fit(inputs, target, sample_weight=weights),
-            (*log.feature_names, *(f"group {name!r}" for name in _named(log))),
+            (*log.feature_names, *(f"group {name!r}" for name in _groups(log))),
             np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0)),
         )
 
@@ -244,12 +221,14 @@ class Regions:
         return f"{name} > {low:.4g}" if np.isfinite(low) else f"{name} <= {high:.4g}"
 
 
-def _inputs(log: DecisionLog) -> Floats:
-    return np.column_stack([log.features, *(log.group == code for code in range(len(_named(log))))])
-
-
-def _named(log: DecisionLog) -> tuple[Any, ...]:
+def _groups(log: DecisionLog) -> tuple[Any, ...]:
+    """The groups that a tree may tell apart."""
     return log.groups if len(log.groups) > 1 else ()
+
+
+def _inputs(log: DecisionLog) -> Floats:
+    indicators = (log.group == code for code in range(len(_groups(log))))
+    return np.column_stack([log.features, *indicators])
 
 
 def surprise(excess: float, variance: float, third: float) -> float:
@@ -258,14 +237,6 @@ def surprise(excess: float, variance: float, third: float) -> float:
     The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
     taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
     cubic term it rises everywhere.
-
-    Examples
-    --------
-    A sum of exponential variables, which is often far above its mean:
-
-    >>> from consequential.evaluation.contradictions import surprise
-    >>> round(surprise(30.0, 100.0, 200.0), 2), round(surprise(-30.0, 100.0, 200.0), 2)
-    (2.74, -3.28)
     """
     if variance <= 0.0:
         return 0.0

@@ -1,4 +1,4 @@
-"""Estimate: a number with its interval."""
+"""Estimate: a number with its interval, and what all results have in common."""
 
 from __future__ import annotations
 
@@ -20,8 +20,19 @@ class Interval:
 UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan)
 
 
+class Result:
+    """A dataclass that JSON can hold."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON: groups by their text, None for what is not finite."""
+        found: dict[str, Any] = json_ready(self)
+        return found
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate:
+class Estimate(Result):
     """A number, and the interval that covers the true one with the stated confidence.
 
     `value` is NaN where a log cannot tell, and bounds are infinite where it says next to nothing.
@@ -71,11 +82,6 @@ class Estimate:
     def known(self) -> bool:
         """Whether the log allows an estimate at all."""
         return math.isfinite(self.value)
-
-    def to_dict(self) -> dict[str, float | int | str | None]:
-        """Return the fields, ready for JSON; what is not a finite number becomes None."""
-        found: dict[str, float | int | str | None] = json_ready(self)
-        return found
 
     def __repr__(self) -> str:
         if not self.known:

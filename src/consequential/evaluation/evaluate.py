@@ -13,7 +13,7 @@ from consequential.evaluation.bootstrap import Bootstrap
 from consequential.evaluation.bounded import AnyTime, Bernstein
 from consequential.evaluation.contrasts import checked_confidence, normal_quantile
 from consequential.evaluation.crossfit import CrossFitted
-from consequential.evaluation.estimate import Estimate, Interval, json_ready
+from consequential.evaluation.estimate import Estimate, Interval, Result
 from consequential.evaluation.inputs import (
     apply_rule,
     as_rule,
@@ -37,7 +37,7 @@ METHODS: dict[str, type[Intervals]] = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Evaluation:
+class Evaluation(Result):
     """What a rule would do with the applicants of a log, each figure with its interval.
 
     Attributes
@@ -87,11 +87,6 @@ class Evaluation:
     confidence: float
     method: str
     unsupported: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON: groups by their text, None for what is not known."""
-        found: dict[str, Any] = json_ready(self)
-        return found
 
     def __repr__(self) -> str:
         lines = [

@@ -244,7 +244,7 @@ def _quotient(intervals: Normal, found: Measured) -> Interval:
     else:
         level = two_sided(sup_t_quantile(covariance, confidence, seed=seed))
         alone, together = (
-            np.log(np.maximum(np.stack(found.rates.bounds(at))[:, known], 1e-300))
+            np.log(np.maximum(found.rates.bounds(at)[:, known], 1e-300))
             for at in (confidence, level)
         )
         low, high = largest_bounds(np.log(values), alone, together)

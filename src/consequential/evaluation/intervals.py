@@ -238,7 +238,7 @@ class Normal(Intervals):
     def _rate_contrast(self, terms: Terms, value: float, error: float) -> Interval:
         if not np.isfinite(value):
             return UNKNOWN
-        ends = [np.stack(each.rates.bounds(self.confidence)) for each, _ in terms]
+        ends = [each.rates.bounds(self.confidence) for each, _ in terms]
         low, high = contrast_bounds(
             np.concatenate([each.values for each, _ in terms]),
             np.concatenate(ends, axis=1),
@@ -262,7 +262,7 @@ class Normal(Intervals):
         value, ends = float(size[widest]), []
         for each in benefits:
             alone, together = (
-                np.stack(each.rates.bounds(at))[:, each.known] for at in (self.confidence, level)
+                each.rates.bounds(at)[:, each.known] for at in (self.confidence, level)
             )
             ends.append(largest_bounds(each.values[each.known], alone, together))
         low = min(value, max(low for low, _ in ends))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
 
@@ -127,32 +127,28 @@ class ScannedRatios(RatioSums):
         return third / spread**1.5 if spread > 1e-14 * second else 0.0
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """What a chunk of the log adds: sums for ratios, weights and, for each rule, rates."""
-
-    objective: Objective
-    whole: Whole
-    rules: tuple[DecisionRule, ...]
-    compared: bool
-
-    def __call__(
-        self, log: DecisionLog
-    ) -> tuple[Gram, list[LabelWeights], list[RateSums | None]] | None:
-        if len(log) == 0:
-            return None
-        weighted = WeightedLog.of(self.objective, log, whole=self.whole)
-        found = [log.propensity_of(rule) for rule in self.rules]
-        ratios: list[Any] = []
-        for pi in found:
-            utility = _three(weighted.utility(pi))
-            ratios += [*utility, weighted.acceptance(pi), *weighted.benefits(pi)]
-        weights = [weighted.label_weights(pi) for pi in found]
-        if self.compared:
-            ratios += [*_three(weighted.utility(*found)), weighted.acceptance(*found)]
-            weights.append(weighted.label_weights(np.abs(found[0] - found[1])))
-        rates = [weighted.rate_sums(weighted.within, pi, self.whole.n) for pi in found]
-        return Gram.of(ratios, log), weights, rates
+def _summed(
+    log: DecisionLog,
+    objective: Objective,
+    whole: Whole,
+    rules: tuple[DecisionRule, ...],
+    compared: bool,
+) -> tuple[Gram, list[LabelWeights], list[RateSums | None]] | None:
+    """Return what a chunk of the log adds: to ratios, to weights and to the rates of each rule."""
+    if len(log) == 0:
+        return None
+    weighted = WeightedLog.of(objective, log, whole=whole)
+    found = [log.propensity_of(rule) for rule in rules]
+    ratios: list[Any] = []
+    for pi in found:
+        utility = _three(weighted.utility(pi))
+        ratios += [*utility, weighted.acceptance(pi), *weighted.benefits(pi)]
+    weights = [weighted.label_weights(pi) for pi in found]
+    if compared:
+        ratios += [*_three(weighted.utility(*found)), weighted.acceptance(*found)]
+        weights.append(weighted.label_weights(np.abs(found[0] - found[1])))
+    rates = [weighted.rate_sums(weighted.within, pi, whole.n) for pi in found]
+    return Gram.of(ratios, log), weights, rates
 
 
 def _three(utility: Measured) -> tuple[RatioSums, RatioSums, RatioSums]:
@@ -171,7 +167,8 @@ def measured(
     whole = reduce(add, scan.map(objective.whole, "weighing the log"))
     if whole.n == 0:
         raise DecisionLogError(f"no decision is as old as the horizon of {scan.horizon} time steps")
-    found = scan.map(_Chunk(objective, whole, rules, compared), "evaluating on the log")
+    summed = partial(_summed, objective=objective, whole=whole, rules=rules, compared=compared)
+    found = scan.map(summed, "evaluating on the log")
     grams, weights_by_chunk, rates_by_chunk = zip(
         *(each for each in found if each is not None), strict=True
     )

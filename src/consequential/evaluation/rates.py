@@ -265,8 +265,8 @@ class Rates:
     lowest: float = 0.0
     highest: float = 1.0
 
-    def bounds(self, confidence: float) -> tuple[Floats, Floats]:
-        """Return the ends of an interval for each group, also where a rate has no value.
+    def bounds(self, confidence: float) -> Floats:
+        """Return lower and upper ends for each group, also where a rate has no value.
 
         An estimate may lie outside: at 0 or 1, or where its weights stand for too many people.
         """
@@ -284,10 +284,9 @@ class Rates:
         limited = np.stack([np.fmax(ends[0], least), np.fmin(ends[1], largest)])
         # with wrong propensities, weights may stand for so many people that nothing is left
         ends = np.where(limited[0] < limited[1], limited, ends)
-        return (
-            self.lowest + span * np.nan_to_num(ends[0], nan=0.0),
-            self.lowest + span * np.nan_to_num(ends[1], nan=1.0),
-        )
+        ends = np.where(np.isnan(ends), [[0.0], [1.0]], ends)
+        bounds: Floats = self.lowest + span * ends
+        return bounds
 
     @property
     def standard_errors(self) -> Floats:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.bounds import extreme, unscaled
 from consequential.evaluation.contrasts import checked_confidence
-from consequential.evaluation.estimate import Interval, json_ready
+from consequential.evaluation.estimate import Interval, Result
 from consequential.evaluation.influence import Ratios, benefit_ratios
 from consequential.evaluation.inputs import (
     AppliedRule,
@@ -47,18 +47,13 @@ _ENDLESS = 1e6
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Bounds:
+class Bounds(Result):
     """The smallest and largest value there can be; `low` and `high` include sampling error."""
 
     smallest: float
     largest: float
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return the four numbers, ready for JSON."""
-        found: dict[str, float | None] = json_ready(self)
-        return found
 
     def __repr__(self) -> str:
         if not np.isfinite(self.smallest):
@@ -67,7 +62,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sensitivity:
+class Sensitivity(Result):
     """Bounds for each Gamma, the factor by which odds of acceptance may be off.
 
     Attributes
@@ -104,11 +99,6 @@ class Sensitivity:
     flips_at: float
     doubtful_at: float
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON; an endless Gamma becomes None."""
-        found: dict[str, Any] = json_ready(self)
-        return found
 
     def __repr__(self) -> str:
         lines = ["if odds of acceptance are off by up to"]

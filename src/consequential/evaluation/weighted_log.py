@@ -162,7 +162,7 @@ class WeightedLog:
             return self.extremes.utility(self.objective, self.log)
         rules = zip((1.0, -1.0), (propensity, versus), strict=True)
         logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
-        return self.extremes.difference(self.objective, self.log, np.array(logged))
+        return self.extremes.difference(self.objective, self.log, logged)
 
     def acceptance(self, propensity: Floats, versus: Floats | None = None) -> Ratios:
         """Return the share of people accepted, less that of other propensities."""

@@ -149,7 +149,7 @@ def plan(
 def _reach(log: DecisionLog, cost: float, lowest: float) -> Span:
     """Return how far rows and means of a later log can go, as `compare` sees it."""
     extremes = Extremes.of(InversePropensity(), lowest)
-    return extremes.difference(Objective(cost), log, np.array([])).at(0.0)
+    return extremes.difference(Objective(cost), log, ()).at(0.0)
 
 
 def _with_mean(advantage: Advantage, improvement: float) -> Advantage:
