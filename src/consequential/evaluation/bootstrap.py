@@ -14,6 +14,7 @@ from consequential.evaluation.contrasts import Pairs, widest
 from consequential.evaluation.estimate import UNKNOWN, Interval
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.intervals import Intervals, Terms
+from consequential.evaluation.rates import ratio
 from consequential.workers import in_order
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,7 @@ class Bootstrap(Intervals):
         drawn = drawn[np.isfinite(drawn).all(axis=1)]
         errors = drawn.std(axis=0)
         away = np.abs(drawn - differences)
-        scaled = np.divide(away, errors, out=np.zeros_like(away), where=errors > 0)
+        scaled = ratio(away, errors)
         q = float(np.quantile(scaled.max(axis=1), self.confidence)) if len(drawn) else inf
         return widest(differences, errors, q)
 
@@ -82,9 +83,7 @@ def replicates(
     for each in ratios:
         k = each.n_groups
         numerator, denominator, moved = (sums[:, at + j * k : at + (j + 1) * k] for j in range(3))
-        values = np.full(numerator.shape, np.nan)
-        np.divide(numerator, denominator, out=values, where=np.abs(denominator) > 0)
-        found.append(values + moved / n)
+        found.append(ratio(numerator, denominator, np.nan) + moved / n)
         at += 3 * k
     return found
 

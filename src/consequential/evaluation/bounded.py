@@ -75,9 +75,9 @@ class Bounded(Intervals):
         if not np.isfinite(value):
             return UNKNOWN
         assert reach is not None
-        rows = ratios.of_group(code)
-        scale = 1.0 if rows.scale is None else float(rows.scale[0])
-        numerator, denominator = rows.numerator / scale, rows.denominator / scale
+        rows = ratios.group == code
+        scale = 1.0 if ratios.scale is None else float(ratios.scale[code])
+        numerator, denominator = ratios.numerator[rows] / scale, ratios.denominator[rows] / scale
         if np.ptp(denominator) == 0.0 and np.ptp(reach.rows[:, 1]) == 0.0:
             span = reach.at(0.0)
             low = self.lower(numerator, span) / denominator[0]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.influence import Ratios, RatioSums
+from consequential.evaluation.rates import ratio
 from consequential.objective import Benefit
 
 Floats = NDArray[np.float64]
@@ -80,14 +81,14 @@ def unscaled(benefit: Benefit, group: Codes) -> Benefit:
     """Undo what a benefit's sums were divided by, so that no row depends on the others."""
     if benefit.scale is None:
         return benefit
-    undo = np.divide(1.0, benefit.scale, out=np.zeros_like(benefit.scale), where=benefit.scale > 0)
+    undo = ratio(1.0, benefit.scale)[group]
 
     def times(column: Floats | None) -> Floats | None:
-        return None if column is None else column * undo[group]
+        return None if column is None else column * undo
 
     return replace(
         benefit,
-        values=benefit.values * undo[group],
+        values=benefit.values * undo,
         constants=times(benefit.constants),
         denominator=times(benefit.denominator),
         counted=times(benefit.counted),

@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.rates import Rates
+from consequential.evaluation.rates import Rates, ratio
 from consequential.evaluation.reach import Reach
-from consequential.objective import NOBODY, Benefit
+from consequential.objective import Benefit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -81,9 +81,7 @@ class RatioSums(ABC):
     @property
     def inflation(self) -> Floats:
         """`m / (m - 1)` for the m rows a ratio rests on; infinite for a single one."""
-        m, endless = self.counted, np.full(self.n_groups, np.inf)
-        factor: Floats = np.divide(m, m - 1.0, out=endless, where=m > 1.0)
-        return factor
+        return ratio(self.counted, np.maximum(self.counted - 1.0, 0.0), np.inf)
 
     @property
     def standard_errors(self) -> Floats:
@@ -117,29 +115,19 @@ class Ratios(RatioSums):
 
     @cached_property
     def totals(self) -> Floats:
-        """The denominators' sums."""
+        """The sums of the denominators."""
         return self.by_group(self.denominator)
-
-    @cached_property
-    def usable(self) -> NDArray[np.bool_]:
-        """For which groups there is anybody to divide by."""
-        return np.abs(self.totals) > NOBODY
 
     @cached_property
     def values(self) -> Floats:
         """The ratios; NaN where there is nobody to divide by."""
-        sums, undefined = self.by_group(self.numerator), np.full(self.n_groups, np.nan)
-        values: Floats = np.divide(sums, self.totals, out=undefined, where=self.usable)
-        return values
+        return ratio(self.by_group(self.numerator), self.totals, np.nan)
 
     @cached_property
     def influence(self) -> Floats:
         """`psi`: what each row adds to its group's ratio, times the number of rows."""
-        value = np.where(self.usable, self.values, 0.0)
-        per_unit = np.zeros(self.n_groups)
-        np.divide(len(self), self.totals, out=per_unit, where=self.usable)
-        psi: Floats = self.numerator - value[self.group] * self.denominator
-        psi *= per_unit[self.group]
+        psi: Floats = self.numerator - np.nan_to_num(self.values)[self.group] * self.denominator
+        psi *= ratio(len(self), self.totals)[self.group]
         return psi if self.moved is None else psi + self.moved
 
     @cached_property
@@ -163,19 +151,6 @@ class Ratios(RatioSums):
         if self.n_groups == 1:
             return np.array([column.sum()])
         return np.bincount(self.group, column, self.n_groups).astype(np.float64)
-
-    def of_group(self, code: int) -> Ratios:
-        """Return the rows of one group alone, in their order."""
-        rows = self.group == code
-        return Ratios(
-            self.numerator[rows],
-            self.denominator[rows],
-            np.zeros(int(rows.sum()), dtype=np.intp),
-            1,
-            None if self.moved is None else self.moved[rows],
-            self.reach,
-            None if self.scale is None else self.scale[code : code + 1],
-        )
 
 
 def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios:

@@ -24,7 +24,7 @@ from consequential.evaluation.contrasts import (
     two_sided,
 )
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval
-from consequential.evaluation.rates import FEW
+from consequential.evaluation.rates import FEW, ratio
 
 Floats = NDArray[np.float64]
 
@@ -286,6 +286,5 @@ def _correlation(ratios: list[Any]) -> Floats:
     rows = np.arange(n_groups)
     for (k, one), (m, other) in permutations(enumerate(ratios), 2):
         spread = np.sqrt(one.products(one) * other.products(other))
-        shared = np.divide(one.products(other), spread, out=np.zeros(n_groups), where=spread > 0.0)
-        matrix[k * n_groups + rows, m * n_groups + rows] = shared
+        matrix[k * n_groups + rows, m * n_groups + rows] = ratio(one.products(other), spread)
     return matrix

@@ -13,7 +13,7 @@ from consequential.evaluation.bounds import Measured
 from consequential.evaluation.estimate import Estimate, Interval
 from consequential.evaluation.influence import RatioSums
 from consequential.evaluation.intervals import Intervals
-from consequential.evaluation.rates import few_notes
+from consequential.evaluation.rates import few_notes, ratio
 
 Floats = NDArray[np.float64]
 
@@ -53,22 +53,22 @@ class LabelWeights:
     @property
     def effective_sizes(self) -> Floats:
         """The same by group."""
-        return _share(self.sums**2, self.squares)
+        return ratio(self.sums**2, self.squares)
 
     @property
     def unsupported_share(self) -> float:
         """The share of acceptances that falls on people no weight stands for."""
-        return float(_share(self.unsupported.sum(), self.accepted.sum()))
+        return float(ratio(self.unsupported.sum(), self.accepted.sum()))
 
     @property
     def unsupported_shares(self) -> Floats:
         """The same by group."""
-        return _share(self.unsupported, self.accepted)
+        return ratio(self.unsupported, self.accepted)
 
     def notes(self, *between: str) -> tuple[str, ...]:
         """Return notes on people without labels, and on labels that are few or weigh too much."""
         notes = list(between)
-        never, total = float(_share(self.never, self.accepted.sum())), float(self.sums.sum())
+        never, total = float(ratio(self.never, self.accepted.sum())), float(self.sums.sum())
         if never > 0.0:
             notes.insert(
                 0,
@@ -138,10 +138,3 @@ def rate_notes(benefits: Sequence[Measured], groups: Sequence[Hashable]) -> tupl
             effective = np.min([each.effective for each in rates], axis=0)
             notes += few_notes(*rates[0].kind, groups, effective)
     return tuple(notes)
-
-
-def _share(part: Any, total: Any) -> Floats:
-    """Return the share of a part; 0 where there is nothing."""
-    total = np.asarray(total, dtype=np.float64)
-    share: Floats = np.divide(part, total, out=np.zeros_like(total), where=total > 0.0)
-    return share

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from consequential.evaluation.bounds import Measured, Range
 from consequential.evaluation.influence import Ratios, RatioSums
 from consequential.evaluation.measurement import LabelWeights, Measurement
-from consequential.evaluation.rates import Rates, RateSums
+from consequential.evaluation.rates import Rates, RateSums, ratio
 from consequential.evaluation.weighted_log import RATES, TOO_FEW, WeightedLog
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import NOBODY, Objective, Shape, Tally, Whole
+from consequential.objective import Objective, Shape, Tally, Whole
 from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]
@@ -91,10 +91,7 @@ class ScannedRatios(RatioSums):
     def values(self) -> Floats:
         """The ratios; NaN where there is nobody to divide by."""
         sums = self._pooled(self.gram.sums[2 * self.place])
-        undefined = np.full(self.n_groups, np.nan)
-        usable = (np.abs(self._totals) > NOBODY) & self.told
-        values: Floats = np.divide(sums, self._totals, out=undefined, where=usable)
-        return values
+        return ratio(sums, self._totals if self.told else 0.0 * self._totals, np.nan)
 
     @property
     def counted(self) -> Floats:
@@ -104,11 +101,10 @@ class ScannedRatios(RatioSums):
     @cached_property
     def combination(self) -> Floats:
         """By group, what the columns are multiplied with to give influence values."""
-        usable = np.isfinite(self.values)
-        per_unit = np.divide(len(self), self._totals, out=np.zeros(self.n_groups), where=usable)
+        per_unit = np.where(self.told, ratio(len(self), self._totals), 0.0)
         mixed = np.zeros((len(self.gram.products), len(self.gram.sums)))
         mixed[:, 2 * self.place] = per_unit
-        mixed[:, 2 * self.place + 1] = -per_unit * np.where(usable, self.values, 0.0)
+        mixed[:, 2 * self.place + 1] = -per_unit * np.nan_to_num(self.values)
         return mixed
 
     def products(self, other: ScannedRatios) -> Floats:

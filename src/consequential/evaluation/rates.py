@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,13 @@ Codes = NDArray[np.intp]
 
 FEW = 15.0  # people in effect; intervals of rates that fewer carry are wide and cautious
 _MANY = 1e4  # people in effect whose count is as good as normal
+
+
+def ratio(part: Any, total: Floats, otherwise: float = 0.0) -> Floats:
+    """Return `part / total`, or something else where there is nobody to divide by."""
+    found = np.full(np.broadcast_shapes(np.shape(part), total.shape), otherwise)
+    np.divide(part, total, out=found, where=np.abs(total) > NOBODY)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,7 @@ class Count:
     @property
     def effective(self) -> Floats:
         """How many equally weighted people carry the count; 0 where nobody could."""
-        variance = self.squares + self.weight**2
-        return np.divide(self.mean**2, variance, out=np.zeros_like(variance), where=variance > 0.0)
+        return ratio(self.mean**2, self.squares + self.weight**2)
 
     def at_most(self, span: float) -> Count:
         """Return the count if everybody had the label; one person adds no more than `span`."""
@@ -208,7 +215,7 @@ class RateSums:
         people = self.everybody.above(0.0)
         positives, negatives = self.positives.above(0.0), self.negatives.above(0.0)
         return Rates(
-            _share(positives[0], positives[0] + negatives[0]),
+            ratio(positives[0], positives[0] + negatives[0], np.nan),
             self._count(positives, people),
             self._count(negatives, people),
             np.zeros_like(people[0]),
@@ -220,7 +227,7 @@ class RateSums:
         if low > high:  # nobody could be accepted
             low, high = 0.0, 1.0
         return Rates(
-            _share(labelled.sums[1], labelled.sums[0]),
+            ratio(labelled.sums[1], labelled.sums[0], np.nan),
             self._count(labelled.above(low), self.everybody.above(low)),
             self._count(labelled.below(high), self.everybody.below(high)),
             labelled.overlap(low, high),
@@ -233,8 +240,8 @@ class RateSums:
         # one average person of the log more, since a group may have nobody with a share
         n = max(float(self.everybody.sums[0].sum()), 1.0)
         shares, squares = (each + each.sum() / n for each in people)
-        weight = np.divide(squares, shares, out=np.zeros_like(shares), where=shares > 0.0)
-        return Count(np.maximum(seen[0], 0.0), np.maximum(seen[1], 0.0), weight, people[0])
+        total, total_squares = np.maximum(seen, 0.0)
+        return Count(total, total_squares, ratio(squares, shares), people[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,8 +298,7 @@ class Rates:
     @property
     def standard_errors(self) -> Floats:
         """Of the rates, with the variances that the intervals are made of."""
-        total = self.counted.mean + self.others.mean
-        share = np.divide(self.counted.mean, total, out=np.zeros_like(total), where=total > 0.0)
+        share = ratio(self.counted.mean, self.counted.mean + self.others.mean)
         variance, _ = log_odds_variance(self.counted, self.others, self.shared)
         slope = (self.highest - self.lowest) * share * (1.0 - share)
         return np.where(slope > 0.0, slope * np.sqrt(np.nan_to_num(variance)), 0.0)
@@ -316,9 +322,3 @@ def few_notes(
     ]
     wide = "Its interval is wide" if len(few) == 1 else "Their intervals are wide"
     return (f"few {people} carry the {rate}: in effect {', '.join(few)}. {wide}",) if few else ()
-
-
-def _share(part: Floats, total: Floats) -> Floats:
-    unknown = np.full_like(total, np.nan)
-    share: Floats = np.divide(part, total, out=unknown, where=total > NOBODY)
-    return share

@@ -12,7 +12,7 @@ from consequential.evaluation.bounds import Measured, Range, extreme, unscaled
 from consequential.evaluation.contradictions import CONTRADICTED, weight_doubts
 from consequential.evaluation.influence import Ratios, benefit_ratios
 from consequential.evaluation.measurement import LabelWeights, Measurement
-from consequential.evaluation.rates import Rates, RateSums
+from consequential.evaluation.rates import Rates, RateSums, ratio
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.log import DecisionLog
 from consequential.objective import Clipped, Objective, Shape, Tally, Whole, effective_sample_size
@@ -255,10 +255,8 @@ class WeightedLog:
         weights = tally.positives + tally.negatives
         # a filled-in label of somebody who was never accepted counts once
         chance = np.where(log.propensity > 0.0, chance, np.minimum(weights, 1.0))
-        outcome = np.divide(tally.positives, weights, out=np.zeros(len(log)), where=weights > 0.0)
-        return RateSums.of(
-            weights, outcome, chance, propensity, log.group, len(tally.sizes), n_rows=n_rows
-        )
+        columns = weights, ratio(tally.positives, weights), chance, propensity, log.group
+        return RateSums.of(*columns, len(tally.sizes), n_rows=n_rows)
 
 
 def without_labels(tally: Tally) -> Tally:
