@@ -80,6 +80,24 @@ def test_bounds_are_the_extremes_over_all_corners(notion, gamma):
         assert found.benefit_gap[0].largest == pytest.approx(np.abs(gaps).max())
 
 
+def test_the_gap_of_three_groups_is_between_two_different_ones():
+    """A group's own smallest and largest benefit may be further apart, but that is no gap."""
+    sensitive = np.repeat(["a", "b", "c"], 40)
+    unsure = sensitive == "a"
+    decision = ~unsure | (np.arange(120) % 2 == 0)
+    label = np.where(decision, np.arange(120) // 2 % 2, np.nan)
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((120, 2)), decision, np.where(unsure, 0.5, 1.0), label, sensitive
+    )
+    accepted_positive = cq.BenefitParity(lambda d, y: float(d and y))
+    found = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, fairness=accepted_positive, gammas=[3.0])
+    # 10 of the 40 are known positives, with weights from 1 + 1/3 to 1 + 3
+    ends = found.benefits["a"][0]
+    assert (ends.smallest, ends.largest) == pytest.approx((1 / 3, 1.0))
+    assert found.benefits["b"][0].smallest == found.benefits["c"][0].largest == 0.5
+    assert found.benefit_gap[0].largest == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("g", [(0.1, 0.1), (0.2, -0.3)])
 def test_the_worth_of_rejections_is_bounded_with_the_rest(g):
     log = small_log()

@@ -52,13 +52,6 @@ def skewness_corrected(skewness: float, n: int, confidence: float) -> tuple[floa
     Hall's transformation. A studentised mean T of n rows of skewness g has, with
     `a = g / (3 sqrt n)`, the monotone cubic `((1 + a T)^3 - 1) / (3 a) + a / 2` normal up to
     order 1/n; the interval is where that lies in [-z, z].
-
-    Examples
-    --------
-    >>> from consequential.evaluation.contrasts import skewness_corrected
-    >>> below, above = skewness_corrected(2.0, 100, 0.95)
-    >>> bool(above > 1.96 > below)
-    True
     """
     z = normal_quantile(confidence)
     a = skewness / (3.0 * n**0.5)
@@ -228,16 +221,6 @@ def largest_bounds(values: Floats, bounds: Floats, together: Floats) -> tuple[fl
     for all pairs at once (at the confidence of `sup_t_quantile`). It is at most as large as any
     difference may be: only the bounds of the truly largest one need to hold, so `bounds` of each
     rate alone will do.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consequential.evaluation.contrasts import largest_bounds
-    >>> values = np.array([0.9, 0.5, 0.6])
-    >>> alone, together = (np.stack([values - by, values + by]) for by in (0.1, 0.12))
-    >>> low, high = largest_bounds(values, alone, together)
-    >>> round(low, 3), round(high, 3)
-    (0.23, 0.541)
     """
     low = high = 0.0
     difference = np.array([1.0, -1.0])

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,16 @@ class Bounds(Result):
     largest: float
     low: float
     high: float
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether 0 is between the smallest and the largest value."""
+        return self.smallest <= 0.0 <= self.largest
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether 0 is within sampling error of these values."""
+        return self.low <= 0.0 <= self.high
 
     def __repr__(self) -> str:
         if not np.isfinite(self.smallest):
@@ -173,8 +184,8 @@ def sensitivity(
         tuple(model.utility(gamma) for gamma in factors),
         {group: tuple(found[0][k] for found in benefits) for k, group in enumerate(log.groups)},
         tuple(_gap_bounds(found) for found in benefits),
-        _turning(lambda gamma: _spans_zero(model.utility(gamma), sampling=False)),
-        _turning(lambda gamma: _spans_zero(model.utility(gamma), sampling=True)),
+        _turning(lambda gamma: model.utility(gamma).may_be_zero),
+        _turning(lambda gamma: model.utility(gamma).is_doubtful),
         (*applied.notes, *((NO_LABELS,) if model.lacks_labels else ())),
     )
 
@@ -327,32 +338,23 @@ def _gap_bounds(benefits: list[list[Bounds]]) -> Bounds:
     """
     if len(benefits) == 1 and len(benefits[0]) == 2:
         one, other = benefits[0]
-        ends = (one.low - one.smallest, other.high - other.largest)
-        tops = (one.high - one.largest, other.low - other.smallest)
         smallest, largest = one.smallest - other.largest, one.largest - other.smallest
-        return Bounds(
-            smallest, largest, smallest - float(np.hypot(*ends)), largest + float(np.hypot(*tops))
-        )
-    smallest = largest = low = high = 0.0
+        below = np.hypot(one.low - one.smallest, other.high - other.largest)
+        above = np.hypot(one.high - one.largest, other.low - other.smallest)
+        return Bounds(smallest, largest, smallest - float(below), largest + float(above))
+    ends = [(0.0, 0.0, 0.0, 0.0)]
     for groups in benefits:
         known = [each for each in groups if np.isfinite(each.smallest)]
-        if len(known) < 2:
-            continue
-        smallest = max(
-            smallest, max(one.smallest for one in known) - min(one.largest for one in known)
-        )
-        largest = max(
-            largest, max(one.largest for one in known) - min(one.smallest for one in known)
-        )
-        low = max(low, max(one.low for one in known) - min(one.high for one in known))
-        high = max(high, max(one.high for one in known) - min(one.low for one in known))
-    return Bounds(smallest, largest, low, high)
-
-
-def _spans_zero(bounds: Bounds, *, sampling: bool) -> bool:
-    if sampling:
-        return bounds.low <= 0.0 <= bounds.high
-    return bounds.smallest <= 0.0 <= bounds.largest
+        ends += [
+            (
+                one.smallest - other.largest,
+                one.largest - other.smallest,
+                one.low - other.high,
+                one.high - other.low,
+            )
+            for one, other in permutations(known, 2)
+        ]
+    return Bounds(*map(max, zip(*ends, strict=True)))
 
 
 def _turning(turned: Callable[[float], bool]) -> float:
