@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from covering import covering
 from numpy.testing import assert_allclose
 
 import consequential as cq
@@ -127,9 +128,9 @@ def test_influence_of_the_utility_is_what_a_little_more_of_a_row_changes(weighti
     assert_allclose(found.influence[rows], numeric, atol=0.03 * np.abs(found.influence).max())
 
 
-@pytest.mark.parametrize("weighting", list(WEIGHTINGS))
-@pytest.mark.parametrize("notion", list(NOTIONS))
-@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize(
+    ("notion", "weighting", "n_groups"), covering(list(NOTIONS), list(WEIGHTINGS), [1, 3])
+)
 def test_values_are_those_of_the_objective(notion, weighting, n_groups):
     log = exploring_log(200, n_groups, seed=1)
     there = weighted(log, notion, weighting, rejection_utility=(0.1, -0.2))

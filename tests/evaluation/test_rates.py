@@ -281,10 +281,12 @@ def three_groups(base, means, deviation, bounds):
 
 
 WORLDS = {
-    "first": FirstSetting(),
-    "second": SecondSetting(),
-    "first, three groups": three_groups(FirstSetting, (0.5, -0.5, 0.0), 1.0, (-0.8, 0.8)),
-    "second, three groups": three_groups(SecondSetting, (1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf)),
+    "first": FirstSetting,
+    "second": SecondSetting,
+    "first, three groups": lambda: three_groups(FirstSetting, (0.5, -0.5, 0.0), 1.0, (-0.8, 0.8)),
+    "second, three groups": lambda: three_groups(
+        SecondSetting, (1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf)
+    ),
 }
 RULES = {
     "first": {"soft": cq.Policy([1.5, 5.0]), "steep": cq.Policy([12.0, 40.0])},
@@ -310,7 +312,7 @@ def test_rates_and_gaps_are_covered(setting, rule, floor, n, count):
 
     Half a percent is allowed for what is drawn in slow tests, three binomial errors in fast ones.
     """
-    world = WORLDS[setting]
+    world = WORLDS[setting]()
     policy = RULES[setting.split(",")[0]][rule]
     start = world.initial_policy().with_floor(floor)
     truth = true_rates(world, policy)
