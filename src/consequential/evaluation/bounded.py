@@ -32,8 +32,7 @@ class Bounded(Intervals):
 
     def upper(self, rows: Floats, reach: Span) -> float:
         """Return the upper end: the lower one of the negative."""
-        low, high, least, most = reach
-        return -self.lower(-rows, (-high, -low, -most, -least))
+        return -self.lower(-rows, -reach)
 
     def _of(self, ratios: Any) -> list[Interval]:
         return [self._of_group(ratios, k) for k in range(ratios.n_groups)]
@@ -102,13 +101,13 @@ class Bernstein(Bounded):
 
     def lower(self, rows: Floats, reach: Span) -> float:
         """`mean - sqrt(2 V t / n) - 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
-        low, high, least, _ = reach
         n = len(rows)
         if n < 2:
-            return least
+            return reach.mean_low
         t = log(4.0 / (1.0 - self.confidence))
         deviation = sqrt(2.0 * float(rows.var(ddof=1)) * t / n)
-        return max(float(rows.mean()) - deviation - 7.0 * (high - low) * t / (3 * (n - 1)), least)
+        slack = 7.0 * (reach.high - reach.low) * t / (3 * (n - 1))
+        return max(float(rows.mean()) - deviation - slack, reach.mean_low)
 
 
 class AnyTime(Bounded):
@@ -118,8 +117,8 @@ class AnyTime(Bounded):
 
     def lower(self, rows: Floats, reach: Span) -> float:
         """Return the best of all bounds so far."""
-        low, _, least, most = reach
-        return max(float(lower_bounds(rows, low, most, self.confidence)[-1]), least)
+        bounds = lower_bounds(rows, reach.low, reach.mean_high, self.confidence)
+        return max(float(bounds[-1]), reach.mean_low)
 
 
 def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:

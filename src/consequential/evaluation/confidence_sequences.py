@@ -107,8 +107,8 @@ def lower_bounds(
     known = np.concatenate([[GUESSED_VARIANCE], variance[:-1]])
     horizon = np.maximum(tuned_for, count * np.log1p(count) / np.log1p(tuned_for))
     bet = np.minimum(LARGEST_BET, np.sqrt(2.0 * level / (known * horizon)))
-    toll = (-np.log1p(-bet) - bet) * (x - earlier) ** 2
-    bound = (np.cumsum(bet * x - toll) - level) / np.cumsum(bet)
+    penalty = (-np.log1p(-bet) - bet) * (x - earlier) ** 2
+    bound = (np.cumsum(bet * x - penalty) - level) / np.cumsum(bet)
     running: Floats = np.maximum.accumulate(bound) * scale
     return running
 
@@ -158,20 +158,14 @@ def utility_sequence(
     lowest, _ = known_floor(applied.log, floor)
     extremes = Extremes.of(objective.weighting, lowest)
     found = WeightedLog.of(objective, applied.log, extremes).utility(applied.propensity, other)
+    sides: tuple[Any, Any] = found.low, found.high
     (lower, _), (_, upper) = (
-        _sequence_of(ratios, confidence, tuned_for) for ratios in (found.low, found.high)
+        mean_sequence(
+            ratios.numerator,
+            **ratios.reach.at(0.0)._asdict(),
+            confidence=confidence,
+            tuned_for=tuned_for,
+        )
+        for ratios in sides
     )
     return lower, upper
-
-
-def _sequence_of(ratios: Any, confidence: float, tuned_for: int) -> tuple[Floats, Floats]:
-    low, high, mean_low, mean_high = ratios.reach.at(0.0)
-    return mean_sequence(
-        ratios.numerator,
-        low=low,
-        high=high,
-        mean_low=mean_low,
-        mean_high=mean_high,
-        confidence=confidence,
-        tuned_for=tuned_for,
-    )

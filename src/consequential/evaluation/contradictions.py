@@ -153,7 +153,7 @@ def _surprise(log: DecisionLog) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """People told apart by a tree of at most eight leaves."""
+    """The leaves of a tree over features and groups, eight at most, in words."""
 
     tree: Any
     names: tuple[str, ...]
@@ -168,7 +168,7 @@ class Regions:
         least_weight: float = 0.0,
         least_gain: float = 0.0,
     ) -> Regions:
-        """Tell the people of a log apart by a target.
+        """Grow a tree that separates the people of a log by a target.
 
         A leaf has 3% of the people or more and a share `least_weight` of the weight; a split
         lowers the weighted variance of the target within leaves by `least_gain` or more.
@@ -222,7 +222,7 @@ class Regions:
 
 
 def _groups(log: DecisionLog) -> tuple[Any, ...]:
-    """The groups that a tree may tell apart."""
+    """The groups that a tree may separate."""
     return log.groups if len(log.groups) > 1 else ()
 
 

@@ -138,10 +138,10 @@ class Pairs:
     def covariance(self) -> Floats:
         """Of the differences; infinite entries where a group rests on a single row."""
         matrix, spread = self.contrast, self._spread()
-        endless = ~np.isfinite(np.diag(spread))
+        unknown = ~np.isfinite(np.diag(spread))
         covariance: Floats = matrix @ np.where(np.isfinite(spread), spread, 0.0) @ matrix.T
-        hit = np.abs(matrix[:, endless]).sum(axis=1) > 0
-        covariance[np.diag_indices(len(self))] += np.where(hit, np.inf, 0.0)
+        touched = np.abs(matrix[:, unknown]).sum(axis=1) > 0
+        covariance[np.diag_indices(len(self))] += np.where(touched, np.inf, 0.0)
         return covariance
 
     def _spread(self) -> Floats:

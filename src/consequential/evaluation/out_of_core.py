@@ -74,7 +74,7 @@ class ScannedRatios(RatioSums):
     place: int
     n_groups: int
     labelled: bool
-    told: bool = True  # whether the labels it needs are known
+    labels_known: bool = True  # those that it needs
     rates: Rates | None = None
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class ScannedRatios(RatioSums):
     def values(self) -> Floats:
         """The ratios; NaN where there is nobody to divide by."""
         sums = self._pooled(self.gram.sums[2 * self.place])
-        return ratio(sums, self._totals if self.told else 0.0 * self._totals, np.nan)
+        return ratio(sums, self._totals if self.labels_known else 0.0 * self._totals, np.nan)
 
     @property
     def counted(self) -> Floats:
@@ -101,7 +101,7 @@ class ScannedRatios(RatioSums):
     @cached_property
     def combination(self) -> Floats:
         """By group, what the columns are multiplied with to give influence values."""
-        per_unit = np.where(self.told, ratio(len(self), self._totals), 0.0)
+        per_unit = np.where(self.labels_known, ratio(len(self), self._totals), 0.0)
         mixed = np.zeros((len(self.gram.products), len(self.gram.sums)))
         mixed[:, 2 * self.place] = per_unit
         mixed[:, 2 * self.place + 1] = -per_unit * np.nan_to_num(self.values)
@@ -196,8 +196,8 @@ def _utility_and_acceptance(
     gram: Gram, start: int, weights: LabelWeights
 ) -> tuple[Measured, ScannedRatios]:
     accepts = float(weights.accepted.sum()) > 0.0
-    told = weights.effective_size >= TOO_FEW or not accepts
-    low, high, plain = (ScannedRatios(gram, start + k, 1, True, told) for k in range(3))
+    known = weights.effective_size >= TOO_FEW or not accepts
+    low, high, plain = (ScannedRatios(gram, start + k, 1, True, known) for k in range(3))
     utility: Measured = low
     if weights.unsupported.any():
         utility = Range(low, high, plain if weights.never == 0.0 else None)

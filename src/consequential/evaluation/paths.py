@@ -1,4 +1,4 @@
-"""Functionals of many policies at once, compiled: a whole path of thetas on one population."""
+"""Path sums: functionals of many policies at once on one population, compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consequential.policies.compiled import Bend, compiled, linear_scores, prope
 
 Floats = NDArray[np.float64]
 
-_STRETCH = 1024
+_BLOCK = 1024
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
@@ -27,18 +27,18 @@ class Cells(NamedTuple):
 def path_sums(
     phi: Floats, columns: Floats, link: Bend, thetas: Floats, cells: Cells, out: Floats
 ) -> None:
-    """Fill in `sum_i columns[c, i] pi_i` for each theta, one row a theta.
+    """Fill in `sum_i columns[c, i] pi_i` for each theta, one row per theta.
 
     Points are the columns of `phi`. On cells of a score a jump of the policy is integrated
     exactly: the cell it falls into is cut there.
     """
     n = phi.shape[1]
-    room, chances = np.empty(_STRETCH), np.empty(_STRETCH)
+    scores, chances = np.empty(_BLOCK), np.empty(_BLOCK)
     for k in range(thetas.shape[0]):
         out[k] = 0.0
-        for start in range(0, n, _STRETCH):
-            length = min(_STRETCH, n - start)
-            eta, chance = room[:length], chances[:length]
+        for start in range(0, n, _BLOCK):
+            length = min(_BLOCK, n - start)
+            eta, chance = scores[:length], chances[:length]
             linear_scores(thetas[k], phi, start, eta)
             propensities(link, eta, chance)
             for c in range(columns.shape[0]):

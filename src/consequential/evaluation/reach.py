@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,20 @@ from consequential.objective import Clipped, InversePropensity, Objective, Shape
 
 Floats = NDArray[np.float64]
 
-# bounds of a row, low and high, and of the mean of rows
-Span = tuple[float, float, float, float]
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]
+
+
+class Span(NamedTuple):
+    """What no row can lie below or above, and the same of the mean of rows."""
+
+    low: float
+    high: float
+    mean_low: float
+    mean_high: float
+
+    def __neg__(self) -> Span:
+        return Span(-self.high, -self.low, -self.mean_high, -self.mean_low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class Reach:
         """Return the bounds of `num - ratio den` for a row, and those of its mean."""
         weigh = np.array([1.0, -ratio])
         rows, means = self.rows @ weigh, self.means @ weigh
-        return float(rows.min()), float(rows.max()), float(means.min()), float(means.max())
+        return Span(*map(float, (rows.min(), rows.max(), means.min(), means.max())))
 
     @property
     def ratios(self) -> tuple[float, float]:
