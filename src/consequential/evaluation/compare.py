@@ -15,18 +15,11 @@ from consequential.evaluation.evaluate import (
     Evaluation,
     Method,
     bounds_line,
-    check_scannable,
     checked_method,
     evaluation,
-    weighted_for,
+    measure_rules,
 )
-from consequential.evaluation.inputs import (
-    apply_rule,
-    as_rule,
-    checked_log,
-    needs_folds,
-    objective_of,
-)
+from consequential.evaluation.inputs import checked_log, needs_folds, objective_of
 from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.measurement import FEW
 from consequential.log import DecisionLog, LogScan
@@ -147,22 +140,9 @@ def compare(
     needs_folds((new, old), folds)
     objective = objective_of(log, cost, fairness, weighting, rejection_utility)
     kind, level = checked_method(method), checked_confidence(confidence)
-    doubts: tuple[str, ...] = ()
-    if isinstance(log, LogScan):
-        from consequential.evaluation.out_of_core import measured
-
-        check_scannable(kind, folds)
-        one, other, difference = measured(
-            log, objective, (as_rule(new), as_rule(old)), compared=True
-        )
-    else:
-        first = apply_rule(new, log, folds=folds, seed=seed)
-        second = apply_rule(old, log, folds=folds, seed=seed)
-        weighted, notes = weighted_for(kind, objective, first.log, floor)
-        one = weighted.measure(first.propensity, *first.notes, *notes)
-        other = weighted.measure(second.propensity, *second.notes, *notes)
-        difference = weighted.difference(first.propensity, second.propensity)
-        doubts = contradictions(first.log)
+    one, other, difference = measure_rules(
+        (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
+    )
     intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
     n, changed = difference.n, difference.weights.effective_size
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
@@ -173,8 +153,10 @@ def compare(
         max(each.weights.unsupported_share for each in (one, other)),
     )
     found = [evaluation(objective, each, intervals) for each in (one, other)]
+    doubts: tuple[str, ...] = ()
     if isinstance(log, DecisionLog):
-        doubts += _impossible(objective, log, *(each.utility for each in found))
+        utilities = (each.utility for each in found)
+        doubts = contradictions(log.settled()) + _impossible(objective, log, *utilities)
     return Comparison(
         utility=gain,
         acceptance=intervals.estimate(intervals.of(difference.acceptance)[0], n, n),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -174,15 +175,9 @@ def evaluate(
     needs_folds((rule,), folds)
     objective = objective_of(log, cost, fairness, weighting, rejection_utility)
     kind, level = checked_method(method), checked_confidence(confidence)
-    if isinstance(log, LogScan):
-        from consequential.evaluation.out_of_core import measured
-
-        check_scannable(kind, folds)
-        (measurement,) = measured(log, objective, (as_rule(rule),))
-    else:
-        applied = apply_rule(rule, log, folds=folds, seed=seed)
-        weighted, notes = weighted_for(kind, objective, applied.log, floor)
-        measurement = weighted.measure(applied.propensity, *applied.notes, *notes)
+    (measurement,) = measure_rules(
+        (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
+    )
     return evaluation(objective, measurement, kind(measurement.ratios, level, seed))
 
 
@@ -193,8 +188,40 @@ def checked_method(method: Any) -> type[Intervals]:
     return METHODS[method]
 
 
-def check_scannable(kind: type[Intervals], folds: int | None) -> None:
-    """Refuse what needs all rows at once."""
+def measure_rules(
+    rules: tuple[Any, ...],
+    log: DecisionLog | LogScan,
+    objective: Objective,
+    kind: type[Intervals],
+    *,
+    folds: int | None,
+    floor: float | None,
+    seed: int,
+) -> list[Measurement]:
+    """Measure one rule, or two and then their difference, for intervals of a kind."""
+    if isinstance(log, LogScan):
+        from consequential.evaluation.out_of_core import measured
+
+        _check_scannable(kind, folds)
+        return measured(log, objective, tuple(map(as_rule, rules)), compared=len(rules) == 2)
+    notes: tuple[str, ...] = ()
+    extremes = None
+    if kind.needs_reach:
+        lowest, notes = known_floor(log.settled(), floor)
+        extremes = Extremes.of(objective.weighting, lowest)
+    elif floor is not None:
+        raise ValueError('floor= is for method="bernstein" and "any_time" only')
+    # map is no frame of its own, so that warnings point to the caller of evaluate or compare
+    apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=5)
+    applied = list(map(apply, rules))
+    weighted = WeightedLog.of(objective, applied[0].log, extremes)
+    found = [weighted.measure(each.propensity, *each.notes, *notes) for each in applied]
+    if len(applied) == 2:
+        found.append(weighted.difference(*(each.propensity for each in applied)))
+    return found
+
+
+def _check_scannable(kind: type[Intervals], folds: int | None) -> None:
     if folds is not None:
         raise ValueError(
             "folds= needs a log in memory: learn from one scan and evaluate on another, or on what "
@@ -205,19 +232,6 @@ def check_scannable(kind: type[Intervals], folds: int | None) -> None:
             f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
             'method="normal"'
         )
-
-
-def weighted_for(
-    kind: type[Intervals], objective: Objective, rows: DecisionLog, floor: float | None
-) -> tuple[WeightedLog, tuple[str, ...]]:
-    """Return the rows with what a method needs to know of them, and notes on that."""
-    if not kind.needs_reach:
-        if floor is not None:
-            raise ValueError('floor= is for method="bernstein" and "any_time" only')
-        return WeightedLog.of(objective, rows), ()
-    lowest, note = known_floor(rows, floor)
-    extremes = Extremes.of(objective.weighting, lowest)
-    return WeightedLog.of(objective, rows, extremes), (note,) if note else ()
 
 
 def evaluation(objective: Objective, measurement: Measurement, intervals: Intervals) -> Evaluation:

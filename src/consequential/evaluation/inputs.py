@@ -71,9 +71,12 @@ def objective_of(
 
 
 def apply_rule(
-    rule: Any, log: DecisionLog, *, folds: int | None = None, seed: int = 0
+    rule: Any, log: DecisionLog, *, folds: int | None = None, seed: int = 0, stacklevel: int = 4
 ) -> AppliedRule:
-    """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log."""
+    """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log.
+
+    `stacklevel` is where warnings point: by default the caller of the function that calls this.
+    """
     rows = log.settled()
     left_out = len(log) - len(rows)
     notes = list(log.concerns)
@@ -104,7 +107,7 @@ def apply_rule(
         policy = as_rule(rule)
         if folds is not None:
             checked_folds(folds, len(rows))
-        _warn_of_own_rows(policy, log, rows)
+        _warn_of_own_rows(policy, log, rows, stacklevel)
         propensity = _checked(rows.propensity_of(policy), policy, len(rows))
     return AppliedRule(rows, propensity, tuple(notes))
 
@@ -153,7 +156,9 @@ def _checked(propensity: Any, rule: DecisionRule, n: int) -> Floats:
     return values
 
 
-def _warn_of_own_rows(rule: DecisionRule, log: DecisionLog, rows: DecisionLog) -> None:
+def _warn_of_own_rows(
+    rule: DecisionRule, log: DecisionLog, rows: DecisionLog, stacklevel: int
+) -> None:
     sources = {source for source in _learned_from(rule) if source}
     if sources and sources & {log.fingerprint, rows.fingerprint}:
         warnings.warn(
@@ -162,7 +167,7 @@ def _warn_of_own_rows(rule: DecisionRule, log: DecisionLog, rows: DecisionLog) -
                 "flattered and its intervals too narrow. Learn from one part and evaluate on the "
                 'other (log.split(0.5, by="time_step")), or give the learner and folds=5'
             ),
-            stacklevel=4,  # where evaluate or compare was called
+            stacklevel=stacklevel,
         )
 
 

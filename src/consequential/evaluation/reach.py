@@ -147,7 +147,7 @@ class Extremes:
         return Reach(reached(self.row_corners), reached(self.mean_corners))
 
 
-def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
+def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, tuple[str, ...]]:
     """Return the smallest propensity anybody can have had, and a note where it is only observed."""
     lowest = float(log.label_propensity[log.propensity > 0].min(initial=1.0))
     if floor is not None:
@@ -158,15 +158,16 @@ def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
                 f"the floor is {floor:g} but the log has a propensity of {lowest:g}: "
                 "nobody's propensity may lie below the floor"
             )
-        return float(floor), ""
+        return float(floor), ()
     rules = (log.policies.get(int(step)) for step in np.unique(log.time_step))
     known = min(float(getattr(rule, "floor", 0.0) or 0.0) for rule in rules)
     if 0.0 < known <= lowest * (1.0 + 1e-9):
-        return known, ""
-    return lowest, (
+        return known, ()
+    note = (
         f"bounds rest on the smallest propensity of this log, {lowest:.3g}; if people could have "
         "been accepted with less, give floor="
     )
+    return lowest, (note,)
 
 
 def _money(objective: Objective, log: DecisionLog) -> tuple[tuple[float, ...], tuple[float, ...]]:
