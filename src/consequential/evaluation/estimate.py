@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -91,6 +93,8 @@ class Estimate(Result):
 
 def json_ready(value: Any) -> Any:
     """Return a result with plain dicts and lists; numbers that are not finite become None."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if is_dataclass(value):
         return {field.name: json_ready(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
