@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from kernels import gradient_kernel
 from measure import alternately, exponent, in_fresh_process, machine
 
 import consequential as cq
+from kernels import gradient_kernel
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-0.5, 4, 19))
 RESULTS = Path(__file__).parent / "results"

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 
 COST = 0.4
 
@@ -76,7 +76,7 @@ def test_utility_is_bounded_by_enumeration(rule, g, amount):
 def test_a_difference_is_bounded_by_enumeration(new, old):
     log = half_supported(seed=3)
     rules = RULES[new], RULES[old]
-    found = Yardstick.of(cq.Objective(COST), log).utility(*map(log.propensity_of, rules))
+    found = WeightedLog.of(cq.Objective(COST), log).utility(*map(log.propensity_of, rules))
     low, high = enumerated(log, lambda some: cq.compare(*rules, some, cost=COST).utility.value)
     assert_allclose([found.low.values[0], found.high.values[0]], [low, high], atol=1e-12)
     interval = cq.compare(*rules, log, cost=COST).utility
@@ -97,7 +97,7 @@ def test_benefits_and_their_gap_are_bounded_by_enumeration(notion, groups):
         return [*(each.value for each in there.benefits.values()), there.benefit_gap.value]
 
     low, high = enumerated(log, benefits_and_gap)
-    ranges = Yardstick.of(cq.Objective(COST, notion), log).benefits(log.propensity_of(rule))
+    ranges = WeightedLog.of(cq.Objective(COST, notion), log).benefits(log.propensity_of(rule))
     assert_allclose(ranges[0].low.values, low[:-1], atol=1e-12)
     assert_allclose(ranges[0].high.values, high[:-1], atol=1e-12)
     found = cq.evaluate(rule, log, **options)

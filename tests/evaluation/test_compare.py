@@ -8,6 +8,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from covering import covering
 
 import consequential as cq
 from conftest import exploring_log
@@ -16,9 +17,10 @@ NEW, OLD = cq.Policy([0.2, 0.7, -0.4]), cq.Policy([0.1, 0.6, -0.5])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("n_groups", [1, 2, 3])
-@pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds", "predictive_parity"])
+@pytest.mark.parametrize(
+    ("method", "notion", "n_groups"),
+    covering(METHODS, ["demographic_parity", "equalised_odds", "predictive_parity"], [1, 2, 3]),
+)
 def test_differences_are_those_of_the_two_evaluations(method, n_groups, notion):
     log = exploring_log(400, n_groups)
     found = cq.compare(NEW, OLD, log, cost=0.4, fairness=notion, method=method)

@@ -12,7 +12,7 @@ import consequential as cq
 from conftest import exploring_log
 from consequential.evaluation import mean_sequence
 from consequential.evaluation.reach import Extremes
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 
 
 def psi(bet):
@@ -137,7 +137,7 @@ def test_no_row_goes_beyond_its_reach(g, clip, pessimistic):
     n, floor = 4000, 0.1
     log_ = exploring_log(n, 2, amount=rng.uniform(0.5, 2, n), cost=rng.uniform(0.2, 0.7, n), seed=3)
     objective = cq.Objective(0.5, "demographic_parity", weighting=weighting, rejection_utility=g)
-    there = Yardstick.of(objective, log_, Extremes.of(weighting, floor))
+    there = WeightedLog.of(objective, log_, Extremes.of(weighting, floor))
     ones, zeros = np.ones(n), np.zeros(n)
     extreme = {"all": ones, "nobody": zeros, "logged": log_.propensity}
     for less in (None, *extreme.values()):

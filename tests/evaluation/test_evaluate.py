@@ -343,7 +343,7 @@ def test_folds_need_no_fitted_learner_and_are_noted():
     assert found.n == 200
     assert found.utility == fitted.utility
     assert (
-        "cross-fitted: every row is judged by a policy learned from the other 4" in found.notes[0]
+        "cross-fitted: every row is decided by a policy learned from the other 4" in found.notes[0]
     )
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from covering import covering
 from numpy.testing import assert_allclose
 
 import consequential as cq
 from conftest import exploring_log
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.objective import Benefit
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
@@ -54,22 +55,22 @@ WEIGHTINGS = {
 
 
 class Plainly:
-    """A yardstick that shows estimates themselves, not what unknown labels could make of them."""
+    """A weighted that shows estimates themselves, not what unknown labels could make of them."""
 
     def __init__(self, log, notion="demographic parity", weighting="plain", **options):
         chosen = WEIGHTINGS[weighting]
         self.objective = cq.Objective(0.4, NOTIONS[notion], weighting=chosen, **options)
-        self.yardstick = Yardstick.of(self.objective, log)
+        self.weighted = WeightedLog.of(self.objective, log)
 
     def utility(self, propensity):
-        found = self.yardstick.utility(propensity)
+        found = self.weighted.utility(propensity)
         return found.plain or found.low
 
     def benefits(self, propensity):
-        return tuple(each.plain or each.low for each in self.yardstick.benefits(propensity))
+        return tuple(each.plain or each.low for each in self.weighted.benefits(propensity))
 
 
-yardstick = Plainly
+weighted = Plainly
 
 
 def repeated(log: cq.DecisionLog, row: int, times: int) -> cq.DecisionLog:
@@ -95,12 +96,12 @@ def test_influence_is_what_a_little_more_of_a_row_changes(notion, weighting):
     rows = np.arange(0, 60, 7)
 
     def benefits(some):
-        found = yardstick(some, notion, weighting).benefits(some.propensity_of(POLICY))
+        found = weighted(some, notion, weighting).benefits(some.propensity_of(POLICY))
         return np.stack([each.values for each in found])
 
     numeric = by_perturbation(log, benefits, rows)  # (rows, benefits, groups)
     for k, ratios in enumerate(
-        yardstick(log, notion, weighting).benefits(log.propensity_of(POLICY))
+        weighted(log, notion, weighting).benefits(log.propensity_of(POLICY))
     ):
         at_rows = np.zeros((len(rows), 2))
         at_rows[np.arange(len(rows)), log.group[rows]] = ratios.influence[rows]
@@ -117,22 +118,22 @@ def test_influence_of_the_utility_is_what_a_little_more_of_a_row_changes(weighti
     rows = np.arange(0, n, 5)
 
     def utility(some):
-        there = yardstick(some, weighting=weighting, rejection_utility=rejection)
+        there = weighted(some, weighting=weighting, rejection_utility=rejection)
         return there.utility(some.propensity_of(POLICY)).values[0]
 
-    found = yardstick(log, weighting=weighting, rejection_utility=rejection).utility(
+    found = weighted(log, weighting=weighting, rejection_utility=rejection).utility(
         log.propensity_of(POLICY)
     )
     numeric = by_perturbation(log, utility, rows)
     assert_allclose(found.influence[rows], numeric, atol=0.03 * np.abs(found.influence).max())
 
 
-@pytest.mark.parametrize("weighting", list(WEIGHTINGS))
-@pytest.mark.parametrize("notion", list(NOTIONS))
-@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize(
+    ("notion", "weighting", "n_groups"), covering(list(NOTIONS), list(WEIGHTINGS), [1, 3])
+)
 def test_values_are_those_of_the_objective(notion, weighting, n_groups):
     log = exploring_log(200, n_groups, seed=1)
-    there = yardstick(log, notion, weighting, rejection_utility=(0.1, -0.2))
+    there = weighted(log, notion, weighting, rejection_utility=(0.1, -0.2))
     pi = log.propensity_of(POLICY)
     sums = there.objective.coefficients(log).sums(pi)
     assert there.utility(pi).values[0] == pytest.approx(sums.utility, abs=1e-12)
@@ -143,7 +144,7 @@ def test_values_are_those_of_the_objective(notion, weighting, n_groups):
 @pytest.mark.parametrize("notion", list(NOTIONS))
 def test_influence_sums_to_nothing_in_every_group(notion):
     log = exploring_log(300, 3, seed=2)
-    for ratios in yardstick(log, notion).benefits(log.propensity_of(POLICY)):
+    for ratios in weighted(log, notion).benefits(log.propensity_of(POLICY)):
         assert_allclose(ratios.by_group(ratios.influence), 0.0, atol=1e-9)
 
 
@@ -155,12 +156,12 @@ def test_standard_errors_are_those_of_the_jackknife(notion):
 
     def values(rows):
         some = log.take(rows)
-        return yardstick(some, notion).benefits(pi[rows])[0].values
+        return weighted(some, notion).benefits(pi[rows])[0].values
 
     everyone = np.arange(len(log))
     left = np.array([values(np.delete(everyone, row)) for row in everyone])
     jackknife = np.sqrt((len(log) - 1) * left.var(axis=0))
-    errors = yardstick(log, notion).benefits(pi)[0].standard_errors
+    errors = weighted(log, notion).benefits(pi)[0].standard_errors
     assert_allclose(errors, jackknife, rtol=0.05)
 
 
@@ -169,7 +170,7 @@ def test_standard_errors_are_those_of_replicates(weighting):
     """1000 replicates know a deviation to 2.3 percent; four times that is allowed."""
     log = exploring_log(800, 2, seed=8)
     pi = log.propensity_of(POLICY)
-    there = yardstick(log, "judged rightly", weighting)
+    there = weighted(log, "judged rightly", weighting)
     ratios = (there.utility(pi), *there.benefits(pi))
     for each, drawn in zip(ratios, replicates(ratios, seed=1), strict=True):
         assert_allclose(drawn.std(axis=0), each.standard_errors, rtol=0.1)
@@ -180,13 +181,13 @@ def test_replicates_of_a_log_are_those_of_rows_drawn_again():
     """The library's replicates, and the same drawing written as a loop."""
     log = exploring_log(50, 2, seed=9)
     pi = log.propensity_of(POLICY)
-    ratios = yardstick(log, "equal opportunity").benefits(pi)[0]
+    ratios = weighted(log, "equal opportunity").benefits(pi)[0]
     drawn = replicates([ratios], seed=3, n_replicates=5)[0]
     rng = np.random.default_rng(3)
     rows = rng.integers(50, size=(5, 50))
     for picked, found in zip(rows, drawn, strict=True):
         some = log.take(picked)
-        by_hand = yardstick(some, "equal opportunity").benefits(pi[picked])[0].values
+        by_hand = weighted(some, "equal opportunity").benefits(pi[picked])[0].values
         assert_allclose(found, by_hand, atol=1e-12)
 
 

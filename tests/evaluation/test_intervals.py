@@ -6,14 +6,15 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
+from covering import covering
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import consequential as cq
 from conftest import exploring_log
 from consequential.evaluation import sup_t_quantile
+from consequential.evaluation.contrasts import normal_quantile, skewness_corrected
 from consequential.evaluation.influence import Ratios
-from consequential.evaluation.quantiles import normal_quantile, skewness_corrected
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
@@ -144,11 +145,14 @@ def test_a_bounded_interval_of_a_ratio_ends_where_its_excess_turns_certain(notio
         assert sign * rows.mean() == pytest.approx(half, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    "notion", ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
+    ("notion", "method", "n_groups"),
+    covering(
+        ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"],
+        METHODS,
+        [2, 3],
+    ),
 )
-@pytest.mark.parametrize("n_groups", [2, 3])
 def test_every_interval_surrounds_its_value(notion, method, n_groups):
     log_ = exploring_log(600, n_groups, seed=2)
     found = cq.evaluate(POLICY, log_, cost=0.4, fairness=notion, method=method)

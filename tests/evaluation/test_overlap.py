@@ -11,10 +11,18 @@ from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
 from consequential.evaluation import propensity_contradictions
-from consequential.evaluation.coverage import CoverageSums, share_at_most, surprise
+from consequential.evaluation.contradictions import surprise
+from consequential.evaluation.overlap import CoverageSums, share_at_most
 
-WORLD = cq.worlds.first_setting()
-CUT = cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), WORLD.cost)
+
+@pytest.fixture
+def world():
+    return cq.worlds.first_setting()
+
+
+@pytest.fixture
+def cut(world):
+    return cq.ThresholdPolicy(cq.logistic_model([-3.0, 5.0]), world.cost)
 
 
 def made_log(propensity, group=None, features=None, decided_with=None, seed=0, **columns):
@@ -31,30 +39,30 @@ def made_log(propensity, group=None, features=None, decided_with=None, seed=0, *
 # --- verdicts
 
 
-def test_a_deterministic_log_does_not_explore():
-    found = cq.overlap(WORLD.collect(CUT, 4000, np.random.default_rng(0)))
+def test_a_deterministic_log_does_not_explore(world, cut):
+    found = cq.overlap(world.collect(cut, 4000, np.random.default_rng(0)))
     assert found.exploring == "no"
     assert found.overall.smallest == 0.0
     assert "cannot be told from this log" in found.reasons[0]
 
 
-def test_a_floor_makes_a_log_explore():
-    found = cq.overlap(WORLD.collect(CUT.with_floor(0.05), 8000, np.random.default_rng(0)))
+def test_a_floor_makes_a_log_explore(world, cut):
+    found = cq.overlap(world.collect(cut.with_floor(0.05), 8000, np.random.default_rng(0)))
     assert (found.exploring, found.reasons) == ("yes", ())
     assert found.overall.below_floor == 0.0
     assert found.overall.below_floor_high == pytest.approx(3 / 8000, rel=0.01)  # rule of three
 
 
-def test_accepting_everybody_leaves_nothing_unexplored():
-    found = cq.overlap(WORLD.collect(cq.AcceptAll(), 2000, np.random.default_rng(0)))
+def test_accepting_everybody_leaves_nothing_unexplored(world):
+    found = cq.overlap(world.collect(cq.AcceptAll(), 2000, np.random.default_rng(0)))
     assert found.exploring == "yes"
     assert found.overall.effective_sample_size == 2000
     assert found.overall.surprise == 0.0
     assert found.worst_region.rule == "anywhere"
 
 
-def test_accepting_nobody_explores_nothing():
-    found = cq.overlap(WORLD.collect(cq.RejectAll(), 500, np.random.default_rng(0)))
+def test_accepting_nobody_explores_nothing(world):
+    found = cq.overlap(world.collect(cq.RejectAll(), 500, np.random.default_rng(0)))
     assert found.exploring == "no"
     assert found.reasons == ("nobody was accepted: the log has no label at all",)
 
@@ -177,7 +185,8 @@ def test_surprise_is_the_normal_number_of_a_skewed_sums_tail():
 
 def logged_with_the_groups_rate(n, seed=0):
     """Propensities that are right for each group on average and wrong for everybody in it."""
-    log = WORLD.collect(WORLD.initial_policy().with_floor(0.05), n, np.random.default_rng(seed))
+    world = cq.worlds.first_setting()
+    log = world.collect(world.initial_policy().with_floor(0.05), n, np.random.default_rng(seed))
     rate = np.array([log.decision[log.group == code].mean() for code in range(2)])
     return cq.DecisionLog.from_arrays(
         log.features, log.decision, rate[log.group], log.label, log.sensitive
@@ -242,17 +251,17 @@ def test_true_propensities_are_seldom_contradicted(people, repeats):
     assert doubted / repeats < 0.012 + 3 * np.sqrt(0.01 * 0.99 / repeats)
 
 
-def test_ordinary_estimates_of_propensities_are_not_contradicted():
-    log = WORLD.collect(WORLD.initial_policy(), 20_000, np.random.default_rng(0))
+def test_ordinary_estimates_of_propensities_are_not_contradicted(world):
+    log = world.collect(world.initial_policy(), 20_000, np.random.default_rng(0))
     estimated = cq.DecisionLog.from_arrays(
         log.features, log.decision, cq.EstimatedPropensity(), log.label, log.sensitive
     )
     assert propensity_contradictions(estimated) == ()
 
 
-def test_estimates_of_the_wrong_form_are_contradicted():
+def test_estimates_of_the_wrong_form_are_contradicted(world, cut):
     """A logistic curve cannot follow an exploration floor."""
-    log = WORLD.collect(CUT.with_floor(0.05), 20_000, np.random.default_rng(0))
+    log = world.collect(cut.with_floor(0.05), 20_000, np.random.default_rng(0))
     model = cq.EstimatedPropensity(LogisticRegression(), calibration="sigmoid")
     estimated = cq.DecisionLog.from_arrays(
         log.features, log.decision, model, log.label, log.sensitive
@@ -279,8 +288,8 @@ def test_odd_columns_are_noted_and_do_not_change_the_verdict():
     assert f"note: {found.concerns[0]}" in str(found)
 
 
-def test_decisions_without_chance_are_not_tested():
-    certain = WORLD.collect(CUT, 2000, np.random.default_rng(0))
+def test_decisions_without_chance_are_not_tested(world, cut):
+    certain = world.collect(cut, 2000, np.random.default_rng(0))
     assert propensity_contradictions(certain) == ()
     few = made_log(np.full(30, 0.5), decided_with=np.ones(30))
     assert propensity_contradictions(few) == ()
@@ -332,8 +341,8 @@ def test_an_indicator_is_or_is_not():
 # --- shown and stored
 
 
-def test_it_prints_a_table_and_the_verdict():
-    found = cq.overlap(WORLD.collect(CUT.with_floor(0.05), 8000, np.random.default_rng(0)))
+def test_it_prints_a_table_and_the_verdict(world, cut):
+    found = cq.overlap(world.collect(cut.with_floor(0.05), 8000, np.random.default_rng(0)))
     lines = str(found).splitlines()
     assert lines[0].split()[:4] == ["people", "accepted", "effective", "below"]
     assert [line.split()[0] for line in lines[1:4]] == ["everyone", "0", "1"]
@@ -341,8 +350,8 @@ def test_it_prints_a_table_and_the_verdict():
     assert lines[5] == "exploring: yes"
 
 
-def test_it_goes_into_json():
-    found = cq.overlap(WORLD.collect(CUT, 1000, np.random.default_rng(0)))
+def test_it_goes_into_json(world, cut):
+    found = cq.overlap(world.collect(cut, 1000, np.random.default_rng(0)))
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert back["exploring"] == "no"
     assert [group["name"] for group in back["groups"]] == [0, 1]

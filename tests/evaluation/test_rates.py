@@ -11,9 +11,8 @@ from scipy.special import betaincinv
 from scipy.stats import norm
 
 import consequential as cq
-from consequential.evaluation.contrasts import contrast, largest
-from consequential.evaluation.counts import Count, share_quantile
-from consequential.evaluation.rates import FEW, RateSums, few_notes
+from consequential.evaluation.contrasts import contrast_bounds, largest_bounds
+from consequential.evaluation.rates import FEW, Count, RateSums, few_notes, share_quantile
 from consequential.worlds.synthetic import FirstSetting, NormalScores, SecondSetting
 
 NAMES = ("true_positive_rates", "false_positive_rates", "predictive_values")
@@ -226,33 +225,33 @@ def test_differences_are_those_of_newcombe():
     hits, n = np.array([56.0, 48.0]), np.array([70.0, 80.0])
     middle = (hits + z**2 / 2) / (n + z**2)
     half = z * np.sqrt(hits * (n - hits) / n + z**2 / 4) / (n + z**2)
-    found = contrast(hits / n, (middle - half, middle + half), DIFFERENCE)
+    found = contrast_bounds(hits / n, np.stack([middle - half, middle + half]), DIFFERENCE)
     assert_allclose(found, [0.0524, 0.3339], atol=5e-5)
 
 
 def test_correlation_narrows_a_difference():
-    values, ends = np.array([0.6, 0.5]), (np.array([0.5, 0.4]), np.array([0.7, 0.6]))
-    same = contrast(values, ends, DIFFERENCE, np.ones((2, 2)))
+    values, ends = np.array([0.6, 0.5]), np.array([[0.5, 0.4], [0.7, 0.6]])
+    same = contrast_bounds(values, ends, DIFFERENCE, np.ones((2, 2)))
     assert_allclose(same, [0.1, 0.1], atol=1e-7)
-    half = contrast(values, ends, DIFFERENCE, np.array([[1.0, 0.5], [0.5, 1.0]]))
+    half = contrast_bounds(values, ends, DIFFERENCE, np.array([[1.0, 0.5], [0.5, 1.0]]))
     assert_allclose(half, [0.0, 0.2], atol=1e-7)
 
 
 def test_a_missing_rate_leaves_a_difference_as_uncertain_as_its_bounds():
-    low, high = contrast(
-        np.array([0.8, np.nan]), (np.array([0.8, 0.0]), np.array([0.8, 1.0])), DIFFERENCE
-    )
+    ends = np.array([[0.8, 0.0], [0.8, 1.0]])
+    low, high = contrast_bounds(np.array([0.8, np.nan]), ends, DIFFERENCE)
     assert_allclose([low, high], [-0.2, 0.8])
 
 
 def test_the_largest_difference_is_above_what_is_sure_and_below_what_is_possible():
     values = np.array([0.2, 0.5, 0.9])
-    narrow, wide = (values - 0.03, values + 0.03), (values - 0.05, values + 0.05)
-    low, high = largest(values, narrow, wide)
+    narrow, wide = (np.stack([values - by, values + by]) for by in (0.03, 0.05))
+    low, high = largest_bounds(values, narrow, wide)
     assert low == pytest.approx(0.7 - np.hypot(0.05, 0.05))
     assert high == pytest.approx(0.7 + np.hypot(0.03, 0.03))
     equal = np.full(3, 0.5)
-    assert largest(equal, (equal - 0.1, equal + 0.1), (equal - 0.1, equal + 0.1))[0] == 0.0
+    ends = np.stack([equal - 0.1, equal + 0.1])
+    assert largest_bounds(equal, ends, ends)[0] == 0.0
 
 
 def test_notes_name_the_groups_that_few_people_carry():
@@ -282,10 +281,12 @@ def three_groups(base, means, deviation, bounds):
 
 
 WORLDS = {
-    "first": FirstSetting(),
-    "second": SecondSetting(),
-    "first, three groups": three_groups(FirstSetting, (0.5, -0.5, 0.0), 1.0, (-0.8, 0.8)),
-    "second, three groups": three_groups(SecondSetting, (1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf)),
+    "first": FirstSetting,
+    "second": SecondSetting,
+    "first, three groups": lambda: three_groups(FirstSetting, (0.5, -0.5, 0.0), 1.0, (-0.8, 0.8)),
+    "second, three groups": lambda: three_groups(
+        SecondSetting, (1.5, -1.5, 0.0), 3.5, (-np.inf, np.inf)
+    ),
 }
 RULES = {
     "first": {"soft": cq.Policy([1.5, 5.0]), "steep": cq.Policy([12.0, 40.0])},
@@ -311,7 +312,7 @@ def test_rates_and_gaps_are_covered(setting, rule, floor, n, count):
 
     Half a percent is allowed for what is drawn in slow tests, three binomial errors in fast ones.
     """
-    world = WORLDS[setting]
+    world = WORLDS[setting]()
     policy = RULES[setting.split(",")[0]][rule]
     start = world.initial_policy().with_floor(floor)
     truth = true_rates(world, policy)
@@ -339,7 +340,7 @@ def _covered(rates, truth):
     ]
     noted = few.tolist()
     for pair in map(list, combinations(range(len(truth)), 2)):
-        ends = contrast(rates.values[pair], (low[pair], high[pair]), DIFFERENCE)
+        ends = contrast_bounds(rates.values[pair], np.stack([low[pair], high[pair]]), DIFFERENCE)
         inside.append(ends[0] <= truth[pair] @ DIFFERENCE <= ends[1])
         noted.append(few[pair].any())
     return inside, noted

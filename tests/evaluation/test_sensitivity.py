@@ -24,24 +24,25 @@ NOTIONS = {
 
 
 def small_log() -> cq.DecisionLog:
-    """Twelve people, eight accepted: 256 corners."""
+    """Twelve people, eight accepted, four times over: copies agree, so there are 256 corners."""
     rng = np.random.default_rng(3)
     decision = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1], dtype=bool)
     label = np.where(decision, np.array([1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0]), np.nan)
+    columns = rng.normal(size=(12, 2)), decision, rng.uniform(0.2, 0.8, 12), label
     return cq.DecisionLog.from_arrays(
-        rng.normal(size=(12, 2)), decision, rng.uniform(0.2, 0.8, 12), label, np.arange(12) % 2
+        *(np.concatenate([column] * 4) for column in columns), np.arange(48) % 2
     )
 
 
 def corners(log: cq.DecisionLog, gamma: float):
-    """Every way to set each accepted row's weight to one of its two ends."""
-    accepted = np.flatnonzero(log.decision)
+    """Every way to set each accepted row's weight to one of its two ends, copies alike."""
+    accepted = np.flatnonzero(log.decision[:12])
     excess = 1 / log.propensity[accepted] - 1
     ends = np.stack([1 + excess / gamma, 1 + excess * gamma])
     for choice in product((0, 1), repeat=len(accepted)):
-        weights = np.zeros(len(log))
+        weights = np.zeros(12)
         weights[accepted] = ends[list(choice), np.arange(len(accepted))]
-        yield weights
+        yield np.tile(weights, 4)
 
 
 def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.Fairness, g=(0.0, 0.0)):
@@ -77,6 +78,24 @@ def test_bounds_are_the_extremes_over_all_corners(notion, gamma):
         assert (ends.smallest, ends.largest) == pytest.approx((gaps.min(), gaps.max()))
     else:
         assert found.benefit_gap[0].largest == pytest.approx(np.abs(gaps).max())
+
+
+def test_the_gap_of_three_groups_is_between_two_different_ones():
+    """A group's own smallest and largest benefit may be further apart, but that is no gap."""
+    sensitive = np.repeat(["a", "b", "c"], 40)
+    unsure = sensitive == "a"
+    decision = ~unsure | (np.arange(120) % 2 == 0)
+    label = np.where(decision, np.arange(120) // 2 % 2, np.nan)
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((120, 2)), decision, np.where(unsure, 0.5, 1.0), label, sensitive
+    )
+    accepted_positive = cq.BenefitParity(lambda d, y: float(d and y))
+    found = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, fairness=accepted_positive, gammas=[3.0])
+    # 10 of the 40 are known positives, with weights from 1 + 1/3 to 1 + 3
+    ends = found.benefits["a"][0]
+    assert (ends.smallest, ends.largest) == pytest.approx((1 / 3, 1.0))
+    assert found.benefits["b"][0].smallest == found.benefits["c"][0].largest == 0.5
+    assert found.benefit_gap[0].largest == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("g", [(0.1, 0.1), (0.2, -0.3)])
@@ -366,3 +385,31 @@ def test_a_group_that_cannot_be_measured_stays_so():
     found = cq.sensitivity(POLICY, log, cost=0.4, fairness="equal_opportunity", gammas=[2.0])
     assert repr(found.benefits[1][0]) == "not measurable"
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+# --- next to no information
+
+
+def test_fewer_than_ten_effective_labels_say_nothing_as_in_evaluate_and_compare():
+    """Nine accepted people out of 400, all with label 1: no reason to be sure of a high utility."""
+    decision = np.arange(400) < 9
+    log = cq.DecisionLog.from_arrays(
+        np.zeros((400, 2)), decision, np.full(400, 0.02), np.where(decision, 1.0, np.nan)
+    )
+    alone = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, gammas=[1.0, 2.0])
+    value = cq.evaluate(cq.AcceptAll(), log, cost=0.4).utility
+    for bounds in alone.utility:
+        assert (bounds.smallest, bounds.largest) == pytest.approx((-0.4, 0.6))
+        assert (bounds.low, bounds.high) == pytest.approx((value.low, value.high))
+    assert alone.flips_at == alone.doubtful_at == 1.0
+    assert any("next to no label" in note for note in alone.notes)
+    paired = cq.sensitivity(
+        cq.AcceptAll(), log, cost=0.4, versus=cq.RejectAll(), gammas=[1.0, 2.0]
+    ).utility
+    change = cq.compare(cq.AcceptAll(), cq.RejectAll(), log, cost=0.4).utility
+    for bounds in paired:
+        assert (bounds.low, bounds.high) == pytest.approx((change.low, change.high))
+    # what the log itself did needs no weights: it is known
+    logged = cq.sensitivity(cq.Logged(), log, cost=0.4, gammas=[2.0])
+    assert logged.utility[0].smallest == logged.utility[0].largest == pytest.approx(9 * 0.6 / 400)
+    assert not any("next to no label" in note for note in logged.notes)

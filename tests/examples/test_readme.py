@@ -54,7 +54,7 @@ def test_the_program_on_a_log_runs(capsys, numbers):
     exec(program, names)
     out = capsys.readouterr().out
     assert "exploring: yes" in out
-    assert "cross-fitted: every row is judged by a policy learned from the other" in out
+    assert "cross-fitted: every row is decided by a policy learned from the other" in out
     assert "new less old on 600 decisions" in out
     assert isinstance(names["learner"], cq.FairPolicyLearner)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import consequential as cq
+from consequential.evaluation.confidence_sequences import lower_bounds
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.sequences import lower_bounds
 from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import decisions_to_any_time_proof, share_proven
 

@@ -12,9 +12,8 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 import consequential as cq
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.scanned import measured
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.out_of_core import measured
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.tradeoff.band import band
 
 
@@ -24,7 +23,8 @@ def world():
 
 
 def banded(measures, n):
-    return band(measures, [float(n)] * len(measures), 0.95, 0)
+    assert all(measure.n == n for measure in measures)
+    return band(measures, 0.95, 0)
 
 
 CUTS = np.linspace(-0.8, 0.7, 31)
@@ -126,8 +126,8 @@ def test_several_groups_and_benefits_show_the_largest_gap():
     label = np.where(decision, rng.random(n) < 1 / (1 + np.exp(-x)), np.nan)
     log = cq.DecisionLog.from_arrays(x, decision, np.full(n, 0.5), label, z)
     rule = cut_at(0.0)
-    yardstick = Yardstick.of(cq.Objective(0.5, "equalised_odds"), log)
-    ((_, gap),) = banded([Measure.of(yardstick, log.propensity_of(rule))], len(log))
+    weighted = WeightedLog.of(cq.Objective(0.5, "equalised_odds"), log)
+    ((_, gap),) = banded([weighted.measure(log.propensity_of(rule))], len(log))
     alone = cq.evaluate(rule, log, cost=0.5, fairness="equalised_odds").benefit_gap
     assert gap.value == pytest.approx(alone.value, abs=1e-12)
     assert gap.low <= gap.value <= gap.high
@@ -136,8 +136,8 @@ def test_several_groups_and_benefits_show_the_largest_gap():
 
 def test_a_gap_that_cannot_be_measured_is_said_to_be_so():
     log = explored(500)
-    yardstick = Yardstick.of(cq.Objective(0.5, "predictive_parity"), log)
-    ((utility, gap),) = banded([Measure.of(yardstick, np.zeros(500))], 500)
+    weighted = WeightedLog.of(cq.Objective(0.5, "predictive_parity"), log)
+    ((utility, gap),) = banded([weighted.measure(np.zeros(500))], 500)
     assert utility.value == 0.0
     assert repr(gap) == "not measurable"
 
@@ -149,9 +149,9 @@ def test_a_band_from_sums_of_a_scan_is_that_from_rows_in_memory(tmp_path, notion
     names = {name: name for name in ("decision", "propensity", "label", "sensitive")}
     scan = cq.DecisionLog.scan(tmp_path / "log.parquet", features=["x0"], **names)
     objective = cq.Objective(world().cost, notion)
-    yardstick = Yardstick.of(objective, log)
-    in_memory = banded([Measure.of(yardstick, log.propensity_of(rule)) for rule in rules], 1500)
-    from_sums = banded(measured(scan, objective, tuple(rules)).measures, 1500)
+    weighted = WeightedLog.of(objective, log)
+    in_memory = banded([weighted.measure(log.propensity_of(rule)) for rule in rules], 1500)
+    from_sums = banded(measured(scan, objective, tuple(rules)), 1500)
     for one, other in zip(in_memory, from_sums, strict=True):
         for estimate, same in zip(one, other, strict=True):
             ends = (same.value, same.low, same.high, same.standard_error)
@@ -176,12 +176,12 @@ def coverage(repeats, n, folds, seed):
     held = 0
     for k in range(repeats):
         log = explored(n, seed=seed + k)
-        yardstick = Yardstick.of(cq.Objective(world().cost, "demographic_parity"), log)
+        weighted = WeightedLog.of(cq.Objective(world().cost, "demographic_parity"), log)
         measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
             pi = cq.cross_fitted_propensities(BestCut(max_gap=bound), log, folds)
-            measures.append(Measure.of(yardstick, pi))
+            measures.append(weighted.measure(pi))
             # folds are of equal size, so a point is about the mean of its policies
             true.append((utilities[BestCut.chosen].mean(), gaps[BestCut.chosen].mean()))
         held += all(

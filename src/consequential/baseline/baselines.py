@@ -20,7 +20,7 @@ from consequential.baseline.predictors import (
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
 from consequential.evaluation.crossfit import is_learner
-from consequential.evaluation.judged import as_rule
+from consequential.evaluation.inputs import as_rule
 from consequential.log import DecisionLog
 from consequential.objective import Fairness, Weighting
 from consequential.policies import AcceptAll, DecisionRule, Logged

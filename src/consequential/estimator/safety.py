@@ -21,9 +21,8 @@ from math import ceil, inf
 import numpy as np
 
 from consequential.evaluation import Estimate, Evaluation, evaluate
-from consequential.evaluation.bounds import widest_end
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.learning import Fitted
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective import Objective
@@ -154,11 +153,11 @@ def _tested(
         weighting=objective.weighting,
         confidence=confidence,
     )
-    benefits = Yardstick.of(objective, held_out).benefits(held_out.propensity_of(fitted.policy))
+    benefits = WeightedLog.of(objective, held_out).benefits(held_out.propensity_of(fitted.policy))
     # one side of each pair's interval errs with half of what the interval does
     sides = tuple(side for benefit in benefits for side in benefit.sides)
-    intervals = Normal(sides, 2.0 * confidence - 1.0, 0)  # type: ignore[arg-type]
-    return Tested(bound, fitted, value, widest_end(intervals, benefits))
+    intervals = Normal(sides, 2.0 * confidence - 1.0, 0)
+    return Tested(bound, fitted, value, intervals.furthest_end(benefits))
 
 
 def _not_shown(tried: Tested, max_gap: float, confidence: float, n_log: int) -> BoundNotShownError:

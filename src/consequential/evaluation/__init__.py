@@ -1,24 +1,21 @@
 """Evaluation: what a policy does to whom."""
 
-from consequential.evaluation.comparison import Comparison, compare
+from consequential.evaluation.compare import Comparison, compare
+from consequential.evaluation.confidence_sequences import mean_sequence, utility_sequence
 from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
+from consequential.evaluation.contrasts import sup_t_quantile
 from consequential.evaluation.crossfit import (
     CrossFitted,
     cross_fitted,
     cross_fitted_propensities,
 )
-from consequential.evaluation.deployed import deployed_gap
 from consequential.evaluation.estimate import Estimate
+from consequential.evaluation.evaluate import Evaluation, deployed_gap, evaluate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
-from consequential.evaluation.judged import WinnersCurseWarning
-from consequential.evaluation.metrics import Metrics, Population
-from consequential.evaluation.monitoring import utility_sequence
-from consequential.evaluation.offpolicy import Evaluation, evaluate
+from consequential.evaluation.inputs import WinnersCurseWarning
 from consequential.evaluation.overlap import Overlap, overlap
-from consequential.evaluation.sensitivity import Sensitivity, sensitivity
-from consequential.evaluation.sequences import mean_sequence
-from consequential.evaluation.simultaneous import sup_t_quantile
-from consequential.evaluation.weight_bounds import Bounds
+from consequential.evaluation.population import Metrics, Population
+from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
 
 __all__ = [
     "Bounds",

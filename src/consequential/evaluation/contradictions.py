@@ -10,18 +10,20 @@ halves change places.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.coverage import surprise
-from consequential.evaluation.regions import Regions
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, propensity_concerns
 
 Floats = NDArray[np.float64]
 
-# how often true propensities may be contradicted, over all regions together
-_DOUBT = 0.01
+CONTRADICTED = "the propensities contradict the decisions"
+# so many standard errors from 1 chance does not explain: one honest log in 16 000
+_LIMIT = 4.0
+# how often an honest log may be doubted over all its regions, where that decides a comparison
+_SELDOM = 1e-3
 # rows beyond which a sample of them is looked at
 _SAMPLED = 100_000
 # a region's sum needs this variance to be close to normal once skewness is taken out
@@ -30,6 +32,9 @@ _LEAST_VARIANCE = 10.0
 _LEAST_GAIN = 10.0
 # an estimate may be off by this share of the rarer decision, for all the harm that does
 _TOLERATED = 0.1
+# of the tree that regions are the leaves of
+_DEPTH = 3
+_LEAF_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Contradiction:
 
 
 def propensity_contradictions(
-    log: DecisionLog, *, doubt: float = _DOUBT
+    log: DecisionLog, *, doubt: float = 0.01
 ) -> tuple[Contradiction, ...]:
     """Return the regions whose decisions contradict the log's propensities, the clearest first.
 
@@ -87,83 +92,204 @@ def propensity_contradictions(
     """
     from scipy.stats import norm
 
-    possible = np.flatnonzero((log.propensity > _raised_to(log)) & (log.propensity < 1.0))
+    # estimated propensities were raised to a floor
+    least = float(log.propensity.min(initial=1.0)) if log.estimated_propensity else 0.0
+    possible = np.flatnonzero((log.propensity > least) & (log.propensity < 1.0))
     chosen = np.random.default_rng(0).permutation(possible)[:_SAMPLED]
     one, other = (log.take(np.sort(half)) for half in np.array_split(chosen, 2))
-    trials = [trial for trial in (_Trial.of(one, other), _Trial.of(other, one)) if trial]
-    if not trials:
+    tests = [found for found in (_tested(one, other), _tested(other, one)) if found]
+    if not tests:
         return ()
-    tests = sum(len(trial.surprises) for trial in trials)
-    limit = float(norm.isf(doubt / (2.0 * tests)))
+    limit = float(norm.isf(doubt / (2.0 * sum(len(surprises) for _, surprises in tests))))
     # both trees find much the same regions: those of the clearer one are enough
-    return max(trials, key=lambda trial: trial.clearest).contradictions(log, limit)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Regions found on one half of the rows, and how surprising the other half's decisions are."""
-
-    regions: Regions
-    surprises: dict[int, float]
-
-    @classmethod
-    def of(cls, grown_on: DecisionLog, tested_on: DecisionLog) -> _Trial | None:
-        """Grow a tree on some rows and test its leaves on others; None where these are too few."""
-        p = grown_on.propensity
-        variance = p * (1.0 - p)
-        total = float(variance.sum())
-        if total < _LEAST_VARIANCE:
-            return None
-        # with these targets and weights a split gains exactly what it adds to the statistics
-        regions = Regions.grown(
-            grown_on,
-            (grown_on.decision - p) / variance,
-            variance,
-            least_weight=min(_LEAST_VARIANCE / total, 0.5),
-            least_gain=_LEAST_GAIN / total,
+    regions, surprises = max(tests, key=lambda found: max(map(abs, found[1].values())))
+    beyond = [leaf for leaf in surprises if abs(surprises[leaf]) > limit]
+    if not beyond:
+        return ()
+    home = regions.of(log)
+    return tuple(
+        Contradiction(
+            regions.in_words(leaf),
+            people=int((home == leaf).sum()),
+            accepted=int(log.decision[home == leaf].sum()),
+            expected=float(log.propensity[home == leaf].sum()),
+            surprise=surprises[leaf],
         )
-        leaf = regions.of(tested_on)
-        tolerated = _TOLERATED if grown_on.estimated_propensity else 0.0
-        return cls(
-            regions,
-            {int(k): _surprise(tested_on.take(leaf == k), tolerated) for k in np.unique(leaf)},
-        )
-
-    @property
-    def clearest(self) -> float:
-        """How surprising the most surprising region is."""
-        return max(map(abs, self.surprises.values()))
-
-    def contradictions(self, log: DecisionLog, limit: float) -> tuple[Contradiction, ...]:
-        """Return the regions that are more surprising than a limit, with the people of the log."""
-        beyond = [leaf for leaf, found in self.surprises.items() if abs(found) > limit]
-        if not beyond:
-            return ()
-        home = self.regions.of(log)
-        found = []
-        for leaf in sorted(beyond, key=lambda leaf: -abs(self.surprises[leaf])):
-            inside = home == leaf
-            found.append(
-                Contradiction(
-                    self.regions.in_words(leaf),
-                    people=int(inside.sum()),
-                    accepted=int(log.decision[inside].sum()),
-                    expected=float(log.propensity[inside].sum()),
-                    surprise=self.surprises[leaf],
-                )
-            )
-        return tuple(found)
+        for leaf in sorted(beyond, key=lambda leaf: -abs(surprises[leaf]))
+    )
 
 
-def _surprise(log: DecisionLog, tolerated: float) -> float:
+def _tested(
+    grown_on: DecisionLog, tested_on: DecisionLog
+) -> tuple[Regions, dict[int, float]] | None:
+    """Grow a tree on some rows and test its leaves on others; None where these are too few."""
+    p = grown_on.propensity
+    variance = p * (1.0 - p)
+    total = float(variance.sum())
+    if total < _LEAST_VARIANCE:
+        return None
+    # with these targets and weights a split gains exactly what it adds to the statistics
+    regions = Regions.grown(
+        grown_on,
+        (grown_on.decision - p) / variance,
+        variance,
+        least_weight=min(_LEAST_VARIANCE / total, 0.5),
+        least_gain=_LEAST_GAIN / total,
+    )
+    leaf = regions.of(tested_on)
+    return regions, {int(k): _surprise(tested_on.take(leaf == k)) for k in np.unique(leaf)}
+
+
+def _surprise(log: DecisionLog) -> float:
+    """Return how surprising the number of accepted people is."""
     p = log.propensity
     variance = p * (1.0 - p)
     excess = float((log.decision - p).sum())
-    allowed = tolerated * float(min(p.sum(), (1.0 - p).sum()))
-    left = np.sign(excess) * max(abs(excess) - allowed, 0.0)
-    return surprise(float(left), float(variance.sum()), float((variance * (1.0 - 2.0 * p)).sum()))
+    if log.estimated_propensity:
+        tolerated = _TOLERATED * float(min(p.sum(), (1.0 - p).sum()))
+        excess = float(np.sign(excess)) * max(abs(excess) - tolerated, 0.0)
+    return surprise(excess, float(variance.sum()), float((variance * (1.0 - 2.0 * p)).sum()))
 
 
-def _raised_to(log: DecisionLog) -> float:
-    """Return the propensity up to which a log's are not tested."""
-    return float(log.propensity.min(initial=1.0)) if log.estimated_propensity else 0.0
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """The leaves of a tree over features and groups, eight at most, in words."""
+
+    tree: Any
+    names: tuple[str, ...]
+    indicators: NDArray[np.bool_]
+
+    @classmethod
+    def grown(
+        cls,
+        log: DecisionLog,
+        target: Floats,
+        weights: Floats | None = None,
+        least_weight: float = 0.0,
+        least_gain: float = 0.0,
+    ) -> Regions:
+        """Grow a tree that separates the people of a log by a target.
+
+        A leaf has 3% of the people or more and a share `least_weight` of the weight; a split
+        lowers the weighted variance of the target within leaves by `least_gain` or more.
+        """
+        from sklearn.tree import DecisionTreeRegressor
+
+        inputs = _inputs(log)
+        model = DecisionTreeRegressor(
+            max_depth=_DEPTH,
+            min_samples_leaf=max(1, round(_LEAF_SHARE * len(log))),
+            min_weight_fraction_leaf=least_weight,
+            min_impurity_decrease=least_gain,
+            random_state=0,
+        )
+        return cls(
+            model.fit(inputs, target, sample_weight=weights),
+            (*log.feature_names, *(f"group {name!r}" for name in _groups(log))),
+            np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0)),
+        )
+
+    def of(self, log: DecisionLog) -> NDArray[np.intp]:
+        """Return the leaf that each person falls into."""
+        return np.asarray(self.tree.apply(_inputs(log)), dtype=np.intp)
+
+    def in_words(self, leaf: int) -> str:
+        """Return the conditions on the way to a leaf, one for each input that is asked about."""
+        tree = self.tree.tree_
+        bounds: dict[int, tuple[float, float]] = {}
+        node = leaf
+        while node != 0:
+            parent = int(
+                np.flatnonzero((tree.children_left == node) | (tree.children_right == node))[0]
+            )
+            column, cut = int(tree.feature[parent]), float(tree.threshold[parent])
+            low, high = bounds.get(column, (-np.inf, np.inf))
+            if tree.children_left[parent] == node:
+                bounds[column] = (low, min(high, cut))
+            else:
+                bounds[column] = (max(low, cut), high)
+            node = parent
+        parts = [self._condition(column, *bounds[column]) for column in sorted(bounds)]
+        return " and ".join(parts) or "anywhere"
+
+    def _condition(self, column: int, low: float, high: float) -> str:
+        name = self.names[column]
+        if self.indicators[column]:
+            return name if np.isfinite(low) else f"not {name}"
+        if np.isfinite(low) and np.isfinite(high):
+            return f"{low:.4g} < {name} <= {high:.4g}"
+        return f"{name} > {low:.4g}" if np.isfinite(low) else f"{name} <= {high:.4g}"
+
+
+def _groups(log: DecisionLog) -> tuple[Any, ...]:
+    """The groups that a tree may separate."""
+    return log.groups if len(log.groups) > 1 else ()
+
+
+def _inputs(log: DecisionLog) -> Floats:
+    indicators = (log.group == code for code in range(len(_groups(log))))
+    return np.column_stack([log.features, *indicators])
+
+
+def surprise(excess: float, variance: float, third: float) -> float:
+    """Return how surprising a sum is whose first three central moments should be 0 and these.
+
+    The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
+    taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
+    cubic term it rises everywhere.
+    """
+    if variance <= 0.0:
+        return 0.0
+    deviation = float(np.sqrt(variance))
+    z, g = excess / deviation, third / deviation**3
+    if abs(g) < 1e-12:
+        return z
+    return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
+
+
+def weight_moments(log: DecisionLog) -> Floats:
+    """Return four sums over people who could be accepted.
+
+    Their number, the sum of `w - 1` and, if propensities are true, its variance and third moment:
+    the sums of `(1 - p) / p` and of `(1 - p) (1 - 2p) / p^2`.
+    """
+    possible = log.propensity > 0
+    p, decision = log.propensity[possible], log.decision[possible]
+    variance = (1.0 - p) / p
+    moments = len(p), (decision / p - 1.0).sum(), variance.sum(), (variance * (1.0 / p - 2.0)).sum()
+    return np.array(moments, dtype=np.float64)
+
+
+def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
+    """Return where weights do not average to 1 as those of true propensities do, by group.
+
+    Estimated propensities are not tested: that they are wrong is known, and `sensitivity` says what
+    follows.
+    """
+    if log.estimated_propensity:
+        return ()
+    parts = [("", log)]
+    if len(log.groups) > 1:
+        parts += [
+            (f" of group {group!r}", log.take(log.group == code))
+            for code, group in enumerate(log.groups)
+        ]
+    doubts = []
+    for whose, part in parts:
+        count, *moments = weight_moments(part).tolist()
+        if abs(surprise(*moments)) > _LIMIT:
+            doubts.append(
+                f"weights{whose} average {1.0 + moments[0] / count:.3f} where those of true "
+                "propensities average 1"
+            )
+    return tuple(doubts)
+
+
+def contradictions(log: DecisionLog) -> tuple[str, ...]:
+    """Return every reason there is to disbelieve a log's propensities.
+
+    They are tested on average and in the regions of a tree; an honest log is doubted in one of a
+    thousand cases.
+    """
+    regions = propensity_contradictions(log, doubt=_SELDOM)[:1]  # the clearest one will do
+    return (*propensity_concerns(log), *weight_doubts(log), *map(str, regions))

@@ -24,7 +24,7 @@ def cross_fitted_propensities(
 ) -> Floats:
     """Return each settled row's propensity under a policy that was not fitted on that row.
 
-    The settled rows are dealt into folds at random; for each fold an unfitted copy of the learner
+    The settled rows are split into folds at random; for each fold an unfitted copy of the learner
     is fitted on all other folds and asked about this one.
 
     Parameters
@@ -36,7 +36,7 @@ def cross_fitted_propensities(
     folds
         How many; each policy is fitted on a share `1 - 1/folds` of the rows.
     seed
-        Of the dealing.
+        Of the split.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def cross_fitted_propensities(
 class CrossFitted(DecisionRule):
     """A learner's policies, one for each fold, asked about the settled rows of one log.
 
-    As a decision rule it judges each row by the policy that was not fitted on it.
+    As a decision rule it decides on each row by the policy that was not fitted on it.
 
     Attributes
     ----------
@@ -91,13 +91,15 @@ def cross_fitted(learner: Any, log: DecisionLog, folds: int = 5, *, seed: int = 
         raise TypeError(
             f"cross-fitting needs a learner with fit_log(log); {_kind(learner)} has none"
         )
+    from sklearn.base import clone
+
     rows = log.settled()
     count = checked_folds(folds, len(rows))
     fold = np.random.default_rng(seed).permutation(len(rows)) % count
     by_fold = np.empty((count, len(rows)))
     for k in range(count):
         try:
-            fitted = _unfitted(learner).fit_log(rows.take(fold != k))
+            fitted = clone(learner, safe=False).fit_log(rows.take(fold != k))
         except DecisionLogError as error:
             raise DecisionLogError(f"fold {k + 1} of {count} cannot be fitted: {error}") from error
         by_fold[k] = rows.propensity_of(fitted_policy(fitted))
@@ -111,7 +113,7 @@ def fitted_policy(learner: Any) -> DecisionRule:
         return policy
     raise TypeError(
         f"{_kind(learner)} is not fitted: it has no policy_. Call fit_log(log) on other rows "
-        "first, or give folds=5 to have it fitted on parts of this log and judged on the rest"
+        "first, or give folds=5 to have it fitted on parts of this log and evaluated on the rest"
     )
 
 
@@ -122,12 +124,6 @@ def checked_folds(folds: Any, n_rows: int) -> int:
     if folds > n_rows:
         raise ValueError(f"{n_rows} settled decisions cannot be cut into {folds} folds")
     return int(folds)
-
-
-def _unfitted(learner: Any) -> Any:
-    from sklearn.base import clone
-
-    return clone(learner, safe=False)
 
 
 def _kind(thing: Any) -> str:

@@ -1,13 +1,40 @@
-"""Estimate: a number with its interval."""
+"""Estimate: a number with its interval, and what all results have in common."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value with its bounds and its standard error."""
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan)
+
+
+class Result:
+    """A dataclass that JSON can hold."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, ready for JSON: groups by their text, None for what is not finite."""
+        found: dict[str, Any] = json_ready(self)
+        return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate:
+class Estimate(Result):
     """A number, and the interval that covers the true one with the stated confidence.
 
     `value` is NaN where a log cannot tell, and bounds are infinite where it says next to nothing.
@@ -58,33 +85,28 @@ class Estimate:
         """Whether the log allows an estimate at all."""
         return math.isfinite(self.value)
 
-    def to_dict(self) -> dict[str, float | int | str | None]:
-        """Return the fields, ready for JSON; what is not a finite number becomes None."""
-        return {
-            "value": finite_or_none(self.value),
-            "low": finite_or_none(self.low),
-            "high": finite_or_none(self.high),
-            "standard_error": finite_or_none(self.standard_error),
-            "n": self.n,
-            "effective_sample_size": finite_or_none(self.effective_sample_size),
-            "confidence": self.confidence,
-            "method": self.method,
-            "unsupported": self.unsupported,
-        }
-
     def __repr__(self) -> str:
         if not self.known:
             return "not measurable"
         return f"{_short(self.value)} [{_short(self.low)}, {_short(self.high)}]"
 
 
-def finite_or_none(number: float) -> float | None:
-    """Return a number as JSON can hold it."""
-    return float(number) if math.isfinite(number) else None
+def json_ready(value: Any) -> Any:
+    """Return a result with plain dicts and lists; numbers that are not finite become None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_dataclass(value):
+        return {field.name: json_ready(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): json_ready(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_ready(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def _short(number: float) -> str:
-    size = abs(number)
-    if not math.isfinite(number) or size < 100.0:
+    if not math.isfinite(number) or abs(number) < 100.0:
         return f"{number + 0.0:.4f}"  # adding 0 turns -0.0 into 0.0
     return f"{number:.6g}"

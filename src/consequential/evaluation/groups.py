@@ -9,36 +9,34 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import (
-    Range,
-    intervals_of,
-    largest_interval,
-    measured_groups,
+from consequential.evaluation.bounds import Measured, Range
+from consequential.evaluation.contrasts import (
+    Pairs,
+    checked_confidence,
+    largest_bounds,
+    largest_difference,
+    sup_t_quantile,
+    two_sided,
 )
-from consequential.evaluation.contrasts import largest
-from consequential.evaluation.estimate import Estimate
-from consequential.evaluation.influence import RatioSums
-from consequential.evaluation.intervals import UNKNOWN, Interval, Normal
-from consequential.evaluation.judged import checked_log, judge, needs_folds
-from consequential.evaluation.measure import Facts, rate_notes
-from consequential.evaluation.quantiles import checked_confidence, two_sided
-from consequential.evaluation.simultaneous import Pairs, sup_t_quantile
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, json_ready
+from consequential.evaluation.inputs import apply_rule, checked_log, needs_folds
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.measurement import rate_notes
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Shape, ShapedFairness, Weighting
+from consequential.objective.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES
 
 Floats = NDArray[np.float64]
 
 # how each metric weighs people, positives and negatives
 METRICS: dict[str, Shape] = {
-    "selection_rate": Shape((1.0, 0.0, 0.0)),
-    "true_positive_rate": Shape((0.0, 1.0, 0.0), share_of=(0.0, 1.0, 0.0)),
-    "false_positive_rate": Shape((0.0, 0.0, 1.0), share_of=(0.0, 0.0, 1.0)),
-    "positive_predictive_value": Shape(
-        (0.0, 1.0, 0.0), share_of=(0.0, 1.0, 1.0), denominator=(0.0, 1.0, 1.0)
-    ),
+    "selection_rate": Shape(PEOPLE),
+    "true_positive_rate": Shape(POSITIVES, share_of=POSITIVES),
+    "false_positive_rate": Shape(NEGATIVES, share_of=NEGATIVES),
+    "positive_predictive_value": Shape(POSITIVES, share_of=LABELLED, denominator=LABELLED),
     # positives are errors unless accepted, negatives where accepted
-    "error_rate": Shape((0.0, -1.0, 1.0), constant=(0.0, 1.0, 0.0), share_of=(0.0, 1.0, 1.0)),
+    "error_rate": Shape((0.0, -1.0, 1.0), constant=POSITIVES, share_of=LABELLED),
 }
 
 
@@ -81,7 +79,7 @@ class GroupMetrics:
     notes: tuple[str, ...]
 
     def to_frame(self, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
-        """Return one row a metric and group; "overall", "difference" and "ratio" among groups.
+        """Return one row per metric and group; "overall", "difference" and "ratio" among groups.
 
         Examples
         --------
@@ -106,15 +104,9 @@ class GroupMetrics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
+        kinds = ("overall", "by_group", "difference", "ratio")
         return {
-            metric: {
-                "overall": self.overall[metric].to_dict(),
-                "by_group": {
-                    str(group): each.to_dict() for group, each in self.by_group[metric].items()
-                },
-                "difference": self.difference[metric].to_dict(),
-                "ratio": self.ratio[metric].to_dict(),
-            }
+            metric: {kind: json_ready(getattr(self, kind)[metric]) for kind in kinds}
             for metric in self.overall
         } | {"notes": list(self.notes)}
 
@@ -171,32 +163,38 @@ def group_metrics(
     """
     checked_log(log)
     needs_folds((rule,), folds)
-    level = checked_confidence(confidence)
+    intervals = Normal((), checked_confidence(confidence), seed)
     objective = Objective(0.5, weighting=weighting)  # no rate depends on a cost
-    judged = judge(rule, log, folds=folds, seed=seed)
-    rows, pi = judged.log, judged.propensity
-    within = Yardstick.of(objective, rows)
-    everybody = _pooled(within)
-    facts = Facts.of(within, pi, judged.notes)
+    applied = apply_rule(rule, log, folds=folds, seed=seed)
+    weighted = WeightedLog.of(objective, applied.log)
+    pooled = _pooled(weighted)
+    measurement = weighted.measure(applied.propensity, *applied.notes)
     by_group, total, difference, ratio = {}, {}, {}, {}
-    rates: list[Range] = []
+    rates: list[Measured] = []
     for name, shape in METRICS.items():
-        ranges = [
-            replace(each, objective=replace(objective, fairness=_Rate(shape))).benefits(pi)[0]
-            for each in (everybody, within)
-        ]
-        rates.append(ranges[1])
-        made = _Made(level, seed, facts, shape.labelled)
-        total[name] = made.overall(ranges[0])
-        by_group[name] = made.by_group(ranges[1])
-        difference[name], ratio[name] = made.spread(ranges[1])
+        everybody, groups = (
+            replace(each, objective=replace(objective, fairness=_Rate(shape))).benefits(
+                applied.propensity
+            )[0]
+            for each in (pooled, weighted)
+        )
+        total[name], difference[name], ratio[name] = (
+            measurement.estimate(intervals, found, labelled=shape.labelled)
+            for found in (
+                intervals.of(everybody)[0],
+                intervals.largest((groups,)),
+                _quotient(intervals, groups),
+            )
+        )
+        by_group[name] = measurement.by_group(intervals, groups)
+        rates.append(groups)
     return GroupMetrics(
         total,
         by_group,
         difference,
         ratio,
-        dict(zip(rows.groups, rows.group_counts.tolist(), strict=True)),
-        (*facts.notes, *rate_notes(rates, rows.groups)),
+        dict(zip(measurement.groups, measurement.sizes, strict=True)),
+        (*measurement.notes, *rate_notes(rates, measurement.groups)),
     )
 
 
@@ -212,124 +210,61 @@ class _Rate(ShapedFairness):
         return (self.shape,)
 
 
-def _pooled(yardstick: Yardstick) -> Yardstick:
+def _pooled(weighted: WeightedLog) -> WeightedLog:
     """Return the same rows as one group, with the same weights."""
-    nobody_apart = np.zeros(len(yardstick.log), dtype=np.intp)
+    one_group = np.zeros(len(weighted.log), dtype=np.intp)
     return replace(
-        yardstick,
-        log=replace(yardstick.log, group=nobody_apart, groups=("everyone",)),
+        weighted,
+        log=replace(weighted.log, group=one_group, groups=("everyone",)),
         within=replace(
-            yardstick.overall, group=nobody_apart, sizes=np.array([float(len(yardstick.log))])
+            weighted.overall, group=one_group, sizes=np.array([float(len(weighted.log))])
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """Makes estimates of one rate on one log."""
-
-    confidence: float
-    seed: int
-    facts: Facts
-    labelled: bool
-
-    def overall(self, found: Range) -> Estimate:
-        """Return the estimate for all applicants."""
-        return self._estimate(intervals_of(self._intervals(found), found)[0])
-
-    def by_group(self, found: Range) -> dict[Hashable, Estimate]:
-        """Return an estimate for each group."""
-        facts = self.facts
-        columns = (
-            facts.groups,
-            intervals_of(self._intervals(found), found),
-            facts.sizes,
-            facts.effective_sizes.tolist(),
-            facts.unsupported_by_group.tolist(),
+def _quotient(intervals: Normal, found: Measured) -> Interval:
+    """Bound smallest over largest group: the largest difference between logarithms."""
+    if isinstance(found, Range):
+        return _quotient_within(intervals, found)
+    known = found.known
+    values, errors = found.values[known], found.standard_errors[known]
+    if len(values) < 2 or values.max() <= 0.0:
+        return UNKNOWN
+    smallest = max(float(values.min()), 0.0) / float(values.max())
+    if values.min() <= 0.0 or not np.isfinite(errors).all():
+        return Interval(smallest, 0.0, 1.0, float("inf"))
+    if found.rates is not None:
+        errors = found.rates.standard_errors[known]
+    contrast = Pairs((found,)).contrast[:, known]
+    covariance = contrast @ np.diag((errors / values) ** 2) @ contrast.T
+    confidence, seed = intervals.confidence, intervals.seed
+    if found.rates is None:
+        apart = largest_difference(contrast @ np.log(values), covariance, confidence, seed)
+        low, high, error = apart.low, apart.high, apart.standard_error
+    else:
+        level = two_sided(sup_t_quantile(covariance, confidence, seed=seed))
+        alone, together = (
+            np.log(np.maximum(found.rates.bounds(at)[:, known], 1e-300))
+            for at in (confidence, level)
         )
-        return {
-            group: self._made(each, n, effective, share)
-            for group, each, n, effective, share in zip(*columns, strict=True)
-        }
+        low, high = largest_bounds(np.log(values), alone, together)
+        error = float(np.sqrt(np.diag(covariance).max()))
+    ends = float(np.exp(-high)), float(np.exp(-low))
+    if found.rates is not None:
+        ends = min(ends[0], smallest), max(ends[1], smallest)
+    return Interval(smallest, *ends, smallest * error)
 
-    def spread(self, found: Range) -> tuple[Estimate, Estimate]:
-        """Return largest minus smallest, and smallest over largest, over the groups."""
-        apart = largest_interval(self._intervals(found), (found,))
-        return self._estimate(apart), self._estimate(self._quotient(found))
 
-    def _intervals(self, found: Range) -> Normal:
-        return Normal(found.sides, self.confidence, self.seed)  # type: ignore[arg-type]
-
-    def _estimate(self, found: Interval) -> Estimate:
-        facts = self.facts
-        return self._made(found, facts.n, facts.effective_size, facts.unsupported)
-
-    def _made(self, found: Interval, n: int, effective: float, unsupported: float) -> Estimate:
-        return Estimate(
-            found.value,
-            found.low,
-            found.high,
-            found.standard_error,
-            n,
-            effective if self.labelled else float(n),
-            self.confidence,
-            "normal",
-            unsupported if self.labelled else 0.0,
-        )
-
-    def _quotient_within(self, found: Range) -> Interval:
-        """Bound smallest over largest by intervals of all groups that hold at once."""
-        known = measured_groups(found)
-        if len(known) < 2:
-            return UNKNOWN
-        shared = self._intervals(found).at(1.0 - (1.0 - self.confidence) / len(known))
-        ends = [intervals_of(shared, found)[k] for k in known]
-        lows, highs = (np.array([getattr(each, end) for each in ends]) for end in ("low", "high"))
-        if highs.max() <= 0.0:
-            return UNKNOWN
-        low = max(float(lows.min()), 0.0) / float(highs.max())
-        high = min(1.0, float(highs.min()) / max(float(lows.max()), 1e-300))
-        return Interval((low + high) / 2.0, low, high, float("inf"))
-
-    def _rate_quotient(self, ratios: RatioSums, smallest: float) -> Interval:
-        """Bound the logarithms of rates by those of their own bounds."""
-        assert ratios.rates is not None
-        known, errors = ratios.known, ratios.rates.standard_errors
-        relative = errors[known] / ratios.values[known]
-        contrast = Pairs((ratios,)).contrast[:, known]
-        spread = contrast @ np.diag(relative**2) @ contrast.T
-        level = two_sided(sup_t_quantile(spread, self.confidence, seed=self.seed))
-        logs = [
-            tuple(np.log(np.maximum(end[known], 1e-300)) for end in ratios.rates.bounds(at))
-            for at in (self.confidence, level)
-        ]
-        (low, high), (surely_low, surely_high) = logs
-        values = np.log(ratios.values[known])
-        least, most = largest(values, (low, high), (surely_low, surely_high))
-        error = smallest * float(np.sqrt(np.diag(spread).max()))
-        ends = float(np.exp(-most)), float(np.exp(-least))
-        return Interval(smallest, min(ends[0], smallest), max(ends[1], smallest), error)
-
-    def _quotient(self, found: Range) -> Interval:
-        """Bound the logarithms of all pairs' quotients at once."""
-        if not found.exact:
-            return self._quotient_within(found)
-        ratios = found.low
-        values, errors = ratios.values[ratios.known], ratios.standard_errors[ratios.known]
-        if len(values) < 2 or values.max() <= 0.0:
-            return UNKNOWN
-        smallest = max(float(values.min()), 0.0) / float(values.max())
-        if values.min() <= 0.0 or not np.isfinite(errors).all():
-            return Interval(smallest, 0.0, 1.0, float("inf"))
-        pairs = Pairs((ratios,))
-        if ratios.rates is not None:
-            return self._rate_quotient(ratios, smallest)
-        logs = np.full((1, ratios.n_groups), np.nan)
-        logs[0, ratios.known] = np.log(values)
-        contrast = pairs.contrast[:, ratios.known]
-        covariance = contrast @ np.diag((errors / values) ** 2) @ contrast.T
-        q = sup_t_quantile(covariance, self.confidence, seed=self.seed)
-        away, spread = np.abs(pairs.differences(logs)), np.sqrt(np.diag(covariance))
-        high = float(np.exp(-max((away - q * spread).max(), 0.0)))
-        low = float(np.exp(-(away + q * spread).max()))
-        return Interval(smallest, low, high, smallest * float(spread[away.argmax()]))
+def _quotient_within(intervals: Normal, found: Range) -> Interval:
+    """Bound smallest over largest by intervals of all groups that hold at once."""
+    if len(found.known) < 2:
+        return UNKNOWN
+    shared = intervals.sharing(len(found.known)).of(found)
+    lows, highs = (
+        np.array([getattr(shared[k], end) for k in found.known]) for end in ("low", "high")
+    )
+    if highs.max() <= 0.0:
+        return UNKNOWN
+    low = max(float(lows.min()), 0.0) / float(highs.max())
+    high = min(1.0, float(highs.min()) / max(float(lows.max()), 1e-300))
+    return Interval((low + high) / 2.0, low, high, float("inf"))

@@ -14,14 +14,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.rates import Rates
+from consequential.evaluation.rates import Rates, ratio
 from consequential.evaluation.reach import Reach
-from consequential.objective import NOBODY, Benefit
+from consequential.objective import Benefit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -33,6 +33,8 @@ class RatioSums(ABC):
     n_groups: int
     labelled: bool
     rates: Rates | None
+    exact: ClassVar[bool] = True
+    plain: ClassVar[None] = None  # see `Range`, which has the same properties
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -57,6 +59,21 @@ class RatioSums(ABC):
         """The skewness of the influence values; 0 where they do not vary."""
 
     @property
+    def low(self) -> RatioSums:
+        """The ratios themselves: no unknown label can change them."""
+        return self
+
+    @property
+    def high(self) -> RatioSums:
+        """The ratios themselves."""
+        return self
+
+    @property
+    def sides(self) -> tuple[RatioSums, ...]:
+        """The ratios themselves."""
+        return (self,)
+
+    @property
     def known(self) -> list[int]:
         """The groups that have a value."""
         return np.flatnonzero(np.isfinite(self.values)).tolist()
@@ -64,10 +81,7 @@ class RatioSums(ABC):
     @property
     def inflation(self) -> Floats:
         """`m / (m - 1)` for the m rows a ratio rests on; infinite for a single one."""
-        endless = np.full(self.n_groups, np.inf)
-        m = self.counted
-        factor: Floats = np.divide(m, m - 1.0, out=endless, where=m > 1.0)
-        return factor
+        return ratio(self.counted, np.maximum(self.counted - 1.0, 0.0), np.inf)
 
     @property
     def standard_errors(self) -> Floats:
@@ -82,31 +96,18 @@ class RatioSums(ABC):
 class Ratios(RatioSums):
     """One ratio of means for each group, row by row.
 
-    Attributes
-    ----------
-    numerator, denominator
-        What each row adds to the two sums of its group.
-    group, n_groups
-        Which group that is.
-    moved
-        What each row adds to the influence by way of weights that were scaled to average one.
-    reach, scale
-        How far a row can go, and what was then multiplied into it; None where nobody asked.
-    labelled
-        Whether labels matter.
-    rates
-        The same ratios as shares of weighted people, where they are: their intervals cover although
-        few people carry them.
+    `rates` are the same ratios as shares of weighted people, where they are such shares: their
+    intervals cover although few people carry them.
     """
 
-    numerator: Floats
+    numerator: Floats  # what each row adds to the two sums of its group
     denominator: Floats
     group: Codes
     n_groups: int
-    moved: Floats | None = None
-    reach: Reach | None = None
-    scale: Floats | None = None
-    labelled: bool = True
+    moved: Floats | None = None  # influence by way of weights that were scaled to average one
+    reach: Reach | None = None  # how far a row can go, for bounded intervals
+    scale: Floats | None = None  # what was then multiplied into the rows of each group
+    labelled: bool = True  # whether labels matter
     rates: Rates | None = None
 
     def __len__(self) -> int:
@@ -114,30 +115,19 @@ class Ratios(RatioSums):
 
     @cached_property
     def totals(self) -> Floats:
-        """The denominators' sums."""
+        """The sums of the denominators."""
         return self.by_group(self.denominator)
-
-    @cached_property
-    def usable(self) -> NDArray[np.bool_]:
-        """For which groups there is anybody to divide by."""
-        return np.abs(self.totals) > NOBODY
 
     @cached_property
     def values(self) -> Floats:
         """The ratios; NaN where there is nobody to divide by."""
-        undefined = np.full(self.n_groups, np.nan)
-        sums = self.by_group(self.numerator)
-        values: Floats = np.divide(sums, self.totals, out=undefined, where=self.usable)
-        return values
+        return ratio(self.by_group(self.numerator), self.totals, np.nan)
 
     @cached_property
     def influence(self) -> Floats:
         """`psi`: what each row adds to its group's ratio, times the number of rows."""
-        value = np.where(self.usable, self.values, 0.0)
-        per_unit = np.zeros(self.n_groups)
-        np.divide(len(self), self.totals, out=per_unit, where=self.usable)
-        psi: Floats = self.numerator - value[self.group] * self.denominator
-        psi *= per_unit[self.group]
+        psi: Floats = self.numerator - np.nan_to_num(self.values)[self.group] * self.denominator
+        psi *= ratio(len(self), self.totals)[self.group]
         return psi if self.moved is None else psi + self.moved
 
     @cached_property
@@ -157,23 +147,10 @@ class Ratios(RatioSums):
         return float((centred**3).mean()) / second**1.5 if second > 0.0 else 0.0
 
     def by_group(self, column: Floats) -> Floats:
-        """Sum of one value a row, group by group."""
+        """Return the sum of one value per row, group by group."""
         if self.n_groups == 1:
             return np.array([column.sum()])
         return np.bincount(self.group, column, self.n_groups).astype(np.float64)
-
-    def of_group(self, code: int) -> Ratios:
-        """Return the rows of one group alone, in their order."""
-        rows = self.group == code
-        return Ratios(
-            self.numerator[rows],
-            self.denominator[rows],
-            np.zeros(int(rows.sum()), dtype=np.intp),
-            1,
-            None if self.moved is None else self.moved[rows],
-            self.reach,
-            None if self.scale is None else self.scale[code : code + 1],
-        )
 
 
 def benefit_ratios(benefit: Benefit, propensity: Floats, group: Codes) -> Ratios:

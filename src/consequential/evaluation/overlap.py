@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass
-from functools import reduce
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from operator import add
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
-from consequential.evaluation.coverage import Coverage, CoverageSums, bins_of
-from consequential.evaluation.regions import Regions
+from consequential.evaluation.contradictions import (
+    Contradiction,
+    Regions,
+    propensity_contradictions,
+    surprise,
+    weight_moments,
+)
+from consequential.evaluation.estimate import Result
 from consequential.log import (
     DecisionLog,
     DecisionLogError,
@@ -32,6 +37,41 @@ _ESTIMATED = (
     "propensities are estimates: a rule that went by something unrecorded looks like chance"
 )
 _SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
+_BINS = 4096  # of propensities, to find their median without having them all in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How well accepted people stand for all of a group, or of the log.
+
+    Attributes
+    ----------
+    effective_sample_size
+        Kish's: how many equally weighted accepted people would say as much.
+    below_floor, below_floor_high
+        Share of people with a propensity below the floor, and an upper confidence bound on it
+        (Clopper-Pearson) for the people such logs are drawn from.
+    mean_weight, surprise
+        The mean of `d / p`, which is 1 on average if propensities are true, and how surprising it
+        is: a standard normal number if they are. It can be 1 although they are wrong for
+        everybody: see `propensity_contradictions`. People with propensity 0 are left out.
+    smallest, median
+        Of the propensities.
+    largest_weight_share
+        The share of all weight that lies on one person.
+    """
+
+    name: Hashable
+    people: int
+    accepted: int
+    effective_sample_size: float
+    below_floor: float
+    below_floor_high: float
+    mean_weight: float
+    surprise: float
+    smallest: float
+    median: float
+    largest_weight_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +93,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Result):
     """What `overlap` found; print it for a table and the verdict in words.
 
     `reasons` are why the verdict is not *yes*; `concerns` are what is odd about the rows besides,
@@ -78,14 +118,6 @@ class Overlap:
     estimated_propensity: bool
     contradictions: tuple[Contradiction, ...] = ()
     concerns: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, ready for JSON."""
-        found = asdict(self)
-        for coverage in [found["overall"], *found["groups"]]:
-            coverage["name"] = _plain(coverage["name"])
-        listed = ("reasons", "groups", "contradictions", "concerns")
-        return found | {name: list(found[name]) for name in listed}
 
     def __str__(self) -> str:
         rows = [self.overall] if len(self.groups) == 1 else [self.overall, *self.groups]
@@ -154,18 +186,20 @@ def overlap(
         raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
     if len(log) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
-    sums, medians = _added_up(log, floor)
-    names = ("everyone", *log.groups)
+    found = _map(log, partial(_sums, floor=floor))
+    sums = [reduce(add, column) for column in zip(*found, strict=True)]
+    middle = _map(log, partial(_middle, bins=[each.middle_bins for each in sums]))
+    medians = map(CoverageSums.median, sums, map(np.concatenate, zip(*middle, strict=True)))
     overall, *groups = (
         each.coverage(name, median, confidence)
-        for name, each, median in zip(names, sums, medians, strict=True)
+        for name, each, median in zip(("everyone", *log.groups), sums, medians, strict=True)
         if each.people
     )
     sample = log.split(_SAMPLED)[0] if isinstance(log, LogScan) else log
     region = _worst_region(sample, floor, overall.people)
     contradictions = propensity_contradictions(sample, doubt=_DOUBT / 2.0)
     reasons = (
-        *_reasons(overall, tuple(groups), region),
+        *_reasons(overall, groups, region),
         *propensity_concerns(sample),
         *_in_regions(contradictions, len(sample) if isinstance(log, LogScan) else None),
         *((_ESTIMATED,) if sample.estimated_propensity and overall.accepted else ()),
@@ -188,47 +222,113 @@ def overlap(
     )
 
 
-def _added_up(log: DecisionLog | LogScan, floor: float) -> tuple[list[CoverageSums], list[float]]:
-    """Return sums and the median propensity, of all people and of each group."""
-    adder = _Adder(floor)
-    found = list(log.map(adder, settled=False)) if isinstance(log, LogScan) else [adder(log)]
-    sums = [reduce(add, column) for column in zip(*found, strict=True)]
-    bins = [each.middle_bins() if each.people else (-1, -1) for each in sums]
-    middle = _Middle(tuple(bins))
-    parts = list(log.map(middle, settled=False)) if isinstance(log, LogScan) else [middle(log)]
-    medians = []
-    for k, each in enumerate(sums):
-        low, high = (np.sort(np.concatenate([part[k][side] for part in parts])) for side in (0, 1))
-        medians.append(each.median(low, high) if each.people else float("nan"))
-    return sums, medians
+@dataclass(frozen=True)
+class CoverageSums:
+    """What people of one group, or all, add to a coverage; those of chunks add up."""
+
+    people: int
+    accepted: int
+    below: int
+    reluctant: int
+    uncovered: int
+    weight: float
+    squares: float
+    heaviest: float
+    moments: Floats  # of the weights, see `weight_moments`
+    smallest: float
+    histogram: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, log: DecisionLog, floor: float) -> CoverageSums:
+        """Add up the people of a log."""
+        p = log.propensity
+        weights = np.divide(1.0, p, out=np.zeros(len(p)), where=log.decision)
+        return cls(
+            people=len(log),
+            accepted=log.n_accepted,
+            below=int((p < floor).sum()),
+            reluctant=int((p < 0.5).sum()),
+            uncovered=int(((p < 0.5) & (p < floor)).sum()),
+            weight=float(weights.sum()),
+            squares=float(weights @ weights),
+            heaviest=float(weights.max(initial=0.0)),
+            moments=weight_moments(log),
+            smallest=float(p.min(initial=1.0)),
+            histogram=np.bincount(_bin_of(p), minlength=_BINS),
+        )
+
+    def __add__(self, other: CoverageSums) -> CoverageSums:
+        combine: dict[str, Callable[[Any, Any], Any]] = {"smallest": min, "heaviest": max}
+        pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items()}
+        return CoverageSums(**{name: combine.get(name, add)(*pair) for name, pair in pairs.items()})
+
+    @property
+    def middle_bins(self) -> tuple[int, int]:
+        """The bins in which the two middle propensities lie; the same one, mostly."""
+        places = (self.people - 1) // 2, self.people // 2
+        low, high = np.searchsorted(np.cumsum(self.histogram), places, side="right").tolist()
+        return low, high
+
+    def median(self, middle: Floats) -> float:
+        """Return the median, from the propensities in the middle bins; NaN of nobody."""
+        if self.people == 0:
+            return float("nan")
+        below = int(self.histogram[: self.middle_bins[0]].sum())
+        places = [(self.people - 1) // 2 - below, self.people // 2 - below]
+        return float(np.sort(middle)[places].mean())
+
+    def coverage(self, name: Hashable, median: float, confidence: float) -> Coverage:
+        """Return what the sums say."""
+        possible, *moments = self.moments.tolist()
+        return Coverage(
+            name=name,
+            people=self.people,
+            accepted=self.accepted,
+            effective_sample_size=self.weight**2 / self.squares if self.squares > 0 else 0.0,
+            below_floor=self.below / self.people,
+            below_floor_high=share_at_most(self.below, self.people, confidence),
+            mean_weight=self.weight / possible if possible else 0.0,
+            surprise=surprise(*moments),
+            smallest=self.smallest,
+            median=median,
+            largest_weight_share=self.heaviest / self.weight if self.weight > 0 else 0.0,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Adder:
-    floor: float
+def share_at_most(count: int, n: int, confidence: float) -> float:
+    """Clopper and Pearson's upper confidence bound on a share, `count` of n having been seen."""
+    from scipy.stats import beta
 
-    def __call__(self, log: DecisionLog) -> list[CoverageSums]:
-        groups = (log.take(log.group == code) for code in range(len(log.groups)))
-        return [CoverageSums.of(part, self.floor) for part in (log, *groups)]
+    return 1.0 if count == n else float(beta.ppf(confidence, count + 1, n - count))
 
 
-@dataclass(frozen=True, slots=True)
-class _Middle:
-    """The propensities that lie in the middle bins, of all people and of each group."""
-
-    bins: tuple[tuple[int, int], ...]
-
-    def __call__(self, log: DecisionLog) -> list[tuple[Floats, Floats]]:
-        place = bins_of(log.propensity)
-        everybody = np.ones(len(log), dtype=np.bool_)
-        masks = [everybody, *(log.group == code for code in range(len(log.groups)))]
-        return [
-            (log.propensity[mask & (place == low)], log.propensity[mask & (place == high)])
-            for mask, (low, high) in zip(masks, self.bins, strict=True)
-        ]
+def _bin_of(propensity: Floats) -> NDArray[np.intp]:
+    return np.minimum((propensity * _BINS).astype(np.intp), _BINS - 1)
 
 
-def _reasons(overall: Coverage, groups: tuple[Coverage, ...], region: Region) -> list[str]:
+def _map(log: DecisionLog | LogScan, task: Callable[[DecisionLog], Any]) -> list[Any]:
+    return list(log.map(task, settled=False)) if isinstance(log, LogScan) else [task(log)]
+
+
+def _parts(log: DecisionLog) -> list[DecisionLog]:
+    """Return all people, and those of each group."""
+    return [log, *(log.take(log.group == code) for code in range(len(log.groups)))]
+
+
+def _sums(log: DecisionLog, floor: float) -> list[CoverageSums]:
+    return [CoverageSums.of(part, floor) for part in _parts(log)]
+
+
+def _middle(log: DecisionLog, bins: list[tuple[int, int]]) -> list[Floats]:
+    """Return the propensities from one bin to another, for all people and for each group."""
+    found = []
+    for part, (low, high) in zip(_parts(log), bins, strict=True):
+        place = _bin_of(part.propensity)
+        found.append(part.propensity[(place >= low) & (place <= high)])
+    return found
+
+
+def _reasons(overall: Coverage, groups: list[Coverage], region: Region) -> list[str]:
     from scipy.stats import norm
 
     reasons = []
@@ -284,7 +384,3 @@ def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
         median=float(np.median(p[inside])),
         largest=float(p[inside].max()),
     )
-
-
-def _plain(name: Hashable) -> str | int | float | bool:
-    return name if isinstance(name, str | int | float | bool) else str(name)

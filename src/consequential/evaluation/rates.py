@@ -1,14 +1,18 @@
-"""Rates: shares of weighted people, with intervals that cover although few people carry them.
+"""Rates: shares of weighted people, with intervals that cover even where few people carry them.
 
 A true positive rate is `A / (A + B)`, with weighted counts of the positives that a rule accepts
 and of those that it rejects: `A = sum w y pi` and `B = sum w y (1 - pi)`, where `w = d / p`.
 Where the log has accepted nobody who counts in B, the estimate is 1 and its estimated variance 0,
 although it is known how many such people there were, and how small their chances. So:
 
-1. The next person in a count, with a share a of it (here `pi` or `1 - pi`), is expected to add
-   `k = sum a^2 / p / sum a`, over everybody of the group and not only the accepted ones. With it,
-   each count is like a gamma variable, and the rate like a beta variable: see `counts`. With equal
-   weights this is nearly Jeffreys' interval of a proportion; in large logs the usual normal one.
+1. A count `s = sum w a` of people with weights w, each with a share a of the count (here `pi` or
+   `1 - pi`), has the variance `v = sum w^2 a^2`. Where few people are in it, those with large
+   weights are often missing, and both sums are too small. So the count is taken to have the mean
+   `m = s + k / 2` and the variance `u = v + k^2`, where `k = sum a^2 / p / sum a`, over everybody
+   of the group, is what the next person is expected to add; `n = m^2 / u` equally weighted people
+   carry it. It is like a gamma variable of shape n and mean m, and the rate like a beta variable.
+   With equal weights this is nearly Jeffreys' interval of a proportion; in large logs the usual
+   normal one.
 2. A person whom the rule accepts with a probability adds to both counts. The numbers of people
    that carry A and B are multiplied so that the variance of `log(A / B)` is right:
    `1/n_A + 1/n_B - 2 sum w^2 y pi (1 - pi) / (m_A m_B)`. There is less of such overlap if pi is
@@ -17,45 +21,139 @@ although it is known how many such people there were, and how small their chance
 3. Neither count can exceed the number of people it is a part of.
 
 False positive rates are the same with `1 - y` for y; predictive values are made of accepted
-positives and accepted negatives. All follow from sums over rows, which add up over the pieces of
+positives and accepted negatives. All follow from sums over rows, which add up over the chunks of
 a log.
+
+References
+----------
+Fay and Feuer (1997), Confidence intervals for directly standardized rates: a method based on the
+gamma distribution, Statistics in Medicine 16. Tiwari, Clegg and Zou (2006), Efficient interval
+estimation for age-adjusted cancer rates, Statistical Methods in Medical Research 15.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
 
-from consequential.evaluation.counts import Count, Moments, log_odds_variance, share_quantile
 from consequential.objective import NOBODY
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 FEW = 15.0  # people in effect; intervals of rates that fewer carry are wide and cautious
+_MANY = 1e4  # people in effect whose count is as good as normal
+
+
+def ratio(part: Any, total: Floats, otherwise: float = 0.0) -> Floats:
+    """Return `part / total`, or something else where there is nobody to divide by."""
+    found = np.full(np.broadcast_shapes(np.shape(part), total.shape), otherwise)
+    np.divide(part, total, out=found, where=np.abs(total) > NOBODY)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Sums over people by group: weights and squared weights, times powers of propensities."""
+
+    sums: Floats  # (5, groups): weights times 1 and pi, squared weights times 1, pi and pi^2
+
+    @classmethod
+    def of(
+        cls, weights: Floats, squares: Floats, propensity: Floats, group: Codes, n_groups: int
+    ) -> Moments:
+        """Add up the rows of each group."""
+        once, twice = weights * propensity, squares * propensity
+        columns = (weights, once, squares, twice, twice * propensity)
+        return cls(np.stack([np.bincount(group, each, n_groups) for each in columns]))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.sums + other.sums)
+
+    def above(self, low: float) -> tuple[Floats, Floats]:
+        """Return the sums of weights times `pi - low`, and of the squares of that."""
+        one, pi, square, times_pi, times_square = self.sums
+        return pi - low * one, times_square - 2.0 * low * times_pi + low**2 * square
+
+    def below(self, high: float) -> tuple[Floats, Floats]:
+        """Return the sums of weights times `high - pi`, and of the squares of that."""
+        total, squares = self.above(high)
+        return -total, squares
+
+    def overlap(self, low: float, high: float) -> Floats:
+        """Return the sum of squared weights times `(pi - low) (high - pi)`."""
+        _, _, square, times_pi, times_square = self.sums
+        shared: Floats = (low + high) * times_pi - times_square - low * high * square
+        return shared
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A weighted count of people in each group, and what the next of them would add.
+
+    `people` is what the count would be if everybody had the label in question.
+    """
+
+    total: Floats
+    squares: Floats
+    weight: Floats
+    people: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """The count with half a person more."""
+        return self.total + 0.5 * self.weight
+
+    @property
+    def effective(self) -> Floats:
+        """How many equally weighted people carry the count; 0 where nobody could."""
+        return ratio(self.mean**2, self.squares + self.weight**2)
+
+    def at_most(self, span: float) -> Count:
+        """Return the count if everybody had the label; one person adds no more than `span`."""
+        return Count(self.people, span * self.people, np.full_like(self.people, span), self.people)
+
+
+def log_odds_variance(
+    counted: Count, others: Count, shared: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return the variance of `log(A / B)`, and by how much less that is than without overlap."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = 1.0 / counted.effective + 1.0 / others.effective
+        variance = apart - 2.0 * shared / (counted.mean * others.mean)
+        # rounding may leave nothing where the rule hardly differs between people
+        variance = np.maximum(variance, 1e-12 * apart)
+        return variance, apart / variance
+
+
+def share_quantile(counted: Count, others: Count, shared: Floats | float, level: float) -> Floats:
+    """Return a quantile of `A / (A + B)` for gamma variables; NaN where both are nothing."""
+    variance, gain = log_odds_variance(counted, others, shared)
+    a, b = gain * counted.effective, gain * others.effective
+    # the inverse of the beta distribution is exact to 1e6 and more
+    a_few, b_few = np.minimum(a, 1e6), np.minimum(b, 1e6)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        beta = betaincinv(a_few, b_few, level) / a_few
+        beta = beta * b_few / betaincinv(b_few, a_few, 1.0 - level)
+        normal = np.exp(ndtri(level) * np.sqrt(variance))
+        odds = np.where(np.minimum(a, b) > _MANY, normal, beta) * counted.mean / others.mean
+        quantile: Floats = odds / (1.0 + odds)
+    return quantile
 
 
 @dataclass(frozen=True, slots=True)
 class RateSums:
-    """All that rows contribute to true and false positive rates and to predictive values.
+    """All that rows contribute to true and false positive rates and to predictive values."""
 
-    Attributes
-    ----------
-    positives, negatives
-        People of either label, by `d / p`.
-    everybody
-        All people, whom the next one may resemble: each counts once, and `1 / p` in squares.
-    lowest, highest
-        Of the rule's propensities.
-    """
-
-    positives: Moments
+    positives: Moments  # weighted by d / p
     negatives: Moments
-    everybody: Moments
-    lowest: float
+    everybody: Moments  # each person counts once, and 1 / p in squares
+    lowest: float  # of the rule's propensities
     highest: float
 
     @classmethod
@@ -67,24 +165,15 @@ class RateSums:
         propensity: Floats,
         group: Codes,
         n_groups: int,
+        *,
         n_rows: int | None = None,
     ) -> RateSums:
-        """Add up the rows of a log, or of a piece of one.
+        """Add up the rows of a log, or of a chunk of a log of `n_rows`.
 
-        Parameters
-        ----------
-        weights, outcome
-            Of each label, 0 where there is none.
-        chance
-            One over the weight that a person has or would have if accepted; 0 for people who
-            never could be.
-        propensity
-            That the rule in question accepts.
-        group, n_groups
-            The group of each row.
-        n_rows
-            Rows of the whole log. People with smaller chances than one in so many are not
-            expected to be seen at all, and count with that chance.
+        `weights` and `outcome` are 0 where there is no label. `chance` is one over the weight that
+        a person has or would have if accepted, 0 for people who never could be. People with
+        smaller chances than one in `n_rows` are not expected to be seen at all, and count with
+        that chance. `propensity` is that of the rule in question.
         """
         rows = len(weights) if n_rows is None else n_rows
         possible = (chance > 0.0).astype(np.float64)
@@ -126,7 +215,7 @@ class RateSums:
         people = self.everybody.above(0.0)
         positives, negatives = self.positives.above(0.0), self.negatives.above(0.0)
         return Rates(
-            _share(positives[0], positives[0] + negatives[0]),
+            ratio(positives[0], positives[0] + negatives[0], np.nan),
             self._count(positives, people),
             self._count(negatives, people),
             np.zeros_like(people[0]),
@@ -138,7 +227,7 @@ class RateSums:
         if low > high:  # nobody could be accepted
             low, high = 0.0, 1.0
         return Rates(
-            _share(labelled.sums[1], labelled.sums[0]),
+            ratio(labelled.sums[1], labelled.sums[0], np.nan),
             self._count(labelled.above(low), self.everybody.above(low)),
             self._count(labelled.below(high), self.everybody.below(high)),
             labelled.overlap(low, high),
@@ -151,8 +240,8 @@ class RateSums:
         # one average person of the log more, since a group may have nobody with a share
         n = max(float(self.everybody.sums[0].sum()), 1.0)
         shares, squares = (each + each.sum() / n for each in people)
-        weight = np.divide(squares, shares, out=np.zeros_like(shares), where=shares > 0.0)
-        return Count(np.maximum(seen[0], 0.0), np.maximum(seen[1], 0.0), weight, people[0])
+        total, total_squares = np.maximum(seen, 0.0)
+        return Count(total, total_squares, ratio(squares, shares), people[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +272,8 @@ class Rates:
     lowest: float = 0.0
     highest: float = 1.0
 
-    def bounds(self, confidence: float) -> tuple[Floats, Floats]:
-        """Return the ends of an interval for each group, also where a rate has no value.
+    def bounds(self, confidence: float) -> Floats:
+        """Return lower and upper ends for each group, also where a rate has no value.
 
         An estimate may lie outside: at 0 or 1, or where its weights stand for too many people.
         """
@@ -202,16 +291,14 @@ class Rates:
         limited = np.stack([np.fmax(ends[0], least), np.fmin(ends[1], largest)])
         # with wrong propensities, weights may stand for so many people that nothing is left
         ends = np.where(limited[0] < limited[1], limited, ends)
-        return (
-            self.lowest + span * np.nan_to_num(ends[0], nan=0.0),
-            self.lowest + span * np.nan_to_num(ends[1], nan=1.0),
-        )
+        ends = np.where(np.isnan(ends), [[0.0], [1.0]], ends)
+        bounds: Floats = self.lowest + span * ends
+        return bounds
 
     @property
     def standard_errors(self) -> Floats:
         """Of the rates, with the variances that the intervals are made of."""
-        total = self.counted.mean + self.others.mean
-        share = np.divide(self.counted.mean, total, out=np.zeros_like(total), where=total > 0.0)
+        share = ratio(self.counted.mean, self.counted.mean + self.others.mean)
         variance, _ = log_odds_variance(self.counted, self.others, self.shared)
         slope = (self.highest - self.lowest) * share * (1.0 - share)
         return np.where(slope > 0.0, slope * np.sqrt(np.nan_to_num(variance)), 0.0)
@@ -227,15 +314,7 @@ class Rates:
 def few_notes(
     rate: str, people: str, groups: Sequence[Hashable], effective: Floats
 ) -> tuple[str, ...]:
-    """Return a note that names the groups whose rate fewer than `FEW` people carry in effect.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consequential.evaluation.rates import few_notes
-    >>> few_notes("true positive rate", "positives", ["a", "b"], np.array([80.0, 3.2]))
-    ('few positives carry the true positive rate: in effect 3 in group b. Its interval is wide',)
-    """
+    """Return a note that names the groups whose rate fewer than `FEW` people carry in effect."""
     few = [
         f"{count:.0f} in group {group}"
         for group, count in zip(groups, effective.tolist(), strict=True)
@@ -243,9 +322,3 @@ def few_notes(
     ]
     wide = "Its interval is wide" if len(few) == 1 else "Their intervals are wide"
     return (f"few {people} carry the {rate}: in effect {', '.join(few)}. {wide}",) if few else ()
-
-
-def _share(part: Floats, total: Floats) -> Floats:
-    unknown = np.full_like(total, np.nan)
-    share: Floats = np.divide(part, total, out=unknown, where=total > NOBODY)
-    return share

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
 from consequential.objective import Clipped, InversePropensity, Objective, Shape, Weighting
-from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]
 
-# bounds of a row, low and high, and of the mean of rows
-Span = tuple[float, float, float, float]
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]
+
+
+class Span(NamedTuple):
+    """What no row can lie below or above, and the same of the mean of rows."""
+
+    low: float
+    high: float
+    mean_low: float
+    mean_high: float
+
+    def __neg__(self) -> Span:
+        return Span(-self.high, -self.low, -self.mean_high, -self.mean_low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class Reach:
         """Return the bounds of `num - ratio den` for a row, and those of its mean."""
         weigh = np.array([1.0, -ratio])
         rows, means = self.rows @ weigh, self.means @ weigh
-        return float(rows.min()), float(rows.max()), float(means.min()), float(means.max())
+        return Span(*map(float, (rows.min(), rows.max(), means.min(), means.max())))
 
     @property
     def ratios(self) -> tuple[float, float]:
@@ -77,17 +88,15 @@ class Extremes:
 
         def reached(corners: Corners) -> Floats:
             worths = []
-            for amount, cost, accepted, (ones, zeros) in product(
-                *_money(objective, log), (0.0, 1.0), corners
-            ):
+            for amount, cost, (ones, zeros) in product(*_money(objective, log), corners):
                 accepting = (1.0 - cost) * ones - cost * zeros
                 rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
-                worths.append((amount * (accepting if accepted else rejecting), 1.0))
+                worths += [(amount * accepting, 1.0), (amount * rejecting, 1.0)]
             return np.array(worths)
 
         return Reach(reached(self.row_corners), reached(self.mean_corners))
 
-    def difference(self, objective: Objective, log: DecisionLog, logged: Floats) -> Reach:
+    def difference(self, objective: Objective, log: DecisionLog, logged: Sequence[float]) -> Reach:
         """Of the difference between two rules' utilities in a row.
 
         `logged` holds the signs of the rules, 1 and -1, that are what the log did: such a rule's
@@ -95,20 +104,21 @@ class Extremes:
         """
         g0, g1 = objective.rejection_utility
 
-        def reached(by_sign: dict[float, Corners]) -> Floats:
+        def reached(sign: float, corners: Corners) -> list[tuple[float, float]]:
             worths = []
-            for amount, cost, taken in product(*_money(objective, log), (0.0, 1.0)):
-                for sign, corners in by_sign.items():
-                    for ones, zeros in corners:
-                        accepting = (1.0 - cost) * ones - cost * zeros
-                        rejecting = taken * g0 if g0 == g1 else g1 * ones + g0 * zeros
-                        worths.append((amount * sign * (accepting - rejecting), 1.0))
-            return np.array(worths)
+            for amount, cost, taken, (ones, zeros) in product(
+                *_money(objective, log), (0.0, 1.0), corners
+            ):
+                accepting = (1.0 - cost) * ones - cost * zeros
+                rejecting = taken * g0 if g0 == g1 else g1 * ones + g0 * zeros
+                worths.append((amount * sign * (accepting - rejecting), 1.0))
+            return worths
 
-        rows = {
-            sign: self.unit_corners if sign in logged else self.row_corners for sign in (-1.0, 1.0)
-        }
-        return Reach(reached(rows), reached(dict.fromkeys((-1.0, 1.0), self.mean_corners)))
+        rows, means = [], []
+        for sign in (-1.0, 1.0):
+            rows += reached(sign, self.unit_corners if sign in logged else self.row_corners)
+            means += reached(sign, self.mean_corners)
+        return Reach(np.array(rows), np.array(means))
 
     def acceptance(self, *, paired: bool) -> Reach:
         """Of a propensity, or of the difference between two."""
@@ -137,7 +147,7 @@ class Extremes:
         return Reach(reached(self.row_corners), reached(self.mean_corners))
 
 
-def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
+def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, tuple[str, ...]]:
     """Return the smallest propensity anybody can have had, and a note where it is only observed."""
     lowest = float(log.label_propensity[log.propensity > 0].min(initial=1.0))
     if floor is not None:
@@ -148,25 +158,22 @@ def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, str]:
                 f"the floor is {floor:g} but the log has a propensity of {lowest:g}: "
                 "nobody's propensity may lie below the floor"
             )
-        return float(floor), ""
-    known = min(_floor_of(log.policies.get(int(step))) for step in np.unique(log.time_step))
+        return float(floor), ()
+    rules = (log.policies.get(int(step)) for step in np.unique(log.time_step))
+    known = min(float(getattr(rule, "floor", 0.0) or 0.0) for rule in rules)
     if 0.0 < known <= lowest * (1.0 + 1e-9):
-        return known, ""
-    return lowest, (
+        return known, ()
+    note = (
         f"bounds rest on the smallest propensity of this log, {lowest:.3g}; if people could have "
         "been accepted with less, give floor="
     )
-
-
-def _floor_of(rule: DecisionRule | None) -> float:
-    return float(getattr(rule, "floor", 0.0) or 0.0)
+    return lowest, (note,)
 
 
 def _money(objective: Objective, log: DecisionLog) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return _ends(log.amount, 1.0), _ends(log.cost, objective.cost)
+    """Return the smallest and largest amount, and cost."""
 
+    def ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:
+        return (otherwise,) if column is None else (float(column.min()), float(column.max()))
 
-def _ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:
-    if column is None:
-        return (otherwise,)
-    return float(column.min()), float(column.max())
+    return ends(log.amount, 1.0), ends(log.cost, objective.cost)

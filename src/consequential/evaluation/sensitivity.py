@@ -4,30 +4,76 @@ If the odds of acceptance behind a row's propensity p may be off by a factor of 
 because decisions followed something that was not recorded, its weight lies in
 
     1 + (1/p - 1) / Gamma <= w <= 1 + (1/p - 1) Gamma.
+
+Every figure is then between its values with each row at the worst and at the best corner: one end
+of its weight and, where nobody knows its label, one of the two labels (see `bounds`).
+
+What the log itself did needs no weights: it accepted a person or it did not, whatever the reason,
+so its value is the mean of `d (y - c) + (1 - d) g(y)`. Only where rejecting is worth more for one
+label than for the other do the labels of rejected people need weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from consequential.evaluation.estimate import finite_or_none
+from consequential.evaluation.bounds import extreme, unscaled
+from consequential.evaluation.contrasts import checked_confidence
+from consequential.evaluation.estimate import Interval, Result
+from consequential.evaluation.influence import Ratios, benefit_ratios
+from consequential.evaluation.inputs import (
+    AppliedRule,
+    apply_rule,
+    checked_log,
+    needs_folds,
+    objective_of,
+)
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.judged import checked_log, judge, needs_folds, question
-from consequential.evaluation.quantiles import checked_confidence
-from consequential.evaluation.weight_bounds import Bounds, Box, Side, gap_bounds
+from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
 from consequential.log import DecisionLog
-from consequential.objective import Fairness
+from consequential.objective import Benefit, Fairness, Tally, Weighting
+from consequential.policies import Logged
+
+Floats = NDArray[np.float64]
 
 # beyond this factor nothing is left to say
 _ENDLESS = 1e6
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sensitivity:
+class Bounds(Result):
+    """The smallest and largest value there can be; `low` and `high` include sampling error."""
+
+    smallest: float
+    largest: float
+    low: float
+    high: float
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether 0 is between the smallest and the largest value."""
+        return self.smallest <= 0.0 <= self.largest
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether 0 is within sampling error of these values."""
+        return self.low <= 0.0 <= self.high
+
+    def __repr__(self) -> str:
+        if not np.isfinite(self.smallest):
+            return "not measurable"
+        return f"{self.smallest:.4f} to {self.largest:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sensitivity(Result):
     """Bounds for each Gamma, the factor by which odds of acceptance may be off.
 
     Attributes
@@ -65,21 +111,6 @@ class Sensitivity:
     doubtful_at: float
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON; an endless Gamma becomes None."""
-        return {
-            "gammas": list(self.gammas),
-            "utility": [each.to_dict() for each in self.utility],
-            "benefits": {
-                str(group): [each.to_dict() for each in bounds]
-                for group, bounds in self.benefits.items()
-            },
-            "benefit_gap": [each.to_dict() for each in self.benefit_gap],
-            "flips_at": finite_or_none(self.flips_at),
-            "doubtful_at": finite_or_none(self.doubtful_at),
-            "notes": list(self.notes),
-        }
-
     def __repr__(self) -> str:
         lines = ["if odds of acceptance are off by up to"]
         for gamma, utility, gap in zip(self.gammas, self.utility, self.benefit_gap, strict=True):
@@ -111,7 +142,8 @@ def sensitivity(
 
     Every row may be off on its own, in the worst way for the figure in question: bounds hold
     whatever the hidden reason for decisions was, as long as it moved odds by no more. Sampling
-    error is that of the intervals of `evaluate`, and of `compare` where there is `versus`.
+    error is that of the intervals of `evaluate`, and of `compare` where there is `versus`. As
+    there, fewer than ten effective labels say nothing, and bounds cover every label.
 
     Parameters
     ----------
@@ -130,41 +162,199 @@ def sensitivity(
 
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays(
-    ...     [[0.0], [1.0], [2.0]], [1, 1, 1], [1.0, 1.0, 0.25], [0, 1, 1])
+    ...     [[0.0], [1.0], [2.0]] * 10, [1] * 30, [1.0, 1.0, 0.25] * 10, [0, 1, 1] * 10)
     >>> found = cq.sensitivity(cq.AcceptAll(), log, cost=0.5, gammas=[1.0, 3.0])
     >>> [(round(each.smallest, 3), round(each.largest, 3)) for each in found.utility]
     [(0.667, 0.667), (0.333, 1.667)]
     """
     checked_log(log)
     needs_folds((rule, versus), folds)
-    level = checked_confidence(confidence)
+    intervals = Normal((), checked_confidence(confidence), seed)
     factors = _checked_gammas(gammas)
-    objective = question(log, cost, fairness, None, rejection_utility)
-    assert objective.fairness is not None
-    judged = judge(rule, log, folds=folds, seed=seed)
+    objective = objective_of(log, cost, fairness, None, rejection_utility)
+    applied = apply_rule(rule, log, folds=folds, seed=seed)
     other = None
     if versus is not None:
-        other = Side.of(versus, judge(versus, log, folds=folds, seed=seed))
-    intervals = Normal((), level, seed)
-    box = Box(objective, judged.log, Side.of(rule, judged), other, intervals)
-    utility = tuple(box.utility(gamma) for gamma in factors)
-    benefits = [box.benefits(gamma) for gamma in factors]
-    shown = {group: tuple(found[0][k] for found in benefits) for k, group in enumerate(log.groups)}
+        other = _Side.of(versus, apply_rule(versus, log, folds=folds, seed=seed))
+    weighted = WeightedLog.of(objective, applied.log)
+    model = _Model(weighted, _Side.of(rule, applied), other, intervals)
+    benefits = [model.benefits(gamma) for gamma in factors]
     return Sensitivity(
         factors,
-        utility,
-        shown,
-        tuple(gap_bounds(found) for found in benefits),
-        _turning(lambda gamma: _spans_zero(box.utility(gamma), sampling=False)),
-        _turning(lambda gamma: _spans_zero(box.utility(gamma), sampling=True)),
-        judged.notes,
+        tuple(model.utility(gamma) for gamma in factors),
+        {group: tuple(found[0][k] for found in benefits) for k, group in enumerate(log.groups)},
+        tuple(_gap_bounds(found) for found in benefits),
+        _turning(lambda gamma: model.utility(gamma).may_be_zero),
+        _turning(lambda gamma: model.utility(gamma).is_doubtful),
+        (*applied.notes, *((NO_LABELS,) if model.lacks_labels else ())),
     )
 
 
-def _spans_zero(bounds: Bounds, *, sampling: bool) -> bool:
-    if sampling:
-        return bounds.low <= 0.0 <= bounds.high
-    return bounds.smallest <= 0.0 <= bounds.largest
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """How likely a rule is to accept each person, and `accepts`: 1 where the log itself did."""
+
+    propensity: Floats
+    accepts: Floats
+    logged: bool
+
+    @classmethod
+    def of(cls, rule: Any, applied: AppliedRule) -> _Side:
+        if isinstance(rule, Logged):
+            return cls(applied.propensity, applied.log.decision.astype(np.float64), True)
+        return cls(applied.propensity, applied.propensity, False)
+
+    def gained(self, weighted: Floats, known: Floats) -> Floats:
+        """Each row's gain from acceptance: with its weight, or as the log knows it."""
+        return self.accepts * (known if self.logged else weighted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given(Weighting):
+    """Weights that are given as numbers."""
+
+    rows: Floats
+    row_by_row = True
+
+    def weights(self, log: DecisionLog) -> Floats:
+        return self.rows
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A rule, and maybe another one, on a log whose weights may lie between two ends each."""
+
+    weighted: WeightedLog
+    rule: _Side
+    other: _Side | None
+    intervals: Normal
+
+    @cached_property
+    def lacks_labels(self) -> bool:
+        """Whether next to no label speaks about the people in question, as in `evaluate`."""
+        if self.other is not None:
+            return self.weighted.lacks_labels(self.rule.propensity - self.other.propensity)
+        return not self.rule.logged and self.weighted.lacks_labels(self.rule.propensity)
+
+    def utility(self, gamma: float) -> Bounds:
+        """Return the bounds of the utility, or of the difference to the other rule's."""
+        n = len(self.weighted.log)
+        corners = [
+            Ratios(fixed + weights * slope, np.ones(n), np.zeros(n, dtype=np.intp), 1)
+            for fixed, slope in self._affine
+            for weights in self._ends(gamma)
+        ]
+        paired = self.other is not None
+        return _bounds(corners, self._difference if paired else self.intervals.of)[0]
+
+    def _difference(self, ratios: Ratios) -> list[Interval]:
+        return [self.intervals.difference(ratios)]
+
+    def benefits(self, gamma: float) -> list[list[Bounds]]:
+        """Return the bounds of each benefit and group."""
+        group = self.weighted.log.group
+        by_corner = [
+            [benefit_ratios(benefit, self.rule.accepts, group) for benefit in each]
+            for weights in self._ends(gamma)
+            for each in self._benefits(weights)
+        ]
+        return [_bounds(corners, self.intervals.of) for corners in zip(*by_corner, strict=True)]
+
+    @cached_property
+    def _own(self) -> Floats:
+        """How many people each row's label stands for among accepted people."""
+        log = self.weighted.log
+        return self.weighted.objective.weighting.weights(log) * log.propensity
+
+    def _ends(self, gamma: float) -> tuple[Floats, Floats]:
+        """The smallest and largest weight of each row; 0 where there is no label."""
+        log = self.weighted.log
+        p = log.propensity
+        odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=log.decision)
+        return self._own * (1.0 + odds / gamma), self._own * (1.0 + odds * gamma)
+
+    @cached_property
+    def _affine(self) -> list[tuple[Floats, Floats]]:
+        """What each row gains without weight, and more per unit of it; for each unknown label."""
+        n = len(self.weighted.log)
+        none, one = (self._gained(np.full(n, weight)) for weight in (0.0, 1.0))
+        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
+
+    def _gained(self, weights: Floats) -> list[Floats]:
+        objective, log, found = self.weighted.objective, self.weighted.log, []
+        for tally, own in self._tallies(weights, known=not self.lacks_labels):
+            accepting, rejecting = objective.worth(log, tally)
+            accepted, rejected = objective.worth(log, own)
+            changes = accepting - rejecting, accepted - rejected
+            less = -rejecting if self.other is None else self.other.gained(*changes)
+            found.append(self.rule.gained(*changes) - less)
+        return found
+
+    def _benefits(self, weights: Floats) -> list[list[Benefit]]:
+        """Return all benefits at these weights, for each way to fill in unknown labels."""
+        notion, group = self.weighted.objective.fairness, self.weighted.log.group
+        assert notion is not None
+        found = []
+        for tally, own in self._tallies(weights):
+            benefits = [unscaled(each, group) for each in notion.benefits(tally)]
+            if self.rule.logged:
+                known = [unscaled(each, group) for each in notion.benefits(own)]
+                benefits = [
+                    replace(each, values=its.values, denominator=its.denominator)
+                    for each, its in zip(benefits, known, strict=True)
+                ]
+            found.append(benefits)
+        return found
+
+    def _tallies(self, weights: Floats, *, known: bool = True) -> list[tuple[Tally, Tally]]:
+        """Whom rows stand for with weights and as the log knows it; for each unknown label."""
+        log = self.weighted.log
+        tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
+        if not known:
+            tally = without_labels(tally)
+        if tally.unknown is None:
+            return [(tally, own)]
+        return [(tally.filled(label), own.filled(label)) for label in (False, True)]
+
+
+def _bounds(
+    corners: Sequence[Ratios], intervals: Callable[[Ratios], list[Interval]]
+) -> list[Bounds]:
+    """Return the values at both extremes, and the outer ends of their intervals."""
+    smallest, largest = (
+        intervals(extreme(corners, highest=highest)[0]) for highest in (False, True)
+    )
+    return [
+        Bounds(least.value, most.value, least.low, most.high)
+        for least, most in zip(smallest, largest, strict=True)
+    ]
+
+
+def _gap_bounds(benefits: list[list[Bounds]]) -> Bounds:
+    """Groups share no rows, so each can be at its own worst: exact for points.
+
+    With more than two groups errors are added up and not only their squares, which for a handful
+    of groups makes up for looking at the largest difference.
+    """
+    if len(benefits) == 1 and len(benefits[0]) == 2:
+        one, other = benefits[0]
+        smallest, largest = one.smallest - other.largest, one.largest - other.smallest
+        below = np.hypot(one.low - one.smallest, other.high - other.largest)
+        above = np.hypot(one.high - one.largest, other.low - other.smallest)
+        return Bounds(smallest, largest, smallest - float(below), largest + float(above))
+    ends = [(0.0, 0.0, 0.0, 0.0)]
+    for groups in benefits:
+        known = [each for each in groups if np.isfinite(each.smallest)]
+        ends += [
+            (
+                one.smallest - other.largest,
+                one.largest - other.smallest,
+                one.low - other.high,
+                one.high - other.low,
+            )
+            for one, other in permutations(known, 2)
+        ]
+    return Bounds(*map(max, zip(*ends, strict=True)))
 
 
 def _turning(turned: Callable[[float], bool]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.quantiles import normal_quantile
+from consequential.evaluation.contrasts import normal_quantile
 from consequential.log import DecisionLog
 from consequential.objective import InversePropensity
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.judged import FEW
+from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Extremes
 from consequential.log import DecisionLog
 from consequential.objective import InversePropensity, Objective, effective_sample_size
@@ -238,7 +238,7 @@ def plan(
         else:
             # how far rows and means of a later log can go, as `compare` sees it
             extremes = Extremes.of(InversePropensity(), float(after.min()))
-            reach = extremes.difference(Objective(cost), people, np.array([])).at(0.0)
+            reach = extremes.difference(Objective(cost), people, ()).at(0.0)
             needed = decisions_to_any_time_proof(bins, power, confidence, reach)
         decisions = _rounded(needed)
         months = None if rate is None else decisions / rate + horizon

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate, sup_t_quantile
-from consequential.evaluation.bounds import measured_groups
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.scanned import ScannedRatios
+from consequential.evaluation.measurement import Measurement
+from consequential.evaluation.out_of_core import ScannedRatios
 
 Floats = NDArray[np.float64]
 Four = tuple[float, float, float, float]
@@ -21,7 +20,7 @@ Contrast = list[tuple[float, Any, int]]
 
 
 def band(
-    measures: Sequence[Measure], effective_sizes: Sequence[float], confidence: float, seed: int
+    measures: Sequence[Measurement], confidence: float, seed: int
 ) -> list[tuple[Estimate, Estimate]]:
     """Return utility and gap of each policy with intervals that all hold at once.
 
@@ -34,7 +33,7 @@ def band(
     q = sup_t_quantile(covariance, confidence, seed=seed)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     found, start = [], 0
-    for measure, sides, effective in zip(measures, contrasts, effective_sizes, strict=True):
+    for measure, sides in zip(measures, contrasts, strict=True):
         values = np.array([[_value(each) for each in side] for side in sides])
         own = errors[start : start + values.size].reshape(values.shape)
         start += values.size
@@ -46,16 +45,16 @@ def band(
         )
         benefits = measure.benefits
         signed = len(benefits) == 1 and benefits[0].low.n_groups == 2
-        n = len(measure.utility.low)
+        effective = measure.weights.effective_size
         utility, gap = (
-            Estimate(*four, n, effective, confidence, "simultaneous")
+            Estimate(*four, measure.n, effective, confidence, "simultaneous")
             for four in (_first(columns), _gap(signed, *(column[1:] for column in columns)))
         )
         found.append((utility, gap))
     return found
 
 
-def _contrasts(measure: Measure) -> list[list[Contrast]]:
+def _contrasts(measure: Measurement) -> list[list[Contrast]]:
     """Return a policy's utility and its differences between groups, of every benefit.
 
     Once, or twice where labels that nobody knows matter: all at their lowest, then at their
@@ -68,7 +67,7 @@ def _contrasts(measure: Measure) -> list[list[Contrast]]:
         side: list[Contrast] = [[(1.0, utility, 0)]]
         for benefit in measure.benefits:
             one, other = (benefit.high, benefit.low) if highest else (benefit.low, benefit.high)
-            groups = combinations(measured_groups(benefit), 2)
+            groups = combinations(benefit.known, 2)
             side += [[(1.0, one, k), (-1.0, other, m)] for k, m in groups]
         sides.append(side)
     return sides

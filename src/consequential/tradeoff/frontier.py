@@ -13,19 +13,13 @@ from numpy.typing import NDArray
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, cross_fitted_propensities, evaluate
+from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.measure import Measure
-from consequential.evaluation.offpolicy import evaluation
-from consequential.evaluation.scanned import measured
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.measurement import Measurement
+from consequential.evaluation.out_of_core import measured
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import (
-    Fairness,
-    Objective,
-    Weighting,
-    effective_sample_size,
-    fairness_named,
-)
+from consequential.objective import Fairness, Objective, Weighting, fairness_named
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.shares import checked_share
 from consequential.tradeoff.band import band
@@ -114,10 +108,10 @@ def frontier(
     _check_learner(learner, cost, notion)
     trace = _Trace(learner, objective, _checked_bounds(max_gaps), feature_map, confidence, seed)
     if isinstance(log, LogScan):
-        measures, sizes, references, notes = trace.of_scan(log)
+        measures, references, notes = trace.of_scan(log)
     else:
-        measures, sizes, references, notes = trace.of_log(log, folds, progress)
-    estimates = band(measures, sizes, confidence, seed)
+        measures, references, notes = trace.of_log(log, folds, progress)
+    estimates = band(measures, confidence, seed)
     points = tuple(
         Point(_bound_name(bound), bound, utility, gap, float(measure.acceptance.values[0]))
         # an interruption leaves the last bounds out
@@ -130,8 +124,8 @@ def frontier(
     return Frontier(points, shown, notion.name, float(confidence), tuple(notes))
 
 
-# the learner's measures and effective sample sizes, the references, and notes
-_Traced = tuple[list[Measure], list[float], list[tuple[str, Evaluation]], list[str]]
+# measurements of the learner at each bound, the references, and notes
+_Traced = tuple[list[Measurement], list[tuple[str, Evaluation]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -162,19 +156,17 @@ class _Trace:
         """Cross-fit the learner at each bound; an interruption keeps what is done."""
         from tqdm import tqdm
 
-        yardstick = Yardstick.of(self.objective, log.settled())
-        measures: list[Measure] = []
-        sizes: list[float] = []
+        weighted = WeightedLog.of(self.objective, log.settled())
+        measures: list[Measurement] = []
         notes: list[str] = []
         # None: shown where somebody can see it
         disable = None if progress else True
         bar = tqdm(total=len(self.bounds), desc="frontier", leave=False, disable=disable)
-        at_bound = partial(_propensities, self.learner, yardstick.log, folds, self.seed)
+        at_bound = partial(_propensities, self.learner, weighted.log, folds, self.seed)
         try:
             for propensity in in_order(at_bound, self.bounds):
                 bar.update()
-                sizes.append(effective_sample_size(yardstick.weighted(propensity)))
-                measures.append(Measure.of(yardstick, propensity))
+                measures.append(weighted.measure(propensity))
         except KeyboardInterrupt:
             if not measures:
                 raise
@@ -190,7 +182,7 @@ class _Trace:
             try:
                 found = evaluate(
                     rule,
-                    yardstick.log,
+                    weighted.log,
                     cost=self.objective.cost,
                     fairness=self.objective.fairness,
                     weighting=self.objective.weighting,
@@ -202,7 +194,7 @@ class _Trace:
                 notes.append(f"{name} is left out: {reason}")
                 continue
             references.append((name, found))
-        return measures, sizes, references, notes
+        return measures, references, notes
 
     def of_scan(self, scan: LogScan) -> _Traced:
         """Fit the learner at each bound on a sample; evaluate all on the rest, in two passes."""
@@ -228,11 +220,10 @@ class _Trace:
         found = measured(rest, self.objective, tuple(rules))
         n = len(self.bounds)
         references = []
-        for name, measure, facts in zip(names, found.measures[n:], found.facts[n:], strict=True):
+        for name, measure in zip(names, found[n:], strict=True):
             intervals = Normal(measure.ratios, self.confidence, self.seed)
-            references.append((name, evaluation(self.objective, facts, measure, intervals)))
-        sizes = [facts.effective_size for facts in found.facts[:n]]
-        return list(found.measures[:n]), sizes, references, notes
+            references.append((name, evaluation(self.objective, measure, intervals)))
+        return list(found[:n]), references, notes
 
 
 @dataclass

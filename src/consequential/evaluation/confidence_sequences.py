@@ -16,11 +16,17 @@ force may have been learned from earlier rows.
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.quantiles import checked_confidence
+from consequential.evaluation.contrasts import checked_confidence
+from consequential.evaluation.inputs import apply_rule, checked_log, objective_of
+from consequential.evaluation.reach import Extremes, known_floor
+from consequential.evaluation.weighted_log import WeightedLog
+from consequential.log import DecisionLog
+from consequential.objective import Weighting
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +51,7 @@ def mean_sequence(
     Parameters
     ----------
     values
-        One a row, in the order in which they came.
+        One per row, in the order in which they came.
     low, high
         What no row can lie below or above.
     mean_low, mean_high
@@ -66,7 +72,7 @@ def mean_sequence(
     """
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim != 1 or not np.isfinite(rows).all():
-        raise ValueError(f"values are finite, one a row, not of shape {rows.shape}")
+        raise ValueError(f"values are finite, one per row, not of shape {rows.shape}")
     least = low if mean_low is None else mean_low
     most = high if mean_high is None else mean_high
     if not low <= least <= most <= high:
@@ -101,7 +107,65 @@ def lower_bounds(
     known = np.concatenate([[GUESSED_VARIANCE], variance[:-1]])
     horizon = np.maximum(tuned_for, count * np.log1p(count) / np.log1p(tuned_for))
     bet = np.minimum(LARGEST_BET, np.sqrt(2.0 * level / (known * horizon)))
-    toll = (-np.log1p(-bet) - bet) * (x - earlier) ** 2
-    bound = (np.cumsum(bet * x - toll) - level) / np.cumsum(bet)
+    penalty = (-np.log1p(-bet) - bet) * (x - earlier) ** 2
+    bound = (np.cumsum(bet * x - penalty) - level) / np.cumsum(bet)
     running: Floats = np.maximum.accumulate(bound) * scale
     return running
+
+
+def utility_sequence(
+    rule: Any,
+    log: DecisionLog,
+    *,
+    cost: float | None = None,
+    versus: Any = None,
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    rejection_utility: tuple[float, float] = (0.0, 0.0),
+    floor: float | None = None,
+    tuned_for: int = TUNED_FOR,
+) -> tuple[Floats, Floats]:
+    """Return lower and upper bounds of a rule's utility after each decision of a log.
+
+    All bounds hold at once with the stated confidence: one may look after every decision, and
+    stop when satisfied. An ordinary interval looked at again and again is wrong far more often
+    than it says. Decisions count in the order of the log; their rule may have been learned from
+    earlier ones.
+
+    Parameters
+    ----------
+    rule, log, cost, weighting, confidence, rejection_utility, floor
+        As in `evaluate`.
+    versus
+        Another rule, `Logged()` say: bounds are then of the difference of utilities.
+    tuned_for
+        The number of decisions at which bounds are to be narrowest. Choose it before looking.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.1), 9000, np.random.default_rng(0))
+    >>> lower, upper = cq.utility_sequence(
+    ...     cq.Policy([1.5, 5.0]), log, cost=world.cost, versus=cq.Logged())
+    >>> int(np.argmax(lower > 0))  # the first decision after which the policy is known better
+    514
+    """
+    checked_log(log)
+    objective = objective_of(log, cost, None, weighting, rejection_utility)
+    applied = apply_rule(rule, log)
+    other = None if versus is None else apply_rule(versus, log).propensity
+    lowest, _ = known_floor(applied.log, floor)
+    extremes = Extremes.of(objective.weighting, lowest)
+    found = WeightedLog.of(objective, applied.log, extremes).utility(applied.propensity, other)
+    sides: tuple[Any, Any] = found.low, found.high
+    (lower, _), (_, upper) = (
+        mean_sequence(
+            ratios.numerator,
+            **ratios.reach.at(0.0)._asdict(),
+            confidence=confidence,
+            tuned_for=tuned_for,
+        )
+        for ratios in sides
+    )
+    return lower, upper

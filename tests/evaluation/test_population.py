@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from covering import covering
 
 import consequential as cq
 from consequential.evaluation import Metrics, Population
@@ -83,9 +84,7 @@ def test_utility_and_acceptance_are_the_sums_over_everybody(rule, n_groups):
     assert metrics.acceptance == pytest.approx(acceptance, abs=1e-12)
 
 
-@pytest.mark.parametrize("n_groups", [1, 2, 3])
-@pytest.mark.parametrize("notion", list(BENEFITS))
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("rule", "notion", "n_groups"), covering(RULES, list(BENEFITS), [1, 2, 3]))
 def test_benefits_and_their_gap_are_those_of_the_definition(rule, notion, n_groups):
     people, policy = population(n_groups), policies(n_groups)[rule]
     fairness, numerator, denominator = BENEFITS[notion]

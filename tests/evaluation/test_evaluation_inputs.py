@@ -13,8 +13,12 @@ from conftest import exploring_log
 from consequential.evaluation import mean_sequence, sup_t_quantile
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
-LOG = exploring_log(60)
 NAN = float("nan")
+
+
+@pytest.fixture
+def log():
+    return exploring_log(60)
 
 
 class Learner:
@@ -41,34 +45,63 @@ class Forgetful:
         return self
 
 
+def same(log):
+    return log
+
+
+# a rule, what becomes of the log, options, and the error
 ANYWHERE = {
-    "a frame": (POLICY, {"x": [1.0]}, {}, TypeError, "judged on a DecisionLog, not on dict"),
-    "no rows": (POLICY, LOG.take(slice(0, 0)), {}, ValueError, "no rows to judge"),
+    "a frame": (
+        POLICY,
+        lambda _: {"x": [1.0]},
+        {},
+        TypeError,
+        "evaluated on a DecisionLog, not on dict",
+    ),
+    "no rows": (POLICY, lambda log: log.take(slice(0, 0)), {}, ValueError, "no rows to evaluate"),
     "a classifier": (
         LogisticRegression(),
-        LOG,
+        same,
         {},
         TypeError,
         r"LogisticRegression predicts and does not decide: ThresholdPolicy\(model",
     ),
-    "a class": (cq.AcceptAll, LOG, {}, TypeError, r"AcceptAll is a class: make one, AcceptAll\("),
-    "a number": (0.5, LOG, {}, TypeError, "a rule is a policy.*not float"),
-    "unfitted": (Learner(), LOG, {}, TypeError, r"Learner is not fitted.*fit_log.*folds=5"),
-    "too few propensities": (WrongShape(), LOG, {}, ValueError, r"shape \(60,\), not \(3,\)"),
-    "no probabilities": (TooSure(), LOG, {}, ValueError, r"probabilities in \[0, 1\]"),
-    "two features": (cq.Policy([0.0, 1.0]), LOG, {}, cq.PolicyError, "theta has 2 parameters"),
-    "folds of a rule": (POLICY, LOG, {"folds": 5}, ValueError, "a fixed rule was given"),
-    "one fold": (Learner(), LOG, {"folds": 1}, ValueError, "whole number of at least 2, not 1"),
-    "half a fold": (Learner(), LOG, {"folds": 2.5}, ValueError, "at least 2, not 2.5"),
-    "true folds": (Learner(), LOG, {"folds": True}, ValueError, "at least 2, not True"),
-    "many folds": (Learner(), LOG, {"folds": 61}, ValueError, "60 settled decisions cannot be cut"),
-    "no policy": (Forgetful(), LOG, {"folds": 2}, TypeError, "Forgetful is not fitted"),
-    "certain": (POLICY, LOG, {"confidence": 1.0}, ValueError, "strictly between 0 and 1, not 1.0"),
-    "percent": (POLICY, LOG, {"confidence": 95}, ValueError, "strictly between 0 and 1, not 95"),
-    "worded": (POLICY, LOG, {"confidence": "high"}, ValueError, "between 0 and 1, not 'high'"),
+    "a class": (
+        cq.AcceptAll,
+        same,
+        {},
+        TypeError,
+        r"AcceptAll is a class: make one, AcceptAll\(",
+    ),
+    "a number": (0.5, same, {}, TypeError, "a rule is a policy.*not float"),
+    "unfitted": (Learner(), same, {}, TypeError, r"Learner is not fitted.*fit_log.*folds=5"),
+    "too few propensities": (WrongShape(), same, {}, ValueError, r"shape \(60,\), not \(3,\)"),
+    "no probabilities": (TooSure(), same, {}, ValueError, r"probabilities in \[0, 1\]"),
+    "two features": (cq.Policy([0.0, 1.0]), same, {}, cq.PolicyError, "theta has 2 parameters"),
+    "folds of a rule": (POLICY, same, {"folds": 5}, ValueError, "a fixed rule was given"),
+    "one fold": (Learner(), same, {"folds": 1}, ValueError, "whole number of at least 2, not 1"),
+    "half a fold": (Learner(), same, {"folds": 2.5}, ValueError, "at least 2, not 2.5"),
+    "true folds": (Learner(), same, {"folds": True}, ValueError, "at least 2, not True"),
+    "many folds": (
+        Learner(),
+        same,
+        {"folds": 61},
+        ValueError,
+        "60 settled decisions cannot be cut",
+    ),
+    "no policy": (Forgetful(), same, {"folds": 2}, TypeError, "Forgetful is not fitted"),
+    "certain": (
+        POLICY,
+        same,
+        {"confidence": 1.0},
+        ValueError,
+        "strictly between 0 and 1, not 1.0",
+    ),
+    "percent": (POLICY, same, {"confidence": 95}, ValueError, "strictly between 0 and 1, not 95"),
+    "worded": (POLICY, same, {"confidence": "high"}, ValueError, "between 0 and 1, not 'high'"),
     "pending": (
         POLICY,
-        cq.DecisionLog.from_arrays(np.zeros((2, 2)), [1, 1], [0.5] * 2, [1, None]),
+        lambda _: cq.DecisionLog.from_arrays(np.zeros((2, 2)), [1, 1], [0.5] * 2, [1, None]),
         {},
         cq.DecisionLogError,
         "1 accepted row has no label",
@@ -89,10 +122,10 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("function", list(FUNCTIONS))
 @pytest.mark.parametrize("wrong", list(ANYWHERE))
-def test_what_cannot_be_judged_is_refused_everywhere_with_advice(function, wrong):
-    rule, log, options, error, message = ANYWHERE[wrong]
+def test_what_cannot_be_evaluated_is_refused_everywhere_with_advice(function, wrong, log):
+    rule, given, options, error, message = ANYWHERE[wrong]
     with pytest.raises(error, match=message):
-        FUNCTIONS[function](rule, log, **options)
+        FUNCTIONS[function](rule, given(log), **options)
 
 
 QUESTIONS = {
@@ -108,10 +141,10 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", list(QUESTIONS))
 @pytest.mark.parametrize("function", [cq.evaluate, cq.sensitivity], ids=["evaluate", "sensitivity"])
-def test_a_question_that_makes_no_sense_is_refused(function, question):
+def test_a_question_that_makes_no_sense_is_refused(function, question, log):
     options, message = QUESTIONS[question]
     with pytest.raises(ValueError, match=message):
-        function(POLICY, LOG, **({"cost": 0.4} | options))
+        function(POLICY, log, **({"cost": 0.4} | options))
 
 
 METHODS = {
@@ -135,53 +168,53 @@ METHODS = {
 
 
 @pytest.mark.parametrize("wrong", list(METHODS))
-def test_a_method_that_cannot_work_is_refused(wrong):
+def test_a_method_that_cannot_work_is_refused(wrong, log):
     options, message = METHODS[wrong]
     for call in (
-        lambda: cq.evaluate(POLICY, LOG, cost=0.4, **options),
-        lambda: cq.compare(POLICY, cq.Logged(), LOG, cost=0.4, **options),
+        lambda: cq.evaluate(POLICY, log, cost=0.4, **options),
+        lambda: cq.compare(POLICY, cq.Logged(), log, cost=0.4, **options),
     ):
         with pytest.raises(ValueError, match=message):
             call()
 
 
-def test_bounded_intervals_of_a_benefit_of_unknown_shape_are_refused():
+def test_bounded_intervals_of_a_benefit_of_unknown_shape_are_refused(log):
     class Shared(cq.Fairness):
         name = "shared"
 
         def benefits(self, tally):
             return (tally.share(tally.people),)
 
-    assert cq.evaluate(POLICY, LOG, cost=0.4, fairness=Shared()).benefit_gap.known
+    assert cq.evaluate(POLICY, log, cost=0.4, fairness=Shared()).benefit_gap.known
     with pytest.raises(ValueError, match="how a benefit weighs people"):
-        cq.evaluate(POLICY, LOG, cost=0.4, fairness=Shared(), method="bernstein")
+        cq.evaluate(POLICY, log, cost=0.4, fairness=Shared(), method="bernstein")
 
 
 @pytest.mark.parametrize("gammas", [[], [0.5], [NAN], [[1.0, 2.0]], 0.0])
-def test_factors_below_one_are_refused(gammas):
+def test_factors_below_one_are_refused(gammas, log):
     with pytest.raises(ValueError, match="factors of at least 1"):
-        cq.sensitivity(POLICY, LOG, cost=0.4, gammas=gammas)
+        cq.sensitivity(POLICY, log, cost=0.4, gammas=gammas)
 
 
-def test_a_weighting_by_name_is_refused_by_group_metrics():
+def test_a_weighting_by_name_is_refused_by_group_metrics(log):
     with pytest.raises(ValueError, match="weighting is a Weighting such as"):
-        cq.group_metrics(POLICY, LOG, weighting="clipped")
+        cq.group_metrics(POLICY, log, weighting="clipped")
 
 
-def test_cross_fitting_needs_a_learner():
+def test_cross_fitting_needs_a_learner(log):
     with pytest.raises(TypeError, match="needs a learner with fit_log"):
-        cq.cross_fitted_propensities(POLICY, LOG)
+        cq.cross_fitted_propensities(POLICY, log)
     with pytest.raises(TypeError, match="Learner has none"):
-        cq.cross_fitted_propensities(Learner, LOG)
+        cq.cross_fitted_propensities(Learner, log)
 
 
-def test_a_fold_that_cannot_be_fitted_is_named():
+def test_a_fold_that_cannot_be_fitted_is_named(log):
     class Fussy:
         def fit_log(self, log):
             raise cq.DecisionLogError("nobody was accepted")
 
     with pytest.raises(cq.DecisionLogError, match="fold 1 of 3 cannot be fitted: nobody was"):
-        cq.cross_fitted_propensities(Fussy(), LOG, folds=3)
+        cq.cross_fitted_propensities(Fussy(), log, folds=3)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +233,9 @@ def test_a_sequence_of_impossible_bounds_is_refused(options, message):
 
 
 def test_a_sequence_of_no_numbers_is_refused():
-    with pytest.raises(ValueError, match="finite, one a row"):
+    with pytest.raises(ValueError, match="finite, one per row"):
         mean_sequence(np.array([0.2, NAN]), low=0.0, high=1.0)
-    with pytest.raises(ValueError, match=r"one a row, not of shape \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"one per row, not of shape \(1, 2\)"):
         mean_sequence(np.zeros((1, 2)), low=0.0, high=1.0)
 
 

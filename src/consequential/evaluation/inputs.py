@@ -1,4 +1,4 @@
-"""Judged: what a rule does on the rows that may judge it, and what to know of that."""
+"""Inputs: the log, the rule and the objective that an evaluation is given, checked."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ from consequential.policies import DecisionRule, Logged
 
 Floats = NDArray[np.float64]
 
-# below so many people normal intervals are a guess
-FEW = 100.0
-# no row should carry this share of all weight
-_MUCH = 0.05
-
 
 class WinnersCurseWarning(UserWarning):
-    """A policy is judged on the very rows it was learned from, which flatters it."""
+    """A policy is evaluated on the very rows it was learned from, which flatters it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The settled rows of a log and what a rule would do with them."""
+class AppliedRule:
+    """The settled rows of a log, what a rule would do with them, and notes on both."""
 
     log: DecisionLog
     propensity: Floats
@@ -50,21 +45,21 @@ def checked_log(log: Any, *, or_scan: bool = False) -> None:
         )
     if not isinstance(log, DecisionLog | LogScan):
         raise TypeError(
-            f"a rule is judged on a DecisionLog, not on {type(log).__name__}: make one with "
+            f"a rule is evaluated on a DecisionLog, not on {type(log).__name__}: make one with "
             "DecisionLog.from_frame or DecisionLog.from_arrays"
         )
     if len(log) == 0:
-        raise ValueError("the log has no rows to judge a rule on")
+        raise ValueError("the log has no rows to evaluate a rule on")
 
 
-def question(
+def objective_of(
     log: DecisionLog | LogScan,
     cost: float | None,
     fairness: Any,
     weighting: Weighting | None,
     rejection_utility: tuple[float, float],
 ) -> Objective:
-    """Return what is asked of a log, as an objective without a penalty."""
+    """Return an objective without a penalty; the cost may be missing if each row has its own."""
     if cost is None:
         if not log.has_costs:
             raise ValueError(
@@ -75,23 +70,26 @@ def question(
     return Objective(cost, fairness, weighting=weighting, rejection_utility=rejection_utility)
 
 
-def judge(
+def apply_rule(
     rule: Any, log: DecisionLog, *, folds: int | None = None, seed: int = 0, stacklevel: int = 4
-) -> Judged:
-    """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log."""
+) -> AppliedRule:
+    """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log.
+
+    `stacklevel` is where warnings point: by default the caller of the function that calls this.
+    """
     rows = log.settled()
     left_out = len(log) - len(rows)
     notes = list(log.concerns)
     if left_out:
         notes.append(
-            f"{_rows(left_out)} younger than the horizon of {log.horizon} time steps left out, "
-            "accepted and rejected alike"
+            f"{left_out} {'row' if left_out == 1 else 'rows'} younger than the horizon of "
+            f"{log.horizon} time steps left out, accepted and rejected alike"
         )
     if rows.n_pending:
         whatever = "intervals cover whatever these are"
         if rows.missing == "at_random":
             whatever = "taken to be missing at random given features and group"
-        notes.append(f"{_people(rows.n_pending)} accepted without a label: {whatever}")
+        notes.append(f"{_people_were(rows.n_pending)} accepted without a label: {whatever}")
     if log.estimated_propensity:
         notes.append(
             "propensities were estimated, not logged: see sensitivity() for what hidden reasons "
@@ -102,16 +100,16 @@ def judge(
     if isinstance(rule, CrossFitted):
         propensity = _checked(rule.values, rule, len(rows))
         notes.append(
-            f"cross-fitted: every row is judged by a policy learned from the other "
+            f"cross-fitted: every row is decided by a policy learned from the other "
             f"{rule.folds - 1} of {rule.folds} folds"
         )
     else:
         policy = as_rule(rule)
         if folds is not None:
             checked_folds(folds, len(rows))
-        _beware_of_own_rows(policy, log, rows, stacklevel)
+        _warn_of_own_rows(policy, log, rows, stacklevel)
         propensity = _checked(rows.propensity_of(policy), policy, len(rows))
-    return Judged(rows, propensity, tuple(notes))
+    return AppliedRule(rows, propensity, tuple(notes))
 
 
 def as_rule(thing: Any) -> DecisionRule:
@@ -142,35 +140,7 @@ def needs_folds(rules: tuple[Any, ...], folds: int | None) -> None:
         )
 
 
-def weight_notes(effective: float, heaviest: float, total: float) -> tuple[str, ...]:
-    """Return what weights make of the estimates: few people, or one who counts for many."""
-    notes = []
-    if total > 0.0:
-        if effective < FEW:
-            notes.append(
-                f"labels speak for {effective:.0f} people in effect; intervals want "
-                f"{FEW:.0f} or more"
-            )
-        if heaviest > _MUCH * total and effective >= 2.0:
-            notes.append(f"one person carries {heaviest / total:.0%} of all weight")
-    return tuple(notes)
-
-
-def unsupported_note(share: float) -> tuple[str, ...]:
-    """Return a note about acceptances that fall on people whom the log could not accept."""
-    if share <= 0.0:
-        return ()
-    return (
-        f"{share:.1%} of the people this rule accepts could not be accepted by the rule in force: "
-        "nothing is known of their labels, and intervals cover whatever these are",
-    )
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
-
-
-def _people(count: int) -> str:
+def _people_were(count: int) -> str:
     return "1 person was" if count == 1 else f"{count} people were"
 
 
@@ -178,7 +148,7 @@ def _checked(propensity: Any, rule: DecisionRule, n: int) -> Floats:
     values = np.asarray(propensity, dtype=np.float64)
     if values.shape != (n,):
         raise ValueError(
-            f"{type(rule).__name__}.propensity must give one number a row: shape ({n},), "
+            f"{type(rule).__name__}.propensity must give one number per row: shape ({n},), "
             f"not {values.shape}"
         )
     if not ((values >= 0.0) & (values <= 1.0)).all():
@@ -186,15 +156,15 @@ def _checked(propensity: Any, rule: DecisionRule, n: int) -> Floats:
     return values
 
 
-def _beware_of_own_rows(
+def _warn_of_own_rows(
     rule: DecisionRule, log: DecisionLog, rows: DecisionLog, stacklevel: int
 ) -> None:
     sources = {source for source in _learned_from(rule) if source}
     if sources and sources & {log.fingerprint, rows.fingerprint}:
         warnings.warn(
             WinnersCurseWarning(
-                "this policy was learned from the very log it is judged on, so its figures are "
-                "flattered and its intervals too narrow. Learn from one part and judge on the "
+                "this policy was learned from the very log it is evaluated on, so its figures are "
+                "flattered and its intervals too narrow. Learn from one part and evaluate on the "
                 'other (log.split(0.5, by="time_step")), or give the learner and folds=5'
             ),
             stacklevel=stacklevel,

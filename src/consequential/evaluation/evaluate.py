@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import Range, gap_interval, intervals_of
-from consequential.evaluation.estimate import Estimate, finite_or_none
-from consequential.evaluation.intervals import METHODS, Interval, Intervals
-from consequential.evaluation.judged import (
+from consequential.evaluation.bootstrap import Bootstrap
+from consequential.evaluation.bounded import AnyTime, Bernstein
+from consequential.evaluation.contrasts import checked_confidence, normal_quantile
+from consequential.evaluation.crossfit import CrossFitted
+from consequential.evaluation.estimate import Estimate, Interval, Result
+from consequential.evaluation.inputs import (
+    apply_rule,
     as_rule,
     checked_log,
-    judge,
     needs_folds,
-    question,
+    objective_of,
 )
-from consequential.evaluation.measure import Facts, Measure, rate_notes
-from consequential.evaluation.quantiles import checked_confidence
+from consequential.evaluation.intervals import Intervals, Normal
+from consequential.evaluation.measurement import Measurement, rate_notes
 from consequential.evaluation.reach import Extremes, known_floor
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.weighted_log import WeightedLog
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Fairness, Objective, Weighting
 
 Floats = NDArray[np.float64]
 Method = Literal["normal", "bootstrap", "bernstein", "any_time"]
 
+METHODS: dict[str, type[Intervals]] = {
+    method.name: method for method in (Normal, Bootstrap, Bernstein, AnyTime)
+}
+
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Evaluation:
+class Evaluation(Result):
     """What a rule would do with the applicants of a log, each figure with its interval.
 
     Attributes
@@ -82,27 +89,6 @@ class Evaluation:
     method: str
     unsupported: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON: groups by their text, None for what is not known."""
-        return {
-            "utility": self.utility.to_dict(),
-            "acceptance": self.acceptance.to_dict(),
-            "benefits": {str(group): each.to_dict() for group, each in self.benefits.items()},
-            "benefit_gap": self.benefit_gap.to_dict(),
-            "fairness": self.fairness,
-            "group_sizes": {str(group): size for group, size in self.group_sizes.items()},
-            "group_effective_sizes": {
-                str(group): finite_or_none(size)
-                for group, size in self.group_effective_sizes.items()
-            },
-            "n": self.n,
-            "effective_sample_size": finite_or_none(self.effective_sample_size),
-            "notes": list(self.notes),
-            "confidence": self.confidence,
-            "method": self.method,
-            "unsupported": self.unsupported,
-        }
-
     def __repr__(self) -> str:
         lines = [
             f"{self.n} decisions, effectively {self.effective_sample_size:.0f} "
@@ -122,7 +108,7 @@ class Evaluation:
 
 
 def bounds_line(unsupported: float) -> list[str]:
-    """Say before any figure that some are no more than bounds."""
+    """Return the line that says, before any figure, that some are no more than bounds."""
     if unsupported <= 0.0:
         return []
     return [f"  BOUNDS ONLY: no label speaks for {unsupported:.1%} of the people it accepts"]
@@ -163,7 +149,7 @@ def evaluate(
         1000 replicates. `"bernstein"`: right at any size, and several times wider. `"any_time"`:
         right however often one looks while the log grows.
     folds
-        Judge each row by a policy learned from the other folds; needs a learner.
+        Evaluate each row by a policy learned from the other folds; needs a learner.
     rejection_utility
         What rejecting is worth for label 0 and label 1.
     floor
@@ -187,21 +173,12 @@ def evaluate(
     """
     checked_log(log, or_scan=True)
     needs_folds((rule,), folds)
-    objective = question(log, cost, fairness, weighting, rejection_utility)
-    kind = checked_method(method)
-    level = checked_confidence(confidence)
-    if isinstance(log, LogScan):
-        from consequential.evaluation.scanned import measured
-
-        check_scannable(kind, folds)
-        found = measured(log, objective, (as_rule(rule),))
-        intervals = kind(found.measures[0].ratios, level, seed)
-        return evaluation(objective, found.facts[0], found.measures[0], intervals)
-    judged = judge(rule, log, folds=folds, seed=seed)
-    yardstick, notes = measured_with(objective, judged.log, kind, floor)
-    measure = Measure.of(yardstick, judged.propensity)
-    facts = Facts.of(yardstick, judged.propensity, (*judged.notes, *notes))
-    return evaluation(objective, facts, measure, kind(measure.ratios, level, seed))
+    objective = objective_of(log, cost, fairness, weighting, rejection_utility)
+    kind, level = checked_method(method), checked_confidence(confidence)
+    (measurement,) = measure_rules(
+        (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
+    )
+    return evaluation(objective, measurement, kind(measurement.ratios, level, seed))
 
 
 def checked_method(method: Any) -> type[Intervals]:
@@ -211,11 +188,43 @@ def checked_method(method: Any) -> type[Intervals]:
     return METHODS[method]
 
 
-def check_scannable(kind: type[Intervals], folds: int | None) -> None:
-    """Refuse what needs all rows at once."""
+def measure_rules(
+    rules: tuple[Any, ...],
+    log: DecisionLog | LogScan,
+    objective: Objective,
+    kind: type[Intervals],
+    *,
+    folds: int | None,
+    floor: float | None,
+    seed: int,
+) -> list[Measurement]:
+    """Measure one rule, or two and then their difference, for intervals of a kind."""
+    if isinstance(log, LogScan):
+        from consequential.evaluation.out_of_core import measured
+
+        _check_scannable(kind, folds)
+        return measured(log, objective, tuple(map(as_rule, rules)), compared=len(rules) == 2)
+    notes: tuple[str, ...] = ()
+    extremes = None
+    if kind.needs_reach:
+        lowest, notes = known_floor(log.settled(), floor)
+        extremes = Extremes.of(objective.weighting, lowest)
+    elif floor is not None:
+        raise ValueError('floor= is for method="bernstein" and "any_time" only')
+    # map is no frame of its own, so that warnings point to the caller of evaluate or compare
+    apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=5)
+    applied = list(map(apply, rules))
+    weighted = WeightedLog.of(objective, applied[0].log, extremes)
+    found = [weighted.measure(each.propensity, *each.notes, *notes) for each in applied]
+    if len(applied) == 2:
+        found.append(weighted.difference(*(each.propensity for each in applied)))
+    return found
+
+
+def _check_scannable(kind: type[Intervals], folds: int | None) -> None:
     if folds is not None:
         raise ValueError(
-            "folds= needs a log in memory: learn from one scan and judge on another, or on what "
+            "folds= needs a log in memory: learn from one scan and evaluate on another, or on what "
             "scan.split left out"
         )
     if not kind.from_sums:
@@ -225,93 +234,87 @@ def check_scannable(kind: type[Intervals], folds: int | None) -> None:
         )
 
 
-def measured_with(
-    objective: Objective, rows: DecisionLog, kind: type[Intervals], floor: float | None
-) -> tuple[Yardstick, tuple[str, ...]]:
-    """Return the yardstick a method needs, and what it rests on."""
-    if not kind.needs_reach:
-        if floor is not None:
-            raise ValueError('floor= is for method="bernstein" and "any_time" only')
-        return Yardstick.of(objective, rows), ()
-    lowest, note = known_floor(rows, floor)
-    extremes = Extremes.of(objective.weighting, lowest)
-    return Yardstick.of(objective, rows, extremes), (note,) if note else ()
-
-
-def evaluation(
-    objective: Objective, facts: Facts, measure: Measure, intervals: Intervals
-) -> Evaluation:
+def evaluation(objective: Objective, measurement: Measurement, intervals: Intervals) -> Evaluation:
     """Put intervals around everything that was measured."""
     assert objective.fairness is not None
-    made = Maker(intervals)
-    shown = measure.benefits[0]
-    labelled = shown.low.labelled
-    columns = (
-        facts.groups,
-        facts.sizes,
-        facts.effective_sizes,
-        facts.unsupported_by_group,
-        intervals_of(intervals, shown),
-    )
-    benefits = {
-        group: made(
-            interval, size, effective if labelled else float(size), share if labelled else 0.0
-        )
-        for group, size, effective, share, interval in zip(*columns, strict=True)
-    }
-    gap, gap_notes = _gap(intervals, measure.benefits)
-    unmeasured = [str(group) for group, each in benefits.items() if not each.known]
+    benefits, weights = measurement.benefits, measurement.weights
+    labelled = benefits[0].low.labelled
+    by_group = measurement.by_group(intervals, benefits[0])
+    notes = [*measurement.notes, *rate_notes(benefits, measurement.groups)]
+    if len(measurement.groups) == 1:
+        gap = Interval(0.0, 0.0, 0.0, 0.0)
+        notes.append("one group, so there is no gap")
+    else:
+        gap = intervals.gap(benefits)
+    unmeasured = [str(group) for group, each in by_group.items() if not each.known]
     if unmeasured:
-        gap_notes += (f"{objective.fairness.name} cannot be measured for {', '.join(unmeasured)}",)
-    n, unsupported = facts.n, facts.unsupported
+        notes.append(f"{objective.fairness.name} cannot be measured for {', '.join(unmeasured)}")
+    utility = intervals.of(measurement.utility)[0]
+    acceptance = intervals.of(measurement.acceptance)[0]
     return Evaluation(
-        utility=made(
-            intervals_of(intervals, measure.utility)[0], n, facts.effective_size, unsupported
-        ),
-        acceptance=made(intervals.of(measure.acceptance)[0], n, float(n)),
-        benefits=benefits,
-        benefit_gap=made(
-            gap,
-            n,
-            facts.effective_size if labelled else float(n),
-            unsupported if labelled else 0.0,
-        ),
+        utility=measurement.estimate(intervals, utility, labelled=True),
+        acceptance=measurement.estimate(intervals, acceptance, labelled=False),
+        benefits=by_group,
+        benefit_gap=measurement.estimate(intervals, gap, labelled=labelled),
         fairness=objective.fairness.name,
-        group_sizes=dict(zip(facts.groups, facts.sizes, strict=True)),
-        group_effective_sizes=dict(zip(facts.groups, facts.effective_sizes.tolist(), strict=True)),
-        n=n,
-        effective_sample_size=facts.effective_size,
-        notes=(*facts.notes, *rate_notes(measure.benefits, facts.groups), *gap_notes),
+        group_sizes=dict(zip(measurement.groups, measurement.sizes, strict=True)),
+        group_effective_sizes=dict(
+            zip(measurement.groups, weights.effective_sizes.tolist(), strict=True)
+        ),
+        n=measurement.n,
+        effective_sample_size=weights.effective_size,
+        notes=tuple(notes),
         confidence=intervals.confidence,
         method=intervals.name,
-        unsupported=unsupported,
+        unsupported=weights.unsupported_share,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes estimates of intervals of one kind."""
+def deployed_gap(
+    crossed: CrossFitted,
+    log: DecisionLog,
+    *,
+    cost: float | None = None,
+    fairness: str | Fairness = "demographic_parity",
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Estimate:
+    """Estimate the gap of the one policy learned from all rows.
 
-    intervals: Intervals
+    The cross-fitted gap is that of the average policy learned from such a log. The policy that is
+    deployed is one of them, and another log would have taught another one, with another gap. How
+    far these spread is estimated by the jackknife that leaves out a fold at a time,
+    `(K - 1) / K sum_k (g_k - mean g)^2` with `g_k` the gap of fold k's policy on all rows, and the
+    interval is widened by it.
 
-    def __call__(
-        self, found: Interval, n: int, effective: float, unsupported: float = 0.0
-    ) -> Estimate:
-        """Return the estimate."""
-        return Estimate(
-            found.value,
-            found.low,
-            found.high,
-            found.standard_error,
-            n,
-            float(effective),
-            self.intervals.confidence,
-            self.intervals.name,
-            unsupported,
-        )
+    Parameters
+    ----------
+    crossed
+        The learner's policies, from `cross_fitted`.
+    log, cost, fairness, weighting, confidence, seed
+        As in `evaluate`.
+    """
+    objective = objective_of(log, cost, fairness, weighting, (0.0, 0.0))
+    weighted = WeightedLog.of(objective, log.settled())
+    intervals = Normal((), confidence, seed)
 
+    def gap_of(propensity: Floats) -> Interval:
+        return intervals.gap(weighted.benefits(propensity))
 
-def _gap(intervals: Intervals, benefits: tuple[Range, ...]) -> tuple[Interval, tuple[str, ...]]:
-    if benefits[0].low.n_groups == 1:
-        return Interval(0.0, 0.0, 0.0, 0.0), ("one group, so there is no gap",)
-    return gap_interval(intervals, benefits), ()
+    gap, weights = gap_of(crossed.values), weighted.label_weights(crossed.values)
+    spread = (crossed.folds - 1.0) * float(np.var([gap_of(each).value for each in crossed.by_fold]))
+    reach = normal_quantile(confidence) * spread**0.5
+    low = gap.value - float(np.hypot(gap.value - gap.low, reach))
+    signed = len(log.groups) == 2 and len(weighted.benefits(crossed.values)) == 1
+    return Estimate(
+        gap.value,
+        low if signed else max(low, 0.0),
+        gap.value + float(np.hypot(gap.high - gap.value, reach)),
+        float(np.hypot(gap.standard_error, spread**0.5)),
+        len(weighted.log),
+        weights.effective_size,
+        confidence,
+        "normal, widened by the spread over folds",
+        weights.unsupported_share,
+    )

@@ -7,39 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.bounds import (
-    Range,
-    contrast_interval,
-    difference_interval,
-    gap_interval,
-)
-from consequential.evaluation.doubts import CONTRADICTED, contradictions, impossible
-from consequential.evaluation.estimate import Estimate
-from consequential.evaluation.intervals import UNKNOWN, Interval, Intervals
-from consequential.evaluation.judged import (
-    FEW,
-    Judged,
-    as_rule,
-    checked_log,
-    judge,
-    needs_folds,
-    question,
-)
-from consequential.evaluation.measure import Facts, Measure, Measured
-from consequential.evaluation.offpolicy import (
+from consequential.evaluation.bounds import Measured
+from consequential.evaluation.contradictions import CONTRADICTED, contradictions
+from consequential.evaluation.contrasts import checked_confidence
+from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
+from consequential.evaluation.evaluate import (
     Evaluation,
-    Maker,
     Method,
     bounds_line,
-    check_scannable,
     checked_method,
     evaluation,
-    measured_with,
+    measure_rules,
 )
-from consequential.evaluation.quantiles import checked_confidence
-from consequential.evaluation.yardstick import Yardstick
+from consequential.evaluation.inputs import checked_log, needs_folds, objective_of
+from consequential.evaluation.intervals import Intervals
+from consequential.evaluation.measurement import FEW
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Fairness, Weighting, effective_sample_size
+from consequential.objective import Fairness, Objective, Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
 # what is left of a difference by rounding is none
@@ -47,7 +31,7 @@ _RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(Result):
     """A new rule against an old one: differences, new minus old, each with its interval.
 
     Attributes
@@ -98,17 +82,6 @@ class Comparison:
     def notes(self) -> tuple[str, ...]:
         """What to know before relying on the figures, about either rule."""
         return tuple(dict.fromkeys((*self.new.notes, *self.old.notes)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
-        return {
-            "utility": self.utility.to_dict(),
-            "acceptance": self.acceptance.to_dict(),
-            "benefit_gap": self.benefit_gap.to_dict(),
-            "verdict": self.verdict,
-            "new": self.new.to_dict(),
-            "old": self.old.to_dict(),
-        }
 
     def __repr__(self) -> str:
         gap = f"gap, {self.new.fairness}"
@@ -165,76 +138,52 @@ def compare(
     """
     checked_log(log, or_scan=True)
     needs_folds((new, old), folds)
-    objective = question(log, cost, fairness, weighting, rejection_utility)
-    kind = checked_method(method)
-    level = checked_confidence(confidence)
-    if isinstance(log, LogScan):
-        from consequential.evaluation.scanned import measured
-
-        check_scannable(kind, folds)
-        pair = measured(log, objective, (as_rule(new), as_rule(old)), compared=True)
-        doubts: tuple[str, ...] = ()
-    else:
-        first = judge(new, log, folds=folds, seed=seed)
-        second = judge(old, log, folds=folds, seed=seed)
-        yardstick, notes = measured_with(objective, first.log, kind, floor)
-        pair = _paired(yardstick, first, second, notes)
-        doubts = contradictions(first.log)
-    (one, other), difference = pair.measures, pair.difference
-    assert difference is not None
-    intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
-    made = Maker(intervals)
-    n, changed = pair.facts[0].n, pair.changed
-    gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
-    unsupported = max(facts.unsupported for facts in pair.facts)
-    gain = made(difference_interval(intervals, difference.utility), n, changed, unsupported)
-    found = tuple(
-        evaluation(objective, facts, measure, intervals)
-        for facts, measure in zip(pair.facts, (one, other), strict=True)
+    objective = objective_of(log, cost, fairness, weighting, rejection_utility)
+    kind, level = checked_method(method), checked_confidence(confidence)
+    one, other, difference = measure_rules(
+        (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
-    doubts += impossible(objective, log, *(each.utility for each in found))
+    intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
+    n, changed = difference.n, difference.weights.effective_size
+    gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
+    gain = intervals.estimate(
+        intervals.difference(difference.utility),
+        n,
+        changed,
+        max(each.weights.unsupported_share for each in (one, other)),
+    )
+    found = [evaluation(objective, each, intervals) for each in (one, other)]
+    doubts: tuple[str, ...] = ()
+    if isinstance(log, DecisionLog):
+        utilities = (each.utility for each in found)
+        doubts = contradictions(log.settled()) + _impossible(objective, log, *utilities)
     return Comparison(
         utility=gain,
-        acceptance=made(intervals.of(difference.acceptance)[0], n, float(n)),
-        benefit_gap=made(gap, n, changed if one.benefits[0].low.labelled else float(n)),
+        acceptance=intervals.estimate(intervals.of(difference.acceptance)[0], n, n),
+        benefit_gap=intervals.estimate(gap, n, changed if one.benefits[0].low.labelled else n),
         verdict=_verdict(gain, narrower, doubts),
         new=found[0],
         old=found[1],
     )
 
 
-def _paired(yardstick: Yardstick, new: Judged, old: Judged, notes: tuple[str, ...]) -> Measured:
-    """Measure two rules on the same rows, and their difference row by row."""
-    one, other = new.propensity, old.propensity
-    difference = Measure(yardstick.utility(one, other), yardstick.acceptance(one, other), ())
-    return Measured(
-        (Measure.of(yardstick, one), Measure.of(yardstick, other)),
-        tuple(
-            Facts.of(yardstick, judged.propensity, (*judged.notes, *notes)) for judged in (new, old)
-        ),
-        difference,
-        effective_sample_size(yardstick.weighted(np.abs(one - other))),
-    )
-
-
 def _gap_change(
-    intervals: Intervals, new: tuple[Range, ...], old: tuple[Range, ...]
+    intervals: Intervals, new: tuple[Measured, ...], old: tuple[Measured, ...]
 ) -> tuple[Interval, str]:
     """Return the difference of gaps, and whether the new one is certainly narrower or wider."""
     if new[0].low.n_groups == 1:
         return Interval(0.0, 0.0, 0.0, 0.0), ""
     if len(new) == 1 and new[0].low.n_groups == 2:
-        sides = (*new[0].sides, *old[0].sides)
-        if not np.isfinite([side.values for side in sides]).all():
+        if len(new[0].known) < 2 or len(old[0].known) < 2:
             return UNKNOWN, "the gap cannot be measured"
         sign = np.array([1.0, -1.0])
-        less = contrast_interval(intervals, [(new[0], sign), (old[0], -sign)])
-        plus = contrast_interval(intervals, [(new[0], sign), (old[0], sign)])
+        less = intervals.contrast([(new[0], sign), (old[0], -sign)])
+        plus = intervals.contrast([(new[0], sign), (old[0], sign)])
         if _none(less):
             return less, "no difference in the gap"
         # |a| < |b| exactly where (a - b) (a + b) < 0
         return less, _said(_sign(less) * _sign(plus))
-    one, other = gap_interval(intervals, new), gap_interval(intervals, old)
+    one, other = intervals.gap(new), intervals.gap(old)
     if not np.isfinite([one.value, other.value]).all():
         return UNKNOWN, "the gap cannot be measured"
     # largest differences are not smooth: no pairing, but bounds that hold
@@ -277,3 +226,20 @@ def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:
     else:
         words = _BETTER if utility.low > 0.0 else _WORSE
     return f"{words}; {gap}" if gap else words
+
+
+def _impossible(objective: Objective, log: DecisionLog, *utilities: Estimate) -> tuple[str, ...]:
+    """Return a doubt where a utility lies beyond what any rule could reach.
+
+    Accepting a person brings `1 - cost` at most and costs `cost` at most.
+    """
+    if objective.rejection_utility != (0.0, 0.0):
+        return ()
+    cost = objective.cost if log.cost is None else log.cost
+    amount = np.ones(len(log)) if log.amount is None else log.amount
+    least, most = -float((amount * cost).mean()), float((amount * (1.0 - cost)).mean())
+    for each in utilities:
+        if each.value > most or each.value < least:
+            end = f"below {least:.4g}" if each.value < least else f"above {most:.4g}"
+            return (f"an estimated utility of {each.value:.4g} is {end}, which no rule can reach",)
+    return ()
