@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.random import fill_uniforms, stream_key
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,7 @@ def _aliases(share: Floats) -> tuple[Floats, Floats]:
     return keep, alias
 
 
-@inner
+@compiled
 def draw_people(
     table: AliasTable, key: np.uint64, features: Floats, group: NDArray[np.int16], label: Floats
 ) -> None:

@@ -23,7 +23,7 @@ from consequential.kernels.batch_sums import (
     weigh,
     weigh_row,
 )
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import LinkNumbers, linear_scores, responses
 from consequential.kernels.matrices import factorise, invert
 
@@ -45,14 +45,14 @@ class Ascent(NamedTuple):
     max_share: float
 
 
-@inner
+@compiled
 def _set_scales(shares: Floats, sizes: Floats, scales: Floats) -> None:
     """Set what sums over minibatches are multiplied by to have each group's share of the log."""
     for z in range(scales.size):
         scales[z] = shares[z] / sizes[z] if sizes[z] > 0.0 else 0.0
 
 
-@inner
+@compiled
 def _set_residual_slopes(
     is_ratio: NDArray[np.bool_], values: Floats, factors: Floats, slopes: Floats, out: Floats
 ) -> None:
@@ -76,7 +76,7 @@ def _set_residual_slopes(
                 out[first + z, k] = ROOT_TWO * (out[first + z, k] - mean) if known else 0.0
 
 
-@inner
+@compiled
 def _set_push(
     is_ratio: NDArray[np.bool_], values: Floats, factors: Floats, penalty: float, push: Floats
 ) -> None:
@@ -96,7 +96,7 @@ def _set_push(
                 push[half + at] *= push[at]
 
 
-@inner
+@compiled
 def _add_push(columns: Floats, start: int, slope: Floats, push: Floats, weighted: Floats) -> None:
     """Add `push . columns_i` times the slope to the weighted utility."""
     first = np.uint64(start)
@@ -106,7 +106,7 @@ def _add_push(columns: Floats, start: int, slope: Floats, push: Floats, weighted
             weighted[0, i] += by * columns[c, first + i] * slope[i]
 
 
-@inner
+@compiled
 def _subtract_penalty(
     penalty: float, deviations: Floats, residual_slopes: Floats, gradient: Floats
 ) -> None:
@@ -118,7 +118,7 @@ def _subtract_penalty(
             gradient[0, k] -= by * residual_slopes[r, k]
 
 
-@inner
+@compiled
 def _set_inverse(
     ascent: Ascent, scale: Floats, curvature: Floats, steepness: float, residual_slopes: Floats,
     matrix: Floats, inverse: Floats,
@@ -139,14 +139,14 @@ def _set_inverse(
     invert(matrix, inverse)
 
 
-@inner
+@compiled
 def _shorten(change: Floats, length: float, longest: float) -> None:
     if length > longest:
         for k in range(change.size):
             change[k] *= longest / length
 
 
-@inner
+@compiled
 def _plain_step(ascent: Ascent, gradient: Floats, change: Floats) -> None:
     """Set the change of theta to a `GradientStep`."""
     longest = 0.0
@@ -156,7 +156,7 @@ def _plain_step(ascent: Ascent, gradient: Floats, change: Floats) -> None:
     _shorten(change, longest, ascent.max_step)
 
 
-@inner
+@compiled
 def _preconditioned_step(
     ascent: Ascent, gradient: Floats, scale: Floats, inverse: Floats, acceptance: float,
     acceptance_slope: Floats, change: Floats,
@@ -181,7 +181,7 @@ def _preconditioned_step(
     _shorten(change, abs(drift), ascent.max_share * distance)
 
 
-@inner
+@compiled
 def _add_if_finite(change: Floats, theta: Floats) -> bool:
     """Add a change to theta, or set it to 0; return whether it was finite."""
     finite = True
@@ -193,7 +193,7 @@ def _add_if_finite(change: Floats, theta: Floats) -> bool:
     return finite
 
 
-@inner
+@compiled
 def _follow(
     change: Floats, slopes: Floats, sizes: Floats, level_sizes: Floats, sums: Floats,
     level_sums: Floats,
@@ -210,13 +210,13 @@ def _follow(
         level_sums[c] += ratio * drift
 
 
-@inner
+@compiled
 def _blend(mean: Floats, new: Floats, row: int, weight: float) -> None:
     for i in range(mean.size):
         mean[i] += weight * (new[row, i] - mean[i])
 
 
-@inner
+@compiled
 def _dot(left: Floats, right: Floats) -> float:
     total = 0.0
     for k in range(left.size):
@@ -224,7 +224,7 @@ def _dot(left: Floats, right: Floats) -> float:
     return total
 
 
-@inner
+@compiled
 def fitted_sizes(ascent: Ascent, n_rows: int) -> tuple[int, int]:
     """Return how many of the rows are read, and how many of them are a minibatch."""
     size = min(ascent.batch_size, max(1, n_rows // 2))

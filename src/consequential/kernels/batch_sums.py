@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels import NOBODY
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import LinkNumbers, linear_scores, propensities
 from consequential.kernels.random import fill_uniforms
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
+
+_CHUNK = 1024
 
 
 class Benefits(NamedTuple):
@@ -66,7 +68,7 @@ def batch_shares(group: Codes, size: int, n_groups: int) -> Floats:
     return shares
 
 
-@inner
+@compiled
 def draw(
     key: np.uint64, position: int, propensity: Floats, derivative: Floats, decision: Floats,
     slope: Floats,
@@ -78,12 +80,12 @@ def draw(
         slope[i] = decision[i] * (derivative[i] / propensity[i])
 
 
-@inner
+@compiled
 def _updated(old: float, keep: float, new: float) -> float:
     return new if keep == 0.0 else keep * old + new  # what is not kept may be infinite
 
 
-@inner
+@compiled
 def update_sums(
     columns: Floats, start: int, weights: Floats, keep: float, factor: float, out: Floats
 ) -> None:
@@ -100,7 +102,7 @@ def update_sums(
             out[beside] = _updated(out[beside], keep, factor * other)
 
 
-@inner
+@compiled
 def weigh(columns: Floats, start: int, weights: Floats, n_columns: int, out: Floats) -> None:
     """Set the first rows of `out` to `columns[c, start + i] weights_i`."""
     first = np.uint64(start)
@@ -109,7 +111,7 @@ def weigh(columns: Floats, start: int, weights: Floats, n_columns: int, out: Flo
             out[c, i] = columns[c, first + i] * weights[i]
 
 
-@inner
+@compiled
 def weigh_row(column: Floats, start: int, weights: Floats, out: Floats) -> None:
     """Set the first row of `out` to `column[start + i] weights_i`."""
     first = np.uint64(start)
@@ -117,7 +119,7 @@ def weigh_row(column: Floats, start: int, weights: Floats, out: Floats) -> None:
         out[0, i] = column[first + i] * weights[i]
 
 
-@inner
+@compiled
 def update_products(
     left: Floats, right: Floats, start: int, n_rows: int, keep: float, factor: float, out: Floats,
     lower: bool,
@@ -151,7 +153,7 @@ def update_products(
                 out[j, beside] = _updated(out[j, beside], keep, factor * b)
 
 
-@inner
+@compiled
 def set_benefits(
     constant: Floats, defined: NDArray[np.bool_], is_ratio: NDArray[np.bool_], sums: Floats,
     scales: Floats, values: Floats, factors: Floats,
@@ -172,7 +174,7 @@ def set_benefits(
             factors[b, z] = scales[z] / denominator if known else 0.0
 
 
-@inner
+@compiled
 def centre(values: Floats, factors: Floats) -> None:
     """Subtract the mean over the groups whose benefit is known; 0 for the others."""
     for b in range(values.shape[0]):
@@ -185,22 +187,28 @@ def centre(values: Floats, factors: Floats) -> None:
             values[b, z] = values[b, z] - mean if factors[b, z] > 0.0 else 0.0
 
 
-@inner
+@compiled
 def objective_value(
     rows: Rows, link: LinkNumbers, theta: Floats, n_rows: int, penalty: float
 ) -> float:
     """Return the objective estimated on the first rows."""
     columns, shape = rows.columns, rows.benefits.constant.shape
-    eta, propensity = np.empty(n_rows), np.empty(n_rows)
-    linear_scores(theta, rows.inputs, 0, eta)
-    propensities(link, eta, propensity)
-    utility = 0.0
-    for i in range(n_rows):
-        utility += rows.utility[i] * propensity[i]
+    scores, chances = np.empty(_CHUNK), np.empty(_CHUNK)
+    utility, sums = 0.0, np.zeros(columns.shape[0])
+    for start in range(0, n_rows, _CHUNK):
+        n = min(_CHUNK, n_rows - start)
+        eta, propensity = scores[:n], chances[:n]
+        linear_scores(theta, rows.inputs, start, eta)
+        propensities(link, eta, propensity)
+        for i in range(n):
+            utility += rows.utility[start + i] * propensity[i]
+        if penalty > 0.0:
+            update_sums(columns, start, propensity, 1.0, 1.0, sums)
     value = utility * (rows.total / n_rows)
     if penalty > 0.0:
-        sums, scales = np.zeros(columns.shape[0]), np.full(shape[1], rows.total / n_rows)
-        update_sums(columns, 0, propensity, 0.0, 1.0, sums)
+        scales = np.empty(shape[1])
+        for z in range(shape[1]):
+            scales[z] = rows.total / n_rows
         values, factors = np.empty(shape), np.empty(shape)
         constant, defined, is_ratio, _ = rows.benefits
         set_benefits(constant, defined, is_ratio, sums, scales, values, factors)

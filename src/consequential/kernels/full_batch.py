@@ -1,4 +1,4 @@
-"""Full-batch sums: every functional of a log at one theta, with gradient or curvature.
+"""Full-batch sums: every functional of a log at one theta, with its gradient.
 
 Rows lie one after the other here (`inputs[i, k]`, without the constant). A tile of them is
 transposed and added up by the functions of batch_sums.
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels.batch_sums import update_products, update_sums, weigh
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import LinkNumbers, linear_scores, responses
 
 Floats = NDArray[np.float64]
@@ -44,12 +44,12 @@ class Tile(NamedTuple):
     steepness: Floats
 
 
-@inner
+@compiled
 def _tile(n_inputs: int, n: int) -> Tile:
     return Tile(np.ones((n_inputs, n)), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
 
 
-@inner
+@compiled
 def _transpose(inputs: Floats, first: int, out: Floats) -> None:
     """Copy rows so that each input lies along rows; four rows at a time are one vector store."""
     n_inputs, n = inputs.shape[1], out.shape[1]
@@ -66,7 +66,7 @@ def _transpose(inputs: Floats, first: int, out: Floats) -> None:
             out[k + 1, i] = inputs[first + i, k]
 
 
-@inner
+@compiled
 def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile) -> None:
     """Fill a tile; theta has one row per block of parameters."""
     _transpose(table.inputs, first, tile.inputs)
@@ -79,7 +79,7 @@ def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile
     responses(link, tile.eta, tile.propensity, tile.derivative, tile.steepness)
 
 
-@inner
+@compiled
 def _expand(table: Table, c: int, first: int, scale: Floats, out: Floats) -> None:
     """Set one row per group to a column times a scale, 0 for the rows of other groups."""
     n_groups = out.shape[0]
@@ -121,50 +121,3 @@ def add_sums(
             sums[c, z, 0] += values[c * n_groups + z]
             for k in range(m):
                 sums[c, z, 1 + k] += double * gradients[c * n_groups + z, k]
-
-
-@compiled
-def add_curvature(
-    table: Table, theta: Floats, link: LinkNumbers, weights: Floats, start: int, stop: int,
-    sums: Floats,
-) -> None:  # fmt: skip
-    """Add the second derivatives of weighted sums to `sums[block]`, the lower triangle at least.
-
-    They are one number per row, made of the weights of its columns, times `inputs inputs'`.
-    """
-    n_columns, m = table.columns.shape[0], table.inputs.shape[1] + 1
-    by_row, factors, whole = np.empty((1, _TILE)), np.empty((m, _TILE)), _tile(m, _TILE)
-    for first in range(start, stop, _TILE):
-        n = min(_TILE, stop - first)
-        tile = whole if n == _TILE else _tile(m, n)
-        _load(table, first, theta, link, tile)
-        for i in range(n):
-            total, z = 0.0, table.group[first + i]
-            for c in range(n_columns):
-                total += weights[c, z] * table.columns[c, first + i]
-            slope = tile.derivative[i]
-            second = -slope * np.tanh(tile.eta[i] / 2.0)
-            by_row[0, i] = total * second
-            if table.squares:  # (A pi)^2 has the second derivative 2 A^2 (pi'^2 + pi pi'')
-                change = slope * slope + tile.propensity[i] * second
-                squared = table.columns[0, first + i] ** 2
-                by_row[0, i] += weights[n_columns, z] * 2.0 * squared * change
-        for z in range(sums.shape[0]):
-            for i in range(n):
-                mine = not table.by_group or table.group[first + i] == z
-                tile.steepness[i] = by_row[0, i] if mine else 0.0
-            weigh(tile.inputs, 0, tile.steepness, m, factors)
-            update_products(factors, tile.inputs, 0, n, 1.0, 1.0, sums[z], True)
-
-
-@compiled
-def add_moments(
-    inputs: Floats, shift: Floats, start: int, stop: int, sums: Floats, squares: Floats
-) -> None:
-    """Add the rows' distances from a shift, and their squares."""
-    n_inputs = np.uint64(shift.size)
-    for i in range(np.uint64(start), np.uint64(stop)):
-        for k in range(n_inputs):
-            distance = inputs[i, k] - shift[k]
-            sums[k] += distance
-            squares[k] += distance * distance

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from consequential.kernels.ascent import Ascent
 from consequential.kernels.batch_sums import Benefits, Codes, Rows
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import LinkNumbers
 
 Floats = NDArray[np.float64]
@@ -98,13 +98,13 @@ def count_weights(weights: Floats, tally: Floats) -> None:
     tally[0, ZEROS], tally[0, ACCEPTED], tally[0, SQUARES] = total, accepted, squares
 
 
-@inner
+@compiled
 def _mix(shape: Floats, people: float, positives: float, negatives: float) -> float:
     mixed: float = shape[0] * people + shape[1] * positives + shape[2] * negatives
     return mixed
 
 
-@inner
+@compiled
 def _set_columns(
     factors: Floats, accepted_only: bool, weights: Floats, label: Floats, group: Codes, out: Floats
 ) -> None:
@@ -122,7 +122,7 @@ def _set_columns(
             out[z, i] = coefficient if group[i] == z else 0.0
 
 
-@inner
+@compiled
 def functionals(
     learning: Learning, reading: Reading, weights: Floats, tally: Floats, sizes: Floats,
     total: float, penalised: bool, work: Workspace,
@@ -181,7 +181,7 @@ def functionals(
     return Rows(reading.inputs, utility, columns, reading.batch_shares, benefits, total)
 
 
-@inner
+@compiled
 def label_free_columns(notion: Notion, sizes: Floats, group: Codes) -> Floats:
     """Return the coefficients of benefits that need no label."""
     n_benefits, n_groups = notion.values.shape[0], sizes.size

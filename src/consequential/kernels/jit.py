@@ -45,12 +45,6 @@ def compiled(function: _Function) -> _Function:
     return cast(_Function, dispatcher)
 
 
-def inner(function: _Function) -> _Function:
-    """Compile a function that only kernels call: without what a call from Python would need."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_VECTORISED}
-    return cast(_Function, numba.njit(**options)(function))
-
-
 def compiled_exactly(function: _Function) -> _Function:
     """Compile a function whose operations must keep their order, for example to round on purpose.
 

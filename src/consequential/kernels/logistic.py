@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels.batch_sums import update_products, weigh
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import linear_scores, sigmoids
 from consequential.kernels.matrices import factorise, solve
 
@@ -17,7 +17,7 @@ _CHUNK = 1024
 RIDGE = 1e-4
 
 
-@inner
+@compiled
 def _set_derivatives(
     inputs: Floats, label: Floats, weights: Floats, theta: Floats, gradient: Floats,
     hessian: Floats,
@@ -42,7 +42,7 @@ def _set_derivatives(
         update_products(factors, inputs, start, n, 1.0, 1.0, hessian, True)
 
 
-@inner
+@compiled
 def _largest_score(inputs: Floats, step: Floats, weights: Floats) -> float:
     """Return the largest `|inputs . step|` of the rows that count."""
     scores = np.empty(_CHUNK)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 
 Floats = NDArray[np.float64]
 
 
-@inner
+@compiled
 def factorise(matrix: Floats) -> None:
     """Replace the lower triangle of a symmetric matrix by its Cholesky factor.
 
@@ -24,7 +24,7 @@ def factorise(matrix: Floats) -> None:
             matrix[j, k] = 1.0 / np.sqrt(total) if j == k else total * matrix[k, k]
 
 
-@inner
+@compiled
 def solve(factor: Floats, right: Floats, out: Floats) -> None:
     """Solve for `out`, given the matrix as `factorise` left it."""
     m = right.size
@@ -40,7 +40,7 @@ def solve(factor: Floats, right: Floats, out: Floats) -> None:
         out[j] = total * factor[j, j]
 
 
-@inner
+@compiled
 def invert(factor: Floats, out: Floats) -> None:
     """Set `out` to the inverse of the matrix, given as `factorise` left it, which is lost."""
     m = out.shape[0]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import LinkNumbers, linear_scores, propensities
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ def path_sums(
     return out
 
 
-@inner
+@compiled
 def _cut_at_jump(
     columns: Floats, link: LinkNumbers, theta: Floats, cells: Cells, out: Floats
 ) -> None:

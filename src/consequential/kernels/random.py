@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _12, _27, _30, _31 = np.uint64(12), np.uint64(27), np.uint64(30), np.uint64(31)
 _EXPONENT = np.uint64(0x3FF0000000000000)  # followed by 52 random bits, a number in [1, 2)
 
 
-@inner
+@compiled
 def mixed(bits: np.uint64) -> np.uint64:
     """SplitMix64's scrambling of 64 bits."""
     bits = (bits ^ (bits >> _30)) * _MIX_1

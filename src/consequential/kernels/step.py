@@ -28,7 +28,7 @@ from consequential.kernels.functionals import (
     functionals,
     label_free_columns,
 )
-from consequential.kernels.jit import compiled, inner
+from consequential.kernels.jit import compiled
 from consequential.kernels.links import (
     THRESHOLD,
     LinkNumbers,
@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
     absent: NDArray[np.int64]  # groups without a row to measure a benefit on, as bits
 
 
-@inner
+@compiled
 def read_cyclically(values: NDArray[Any], start: int, out: NDArray[Any]) -> None:
     """Copy values from `start` on, and go on from the beginning after the last one."""
     first = min(out.size, values.size - start)
@@ -125,7 +125,7 @@ def reading_of(
     return Reading(inputs, group, label, columns, shares, mean_squares(inputs), start, key)
 
 
-@inner
+@compiled
 def decide(
     people: People, theta: Floats, link: LinkNumbers, weights: Floats
 ) -> tuple[float, float, float, float]:
@@ -159,7 +159,7 @@ def decide(
     return positives, total, squares, count
 
 
-@inner
+@compiled
 def _reweigh(learning: Learning, weights: Floats) -> None:
     """Clip inverse propensities, or turn them into decisions."""
     if not learning.weighted:
@@ -170,7 +170,7 @@ def _reweigh(learning: Learning, weights: Floats) -> None:
             weights[i] = min(weights[i], learning.largest_weight)
 
 
-@inner
+@compiled
 def _effective_size(total: float, squares: float) -> float:
     return total * total / squares if squares > 0.0 else 0.0
 
@@ -187,7 +187,7 @@ def accepted_rows(weights: Floats, start: int, n: int) -> NDArray[np.int64]:
     return rows
 
 
-@inner
+@compiled
 def _accepted_reading(
     kept: Kept, weights: Floats, start: int, n: int, size: int, reading: Reading,
     preconditioned: bool, own: Floats,

@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.full_batch import Table, add_curvature, add_moments, add_sums
+from consequential.kernels.full_batch import Table, add_sums
 from consequential.kernels.jit import compiling_reported
-from consequential.kernels.links import LinkNumbers
+from consequential.kernels.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Coefficients, Objective, Whole
 from consequential.policies import Policy
@@ -164,19 +164,36 @@ class Rows:
     ) -> Floats:
         """Return the second derivative of the sums, weighted by column and group, in theta."""
         n, k = self.inputs.shape
-        table, blocks = self._table(), np.ascontiguousarray(theta).reshape(-1, k + 1)
+        blocks = theta.reshape(-1, k + 1)
 
         def chunk(start: int) -> Floats:
+            here = slice(start, min(start + _CHUNK, n))
+            inputs, group = self.inputs[here], self.group[here]
+            of_row = blocks[group] if self.by_group else blocks
+            eta = of_row[:, 0] + np.einsum(
+                "ik,ik->i", inputs, np.broadcast_to(of_row[:, 1:], inputs.shape)
+            )
+            propensity, slope, _ = found = np.empty((3, len(eta)))
+            responses(link, eta, *found)
+            second = -slope * np.tanh(eta / 2.0)
+            columns = self.columns[:, here]
+            weight = (weights[: len(columns), group] * columns).sum(axis=0) * second
+            if self.squares:  # (A pi)^2 has the second derivative 2 A^2 (pi'^2 + pi pi'')
+                change = slope * slope + propensity * second
+                weight += weights[-1, group] * 2.0 * columns[0] ** 2 * change
+            phi = np.column_stack([np.ones(len(eta)), inputs])
             total = np.zeros((len(blocks), k + 1, k + 1))
-            add_curvature(table, blocks, link, weights, start, min(start + _CHUNK, n), total)
+            for z in range(len(blocks)):
+                mine = slice(None) if len(blocks) == 1 else group == z
+                total[z] = (phi[mine] * weight[mine, None]).T @ phi[mine]
             return total
 
         with compiling_reported():
-            triangles = _added_up(chunk, n, n_threads)
+            found = _added_up(chunk, n, n_threads)
         total = np.zeros((theta.size, theta.size))
-        for z, triangle in enumerate(triangles):
+        for z, block in enumerate(found):
             here = slice(z * (k + 1), (z + 1) * (k + 1))
-            total[here, here] = np.tril(triangle) + np.tril(triangle, -1).T
+            total[here, here] = (block + block.T) / 2.0
         return total
 
     def totals(self) -> Floats:
@@ -202,9 +219,8 @@ def moments(inputs: Floats) -> tuple[Floats, Floats]:
     n, shift = len(inputs), inputs[:_CHUNK].mean(axis=0)
 
     def chunk(start: int) -> Floats:
-        total = np.zeros((2, inputs.shape[1]))
-        add_moments(inputs, shift, start, min(start + _CHUNK, n), total[0], total[1])
-        return total
+        distance = inputs[start : start + _CHUNK] - shift
+        return np.stack([distance.sum(axis=0), np.einsum("ik,ik->k", distance, distance)])
 
     mean, square = _added_up(chunk, n) / n
     centre, scale = shift + mean, np.sqrt(np.maximum(square - mean * mean, 0.0))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels.logistic import fit_logistic
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Problem
 from consequential.learning.rows import Remembered, Rows
@@ -282,6 +282,8 @@ def flattened(problem: Problem, theta: Floats) -> Floats:
 
 def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy) -> Floats:
     """The policy that cuts where a weighted logistic regression predicts the cost."""
+    from sklearn.linear_model import LogisticRegression
+
     objective: Objective = problem.objective
     seen = log.labelled
     if template.support is not None and template.support.overrules:
@@ -296,10 +298,11 @@ def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy)
         inside = (problem.n_blocks == 1) | (log.group[chosen] == block)
         mine, own = chosen[inside], weights[inside]
         if len(mine) and log.label[mine].min() < log.label[mine].max():
-            phi = np.ones((len(problem.centre) + 1, len(mine)))
-            phi[1:] = ((rows.inputs[mine] - problem.centre) / problem.scale).T
-            ridge = _SHRUNK * float(own.sum())
-            start = np.zeros(len(phi))
-            theta[block] = fit_logistic(phi, log.label[mine], own, start, ridge, 50)[0]
+            inputs = (rows.inputs[mine] - problem.centre) / problem.scale
+            model = LogisticRegression(C=1.0 / (_SHRUNK * float(own.sum())), max_iter=200)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a start need not be the maximum
+                model.fit(inputs, log.label[mine], sample_weight=own)
+            theta[block] = np.concatenate([model.intercept_, model.coef_[0]])
         theta[block, 0] += np.log((1.0 - cost) / cost)
     return problem.original(theta.ravel())
