@@ -6,11 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from consequential.simulation.fleet import Fleet
-from tiny_worlds import Districts, Interrupting, Stay, assert_same_run
+from tiny_worlds import Districts, Interrupting, Stay, assert_same_run, assert_same_runs
 
 import consequential as cq
-from consequential.simulation.simulate import planned, stream
+from consequential.simulation import compiled_sweep
+from consequential.simulation.simulate import checked_experiment, stream
 
 
 def simulated(strategies=None, **options) -> cq.Runs:
@@ -207,29 +207,29 @@ def test_an_error_in_a_thread_is_raised_where_it_was_asked_for():
 
 
 def test_threads_stop_where_nobody_wants_the_rest(monkeypatch):
-    taken, sail = [], Fleet.sail
+    taken, fill = [], compiled_sweep.fill_proposals
 
-    def counted(fleet, time_steps):
-        for n_steps in sail(fleet, time_steps):
-            taken.append(n_steps)
-            yield n_steps
+    def counted(*arguments):
+        taken.append(arguments)
+        fill(*arguments)
 
-    monkeypatch.setattr(Fleet, "sail", counted)
+    monkeypatch.setattr(compiled_sweep, "fill_proposals", counted)
     world = cq.worlds.second_setting()
-    plan, seeds = planned(world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000)
+    experiment, seeds = checked_experiment(
+        world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000
+    )
     before = set(threading.enumerate())
-    steps = stream(plan, seeds, 2)
+    steps = stream(experiment, seeds, 2)
     assert next(steps)[0] > 0
     steps.close()
-    assert len(taken) < 1000  # of 20 000
+    assert len(taken) < 1000  # of 80 000
     assert not [one for one in threading.enumerate() if one not in before and one.is_alive()]
 
 
-@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (4, 4), (2, 8), (1, 2)])
+@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (2, 8), (1, 2)])
 def test_runs_do_not_depend_on_how_seeds_share_threads(n_seeds, n_jobs):
     options = {"seeds": n_seeds, "penalties": [0.0, 10.0], "time_steps": 3, "progress": False}
     world, strategy = cq.worlds.second_setting(), cq.LearnToDecide(sequence="aggregated")
     alone = cq.simulate(world, strategy, n_jobs=1, **options)
     shared = cq.simulate(world, strategy, n_jobs=n_jobs, **options)
-    for one, other in zip(alone.runs, shared.runs, strict=True):
-        assert_same_run(one, other)
+    assert_same_runs(alone, shared)
