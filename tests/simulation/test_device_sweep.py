@@ -6,6 +6,7 @@ Few programs of few iterations: compiling one takes seconds.
 from __future__ import annotations
 
 import pytest
+from sklearn.preprocessing import StandardScaler
 from tiny_worlds import Districts, Heedless, OwnStart, assert_alike, tiny
 
 import consequential as cq
@@ -108,3 +109,17 @@ def test_a_world_without_an_alias_table_stays_on_the_cpu(taken):
     on_both(Districts(), cq.LearnToDecide(), taken)
     assert not taken["device"]
     assert {runs.name for runs in taken["cpu"]} == {"logistic, iterative"}
+
+
+def test_a_strategy_that_a_device_can_take_for_some_seeds_only_stays_on_the_cpu(taken):
+    # So large a reservoir that each seed has a program of its own: the first one would fit.
+    scaler = StandardScaler().fit([[-1.0], [1.0]])
+    strategy = OwnStart(
+        lambda world, rng: cq.Policy([0.1, 0.2], feature_map=next(maps)),
+        cq.LearnToDecide(sequence=cq.Aggregated(2**29)),
+    )
+    world = tiny(cq.worlds.second_setting())
+    maps = iter([None, scaler] * 2)
+    on_both(world, strategy, taken)
+    assert not taken["device"]
+    assert {seed for runs in taken["cpu"] for seed in runs.seeds} == {3, 8}
