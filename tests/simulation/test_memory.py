@@ -78,6 +78,14 @@ def test_a_longer_run_through_python_takes_no_more_memory(world):
     assert long < short + KEPT
 
 
+def test_more_seeds_take_no_more_memory(world):
+    # a thread takes one seed after the other, and keeps nothing of its people
+    strategy = STRATEGIES["deciding"]
+    simulated(world, strategy, 2)
+    few, many = (peak(lambda n=n: simulated(world, strategy, 3, n)) for n in (2, 60))
+    assert many < few + KEPT
+
+
 _TWO_RUNS = """
 import resource
 import consequential as cq

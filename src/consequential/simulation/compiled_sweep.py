@@ -268,7 +268,7 @@ class _SeedRuns:
 
     def end(self) -> None:
         """Free memory: other seeds wait for it."""
-        del self.inputs, self.memories, self.states
+        del self.group, self.label, self.uniforms, self.inputs, self.memories, self.states
 
     def advance(self, time_step: int) -> None:
         """Let all runs decide and learn at one time step."""
