@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
 from tiny_worlds import (
     Districts,
+    OwnStart,
     Stay,
     TwoMethods,
     Watched,
@@ -208,6 +210,19 @@ def test_policies_learned_in_processes_are_saved(one_and_two_processes, tmp_path
                 loaded.select(name, penalty), two.select(name, penalty), strict=True
             ):
                 assert_same_run(run, other)
+
+
+def test_threads_of_linear_algebra_do_not_matter():
+    # policies by group are measured by the world itself
+    strategy = OwnStart(
+        lambda world, rng: cq.Policy([0.1, 0.3, 0.1, 0.2], groups=world.groups), STRATEGIES[1]
+    )
+    world = tiny(cq.worlds.second_setting())
+    found = []
+    for n_threads in (1, 2):
+        with threadpool_limits(limits=n_threads, user_api="blas"):
+            found.append(simulated(strategy, world=world))
+    assert_same_runs(*found)
 
 
 def test_a_process_a_core_can_be_asked_for(everything, monkeypatch):
