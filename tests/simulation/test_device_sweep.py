@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from sklearn.preprocessing import StandardScaler
-from tiny_worlds import Districts, Heedless, OwnStart, assert_alike, tiny
+from tiny_worlds import Districts, FewOfAKind, Heedless, OwnStart, assert_alike, tiny
 
 import consequential as cq
 from consequential.simulation import compiled_sweep, device_sweep
@@ -50,18 +50,22 @@ def on_both(world, strategies, taken, **options):
     return runs
 
 
-def test_a_device_runs_several_links_in_one_program(taken):
+def test_a_device_runs_several_links_in_one_program_and_leaves_out_missing_groups(taken):
+    # tests/accelerated has the functionals of every notion
+    step = cq.GradientStep(0.4, max_step=0.2)
     strategies = [
-        cq.LearnToDecide("logistic"),
-        cq.LearnToDecide("semi_logistic"),
-        cq.LearnToDecide("smooth_semi_logistic"),
-        cq.LearnToDecide("logistic", floor=0.1, named="floor"),
+        cq.LearnToDecide("logistic", step=step),
+        cq.LearnToDecide("semi_logistic", step=step),
+        cq.LearnToDecide("smooth_semi_logistic", step=step),
+        cq.LearnToDecide("logistic", step=step, floor=0.1, named="floor"),
         cq.LearnToPredict(),
     ]
-    on_both(tiny(cq.worlds.second_setting(), batch_size=64), strategies, taken)
+    options = {"seeds": 30, "n_proposals": 30, "time_steps": 2, "fairness": "equalised_odds"}
+    runs = on_both(FewOfAKind(), strategies, taken, **options)
     (together,) = taken["device"]
     assert len(together) == 4
     assert {runs.name for runs in taken["cpu"]} == {"deterministic, iterative"}
+    assert sum("no row to measure the benefit" in note for note in runs.notes) > 100
 
 
 def test_a_device_keeps_a_reservoir_of_people_seen_through_a_feature_map(taken):

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from tiny_worlds import Districts, assert_same_run, handmade_run, handmade_runs, tiny
+from tiny_worlds import Districts, assert_same_run, handmade_run, handmade_runs
 
 import consequential as cq
 from consequential.simulation.runs import FORMAT, Runs, _digest, theta_of
@@ -26,7 +26,7 @@ def simulated(world, strategies, **options) -> Runs:
 
 @pytest.fixture(scope="module")
 def world():
-    return tiny(cq.worlds.compas(), n_iterations=8)
+    return Districts()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def runs(world) -> Runs:
 
 def test_a_path_begins_at_the_start_and_ends_at_the_final_policy(world, runs):
     for run in runs.runs:
-        assert run.thetas.shape == (STEPS + 1, 6)
+        assert run.thetas.shape == (STEPS + 1, 3)
         assert_array_equal(run.thetas[-1], theta_of(run.policy))
     by_name = {strategy.name: strategy for strategy in cq.paper_strategies()}
     for run in runs.runs:

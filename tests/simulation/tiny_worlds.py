@@ -66,6 +66,25 @@ def small_table(n: int = 90) -> cq.worlds.TableWorld:
     )
 
 
+class FewOfAKind(cq.worlds.TableWorld):
+    """Three groups: one is rare, and one has few people with label 1."""
+
+    def __init__(self) -> None:
+        rng, n = np.random.default_rng(7), 400
+        group = rng.choice(["common", "failing", "rare"], size=n, p=[0.7, 0.22, 0.08])
+        features = rng.normal(size=(n, 2))
+        chance = np.where(group == "failing", 0.3, 1 / (1 + np.exp(-2 * features[:, 0])))
+        parameters = Parameters(
+            **{name: getattr(TINY, name) for name in TINY.__slots__}
+            | {"n_iterations": 4, "batch_size": 8, "learning_rate": 0.1}
+        )
+        label = rng.random(n) < chance
+        super().__init__(features, group, label, cost=0.4, parameters=parameters)
+
+    def initial_theta(self, rng):
+        return np.array([-0.4, 1.0, -0.3])
+
+
 @dataclass(frozen=True)
 class Seen:
     """One time step of one run, as the world saw it."""
