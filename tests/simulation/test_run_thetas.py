@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from tiny_worlds import Districts, assert_same_run, handmade_run, handmade_runs
 
 import consequential as cq
-from consequential.simulation.runs import FORMAT, Runs, _digest, theta_of
+from consequential.simulation.runs import FORMAT, Runs, digest_of, theta_of
 
 STEPS = 4
 
@@ -116,7 +116,7 @@ def test_files_of_the_first_schema_are_read(tmp_path):
     table = pq.read_table(file)
     about = json.loads(table.schema.metadata[FORMAT.encode()])
     about = {k: v for k, v in about.items() if k not in ("inputs", "digest")} | {"schema": 1}
-    about["digest"] = _digest(table, about)
+    about["digest"] = digest_of(table, about)
     pq.write_table(table.replace_schema_metadata({FORMAT: json.dumps(about)}), file)
     for run, other in zip(Runs.load(file).runs, runs.runs, strict=True):
         assert_same_run(run, other)

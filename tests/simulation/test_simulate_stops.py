@@ -61,6 +61,26 @@ def test_runs_kept_after_ctrl_c_are_the_runs_they_would_have_been():
     assert not whole.interrupted
 
 
+@pytest.mark.parametrize("drifts", [False, True])
+def test_ctrl_c_keeps_the_compiled_runs_of_the_seeds_that_are_done(monkeypatch, drifts):
+    world = cq.worlds.drift(steps=2) if drifts else cq.worlds.first_setting()
+    options = {"penalties": [0.0, 1.0], "time_steps": 2, "n_proposals": 40, "progress": False}
+    whole = cq.simulate(world, cq.LearnToDecide(), seeds=[5, 6], n_jobs=1, **options)
+    fill = compiled_sweep.fill_proposals
+
+    def interrupted(world, seed, *rest):
+        if seed == 7:
+            raise KeyboardInterrupt
+        fill(world, seed, *rest)
+
+    monkeypatch.setattr(compiled_sweep, "fill_proposals", interrupted)
+    kept = cq.simulate(world, cq.LearnToDecide(), seeds=[5, 6, 7, 8], n_jobs=1, **options)
+    assert kept.interrupted
+    assert_same_runs(kept, whole)
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to keep
+        cq.simulate(world, cq.LearnToDecide(), seeds=[7, 8], n_jobs=1, **options)
+
+
 def test_another_error_is_not_taken_for_an_interruption():
     class Broken(Stay):
         def start(self, world, rng):

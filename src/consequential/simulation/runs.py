@@ -236,7 +236,7 @@ class Runs:
         table = self.to_frame()
         for name, values in _theta_columns(self.runs).items():
             table = table.append_column(name, [values])
-        about["digest"] = _digest(table, about)
+        about["digest"] = digest_of(table, about)
         table = table.replace_schema_metadata({FORMAT: json.dumps(about)})
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(table, buffer)
@@ -263,7 +263,7 @@ class Runs:
             found, known = about["schema"], " and ".join(map(str, _READABLE))
             raise RunsError(f"{where} has schema {found!r}; this version reads {known}")
         try:
-            if about.pop("digest") != _digest(table, about):
+            if about.pop("digest") != digest_of(table, about):
                 raise RunsError(f"{where} is damaged: its content is not what was written")
             return cls._from_table(table, about)
         except RunsError:
@@ -316,8 +316,8 @@ def _theta_columns(runs: Sequence[Run]) -> dict[str, Floats]:
     return {_theta_column(k): np.concatenate([room[:, k] for room in rows]) for k in range(widest)}
 
 
-def _digest(table: Any, about: dict[str, Any]) -> str:
-    """A digest of everything in the file, so that no damage goes unnoticed."""
+def digest_of(table: Any, about: dict[str, Any]) -> str:
+    """Return a digest of everything in the file, so that no damage goes unnoticed."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in table.column_names:
         digest.update(name.encode())
