@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from sklearn.preprocessing import StandardScaler
-from tiny_worlds import Districts, FewOfAKind, Heedless, OwnStart, assert_alike, tiny
+from tiny_worlds import Districts, FewOfAKind, OwnStart, Unpunished, assert_alike, tiny
 
 import consequential as cq
 from consequential.simulation import compiled_sweep, device_sweep
@@ -105,7 +105,7 @@ def test_a_device_repeats_thin_runs_on_the_cpu(taken):
 
 def test_a_device_runs_a_strategy_without_a_notion_of_fairness(taken):
     world = tiny(cq.worlds.second_setting(), n_iterations=8)
-    on_both(world, Heedless(), taken, penalties=[0.0], time_steps=1)
+    on_both(world, Unpunished(), taken, penalties=[0.0], time_steps=1)
     assert len(taken["device"]) == 1
 
 

@@ -17,9 +17,9 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
 from tiny_worlds import (
     Districts,
-    Heedless,
     OwnStart,
     TwoMethods,
+    Unpunished,
     assert_alike,
     assert_same_run,
     assert_same_runs,
@@ -338,7 +338,7 @@ class Careful(cq.Strategy):
         )
 
 
-@pytest.mark.parametrize("strategy", [Careful(), Heedless()], ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", [Careful(), Unpunished()], ids=lambda each: each.name)
 def test_a_strategy_of_ones_own_may_do_with_a_penalty_what_it_likes(worlds, strategy):
     on_both(worlds("second"), strategy, seeds=[3])
 

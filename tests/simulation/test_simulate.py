@@ -147,7 +147,7 @@ def test_the_same_rule_under_another_name_decides_the_same():
     runs = simulated([Stay("a", half), Stay("b", half)], seeds=2, penalties=[0.0])
     a, b = (runs.metric("effective_utility", name) for name in "ab")
     assert_array_equal(a, b)
-    assert len(np.unique(a)) > 3  # luck differs by step and seed
+    assert len(np.unique(a)) > 3  # chance differs by step and seed
 
 
 # --- a run depends on its seed alone
@@ -225,7 +225,7 @@ def test_threads_of_linear_algebra_do_not_matter():
     assert_same_runs(*found)
 
 
-def test_a_process_a_core_can_be_asked_for(everything, monkeypatch):
+def test_one_process_per_core_can_be_asked_for(everything, monkeypatch):
     monkeypatch.setitem(os.environ, "LOKY_MAX_CPU_COUNT", "1")
     all_cores = simulated(STRATEGIES[1], n_jobs=-1)
     expected = by_key(everything)

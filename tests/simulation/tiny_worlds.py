@@ -197,11 +197,11 @@ class OwnStart(Strategy):
 
 
 @dataclass(frozen=True, slots=True)
-class Heedless(Strategy):
-    """Does not look at the penalty."""
+class Unpunished(Strategy):
+    """Has no notion of fairness, and so no penalty."""
 
     sequence: Any = "iterative"
-    name = "heedless"
+    name = "unpunished"
 
     def start(self, world, rng):
         return world.initial_policy("logistic", rng=rng)
