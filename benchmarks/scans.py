@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from consequential.learning.scanned import ScannedRows, whole_of
 from measure import machine
 
 import consequential as cq
+from consequential.learning.rows import ScannedRows, whole_of
 from consequential.policies.compiled import link_numbers
 
 FEATURES = [f"x{k}" for k in range(10)]

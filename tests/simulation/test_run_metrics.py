@@ -1,4 +1,4 @@
-"""Metrics of a run: a row a policy, each what a calculation by hand gives."""
+"""Metrics of a run: one row per policy, each what a calculation by hand gives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_row_t_is_the_truth_about_the_policy_of_step_t(link):
 
 
 @pytest.mark.parametrize("time_steps", [1, 4])
-def test_every_metric_has_a_row_a_step_and_one_for_the_policy_learned_last(time_steps):
+def test_every_metric_has_one_row_per_step_and_one_for_the_policy_learned_last(time_steps):
     run, _ = one_run(Districts(), cq.LearnToDecide(), time_steps=time_steps)
     assert list(run.metrics) == [
         "utility",

@@ -41,7 +41,7 @@ def test_the_only_penalty_need_not_be_named():
     assert runs.select(FIRST) == runs.select(FIRST, 0.5)
 
 
-def test_a_metric_has_a_row_a_seed_and_a_column_a_step(runs):
+def test_a_metric_has_one_row_per_seed_and_one_column_per_step(runs):
     values = runs.metric("utility", FIRST, 0.5)
     assert values.shape == (3, 4)
     for row, run in zip(values, runs.select(FIRST, 0.5), strict=True):
@@ -86,7 +86,7 @@ def test_notes_name_the_run_they_belong_to():
 # --- summary
 
 
-def test_a_summary_has_a_row_a_strategy_and_penalty(runs):
+def test_a_summary_has_one_row_per_strategy_and_penalty(runs):
     summary = runs.summary()
     assert [(row["strategy"], row["penalty"], row["runs"]) for row in summary.rows] == [
         (FIRST, 0.0, 3),
@@ -183,7 +183,7 @@ def test_a_summary_of_unequally_many_runs_says_so():
 # --- frames
 
 
-def test_a_frame_has_a_row_a_run_and_step(runs):
+def test_a_frame_has_one_row_per_run_and_step(runs):
     table = runs.to_frame()
     assert table.column_names[:5] == ["strategy", "penalty", "seed", "time_step", "utility"]
     assert table.num_rows == 12 * 4

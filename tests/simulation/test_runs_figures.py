@@ -31,7 +31,7 @@ def lines(runs):
 
 
 @pytest.mark.parametrize("metric", ["utility", "effective_utility", "benefit_gap", "benefit a"])
-def test_a_line_a_strategy_shows_medians_over_time(runs, lines, metric):
+def test_one_line_per_strategy_shows_medians_over_time(runs, lines, metric):
     found = lines(metric, penalty=0.5)
     assert tuple(found) == STRATEGIES
     for name, line in found.items():
@@ -40,7 +40,7 @@ def test_a_line_a_strategy_shows_medians_over_time(runs, lines, metric):
         assert_allclose(line.get_ydata(), expected)
 
 
-def test_a_line_a_strategy_shows_medians_over_penalties_at_the_last_step(runs, lines):
+def test_one_line_per_strategy_shows_medians_over_penalties_at_the_last_step(runs, lines):
     for name, line in lines("benefit_gap", over="penalty").items():
         assert_array_equal(line.get_xdata(), [0.0, 0.5, 2.0])
         expected = [np.sort(runs.metric("benefit_gap", name, p)[:, -1])[1] for p in (0, 0.5, 2)]

@@ -40,9 +40,7 @@ def assert_same_runs(loaded: Runs, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    "world",
-    [Districts(), tiny(cq.worlds.lending())],
-    ids=lambda world: world.name,
+    "world", [Districts, lambda: tiny(cq.worlds.lending())], ids=["districts", "lending"]
 )
 def test_simulated_runs_come_back_to_the_last_bit(world, file):
     strategies = [
@@ -51,7 +49,7 @@ def test_simulated_runs_come_back_to_the_last_bit(world, file):
         cq.LearnToDecide("logistic"),
     ]
     runs = cq.simulate(
-        world,
+        world(),
         strategies,
         seeds=[5, 2],
         penalties=[0.0, 1 / 3],

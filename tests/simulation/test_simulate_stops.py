@@ -6,11 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from consequential.simulation.fleet import Fleet
-from tiny_worlds import Districts, Interrupting, Stay, assert_same_run
+from tiny_worlds import Districts, Interrupting, Stay, assert_same_run, assert_same_runs
 
 import consequential as cq
-from consequential.simulation.simulate import planned, stream
+from consequential.simulation import compiled_sweep
+from consequential.simulation.simulate import checked_experiment, stream
 
 
 def simulated(strategies=None, **options) -> cq.Runs:
@@ -59,6 +59,26 @@ def test_runs_kept_after_ctrl_c_are_the_runs_they_would_have_been():
     kept, whole = simulated(Interrupting(2)), simulated(Interrupting(99))
     assert_same_run(kept.runs[0], whole.runs[0])
     assert not whole.interrupted
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+def test_ctrl_c_keeps_the_compiled_runs_of_the_seeds_that_are_done(monkeypatch, drifts):
+    world = cq.worlds.drift(steps=2) if drifts else cq.worlds.first_setting()
+    options = {"penalties": [0.0, 1.0], "time_steps": 2, "n_proposals": 40, "progress": False}
+    whole = cq.simulate(world, cq.LearnToDecide(), seeds=[5, 6], n_jobs=1, **options)
+    fill = compiled_sweep.fill_proposals
+
+    def interrupted(world, seed, *rest):
+        if seed == 7:
+            raise KeyboardInterrupt
+        fill(world, seed, *rest)
+
+    monkeypatch.setattr(compiled_sweep, "fill_proposals", interrupted)
+    kept = cq.simulate(world, cq.LearnToDecide(), seeds=[5, 6, 7, 8], n_jobs=1, **options)
+    assert kept.interrupted
+    assert_same_runs(kept, whole)
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to keep
+        cq.simulate(world, cq.LearnToDecide(), seeds=[7, 8], n_jobs=1, **options)
 
 
 def test_another_error_is_not_taken_for_an_interruption():
@@ -134,6 +154,7 @@ def test_interrupted_runs_stay_so_in_a_file(interrupted, tmp_path):
         ({"n_proposals": -5}, "at least 1"),
         ({"fairness": "justice"}, "unknown fairness notion 'justice'; choose one of"),
         ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": 0, "strategies": cq.LearnToDecide()}, "n_jobs"),
         ({"strategies": cq.LearnToDecide("probit")}, "unknown link 'probit'; choose one of"),
         ({"strategies": cq.LearnToDecide("logistic", "weekly")}, "unknown sequence 'weekly'"),
         ({"strategies": cq.LearnToDecide(floor=1.0)}, r"floor lies in \[0, 1\), not 1.0"),
@@ -207,29 +228,29 @@ def test_an_error_in_a_thread_is_raised_where_it_was_asked_for():
 
 
 def test_threads_stop_where_nobody_wants_the_rest(monkeypatch):
-    taken, sail = [], Fleet.sail
+    taken, fill = [], compiled_sweep.fill_proposals
 
-    def counted(fleet, time_steps):
-        for n_steps in sail(fleet, time_steps):
-            taken.append(n_steps)
-            yield n_steps
+    def counted(*arguments):
+        taken.append(arguments)
+        fill(*arguments)
 
-    monkeypatch.setattr(Fleet, "sail", counted)
+    monkeypatch.setattr(compiled_sweep, "fill_proposals", counted)
     world = cq.worlds.second_setting()
-    plan, seeds = planned(world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000)
+    experiment, seeds = checked_experiment(
+        world, cq.LearnToDecide(), seeds=8, penalties=[0.0], time_steps=10_000
+    )
     before = set(threading.enumerate())
-    steps = stream(plan, seeds, 2)
+    steps = stream(experiment, seeds, 2)
     assert next(steps)[0] > 0
     steps.close()
-    assert len(taken) < 1000  # of 20 000
+    assert len(taken) < 1000  # of 80 000
     assert not [one for one in threading.enumerate() if one not in before and one.is_alive()]
 
 
-@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (4, 4), (2, 8), (1, 2)])
+@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (2, 8), (1, 2), (1, -2)])
 def test_runs_do_not_depend_on_how_seeds_share_threads(n_seeds, n_jobs):
     options = {"seeds": n_seeds, "penalties": [0.0, 10.0], "time_steps": 3, "progress": False}
     world, strategy = cq.worlds.second_setting(), cq.LearnToDecide(sequence="aggregated")
     alone = cq.simulate(world, strategy, n_jobs=1, **options)
     shared = cq.simulate(world, strategy, n_jobs=n_jobs, **options)
-    for one, other in zip(alone.runs, shared.runs, strict=True):
-        assert_same_run(one, other)
+    assert_same_runs(alone, shared)

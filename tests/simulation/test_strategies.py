@@ -200,12 +200,12 @@ def test_a_given_classifier_gives_the_same_run_alone_and_in_company():
     assert_same_run(alone.runs[0], among.select(tree.name, 0.0)[1])
 
 
-def test_only_the_fair_predictor_heeds_the_penalty():
+def test_only_the_fair_predictor_uses_the_penalty():
     strategies = [cq.LearnToPredict(), cq.LearnToPredict(fair=True)]
     runs = simulated(strategies, penalties=[0.0, 20.0])
-    for strategy, heeds in zip(strategies, (False, True), strict=True):
+    for strategy, uses_it in zip(strategies, (False, True), strict=True):
         free, punished = (runs.metric("utility", strategy.name, p) for p in (0.0, 20.0))
-        assert (not np.array_equal(free, punished)) is heeds
+        assert (not np.array_equal(free, punished)) is uses_it
 
 
 def test_the_fair_predictor_narrows_the_gap_it_can_see():

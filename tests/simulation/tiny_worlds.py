@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.testing import assert_allclose
 
 import consequential as cq
 from consequential.simulation import Run, Runs, Strategy
@@ -63,6 +64,25 @@ def small_table(n: int = 90) -> cq.worlds.TableWorld:
     return cq.worlds.TableWorld(
         features, sensitive, label, cost=0.4, name="small table", parameters=TINY
     )
+
+
+class FewOfAKind(cq.worlds.TableWorld):
+    """Three groups: one is rare, and one has few people with label 1."""
+
+    def __init__(self) -> None:
+        rng, n = np.random.default_rng(7), 400
+        group = rng.choice(["common", "failing", "rare"], size=n, p=[0.7, 0.22, 0.08])
+        features = rng.normal(size=(n, 2))
+        chance = np.where(group == "failing", 0.3, 1 / (1 + np.exp(-2 * features[:, 0])))
+        parameters = Parameters(
+            **{name: getattr(TINY, name) for name in TINY.__slots__}
+            | {"n_iterations": 4, "batch_size": 8, "learning_rate": 0.1}
+        )
+        label = rng.random(n) < chance
+        super().__init__(features, group, label, cost=0.4, parameters=parameters)
+
+    def initial_theta(self, rng):
+        return np.array([-0.4, 1.0, -0.3])
 
 
 @dataclass(frozen=True)
@@ -157,6 +177,40 @@ class Interrupting(Strategy):
         return learn
 
 
+@dataclass(frozen=True, slots=True)
+class OwnStart(Strategy):
+    """Another strategy from a policy of one's own, with short reference windows."""
+
+    policy: Any
+    inner: Any
+    name = "own start"
+
+    @property
+    def sequence(self):
+        return self.inner.sequence
+
+    def start(self, world, rng):
+        return self.policy(world, rng)
+
+    def learner(self, world, fairness, penalty):
+        return replace(self.inner.learner(world, fairness, penalty), n_reference=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpunished(Strategy):
+    """Has no notion of fairness, and so no penalty."""
+
+    sequence: Any = "iterative"
+    name = "unpunished"
+
+    def start(self, world, rng):
+        return world.initial_policy("logistic", rng=rng)
+
+    def learner(self, world, fairness, penalty):
+        objective = cq.Objective(world.cost, decisions="sampled")
+        return cq.UpdatePolicy(objective, 8, 32, cq.GradientStep(0.3), shuffle=False)
+
+
 def handmade_run(
     strategy: str = "logistic, iterative",
     penalty: float = 0.0,
@@ -182,6 +236,30 @@ def handmade_runs(
     runs = tuple(handmade_run(s, p, k) for s in strategies for p in penalties for k in seeds)
     facts = {"world": "handmade", "groups": ("a", "b"), "fairness": "demographic_parity"}
     return Runs(runs, **facts | about)
+
+
+def assert_alike(runs: Runs, others: Runs, tolerance: float = 1e-8) -> None:
+    """Equal notes, and metrics and parameters that differ by rounding only."""
+    assert len(runs.runs) == len(others.runs) > 0
+    close = {"rtol": tolerance, "atol": tolerance}
+    for run, other in zip(runs.runs, others.runs, strict=True):
+        about = (run.strategy, run.penalty, run.seed)
+        assert about == (other.strategy, other.penalty, other.seed)
+        assert run.notes == other.notes, about
+        assert list(run.metrics) == list(other.metrics)
+        for name, values in run.metrics.items():
+            assert_allclose(values, other.metrics[name], **close, err_msg=f"{about} {name}")
+        assert type(run.policy) is type(other.policy)
+        if isinstance(run.policy, cq.Policy):
+            assert_allclose(run.thetas, other.thetas, rtol=10 * tolerance, atol=10 * tolerance)
+            assert run.policy.link is other.policy.link
+            assert run.policy.floor == other.policy.floor
+
+
+def assert_same_runs(runs: Runs, others: Runs) -> None:
+    assert len(runs.runs) == len(others.runs) > 0
+    for run, other in zip(runs.runs, others.runs, strict=True):
+        assert_same_run(run, other)
 
 
 def assert_same_run(run: Run, other: Run) -> None:

@@ -49,7 +49,7 @@ def sweep(
     experiment: Experiment, seeds: list[int], starts: Starts, n_jobs: int | None
 ) -> Iterator[Progress]:
     """Yield how many steps were taken and which runs are done, as it goes."""
-    n_threads = (os.cpu_count() or 1) if n_jobs in (None, -1) else int(n_jobs or 1)
+    n_threads = _n_threads(n_jobs)
     if experiment.engine == "jax" and not experiment.world.drifts:  # a device has one population
         from consequential.simulation.device_sweep import sweep_on_device
 
@@ -77,6 +77,16 @@ def sweep(
             yield n_steps, measured(experiment, truth, finished, 1) if finished else []
 
     yield from _in_threads(tasks, task, n_threads)
+
+
+def _n_threads(n_jobs: int | None) -> int:
+    """Return how many threads are asked for, with the meaning that joblib gives to `n_jobs`."""
+    n_cores = os.cpu_count() or 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs is a number of threads, or -1 for one per core, not 0")
+    if n_jobs is None:
+        return n_cores
+    return n_jobs if n_jobs > 0 else max(1, n_cores + 1 + n_jobs)
 
 
 def measured(
@@ -258,7 +268,7 @@ class _SeedRuns:
 
     def end(self) -> None:
         """Free memory: other seeds wait for it."""
-        del self.inputs, self.memories, self.states
+        del self.group, self.label, self.uniforms, self.inputs, self.memories, self.states
 
     def advance(self, time_step: int) -> None:
         """Let all runs decide and learn at one time step."""

@@ -40,18 +40,23 @@ def sweep_on_device(
     experiment: Experiment, seeds: list[int], starts: Starts, n_threads: int
 ) -> Generator[Progress, None, tuple[Strategy, ...]]:
     """Yield the progress of the strategies that a device can run; return the others."""
-    n_seeds = _seeds_at_once(experiment)
-    truth, taken = GroundTruth(experiment.world, experiment.fairness), set[str]()
+    # decided for all seeds at once: their first policies may differ
+    all_runs = runs_of(experiment, seeds, starts, experiment.penalties)
+    fitting = {runs.name for some in in_programs(all_runs, experiment.world) for runs in some}
+    left = tuple(each for each in experiment.strategies if each.name not in fitting)
+    if not fitting:
+        return left
+    taken = tuple(each for each in experiment.strategies if each.name in fitting)
+    experiment = replace(experiment, strategies=taken)
+    truth, n_seeds = GroundTruth(experiment.world, experiment.fairness), _seeds_at_once(experiment)
     for at in range(0, len(seeds), n_seeds):
         some = seeds[at : at + n_seeds]
         all_runs = runs_of(experiment, some, starts, experiment.penalties, at=at)
         for together in in_programs(all_runs, experiment.world):
-            program = DeviceSweep(experiment, together)
-            for n_steps in program.advance():
+            for n_steps in DeviceSweep(experiment, together).advance():
                 yield n_steps, []
             yield 0, measured(experiment, truth, together, n_threads)
-            taken |= {runs.name for runs in together}
-    return tuple(each for each in experiment.strategies if each.name not in taken)
+    return left
 
 
 def _seeds_at_once(experiment: Experiment) -> int:
@@ -146,7 +151,7 @@ class DeviceSweep:
             self._repeat_thin_runs(runs, fewest.reshape(-1), time_steps)
 
     def _stacked(self, parts: list[Floats]) -> Floats:
-        """Put crews beside one another along the axis of the penalties."""
+        """Put strategies beside one another along the axis of the penalties."""
         n_seeds = len(self.seeds)
         return np.concatenate([each.reshape(n_seeds, self.n_penalties, -1) for each in parts], 1)
 

@@ -10,6 +10,7 @@ from operator import index
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from consequential.objective import Fairness, fairness_named
@@ -61,7 +62,7 @@ def simulate(
         `"numpy"` runs everything in Python: slow, and what defines the results. `"jax"` sends
         what it can to a GPU (`pip install consequential[jax]`), with the same results.
     n_jobs
-        Threads of compiled code, or processes where runs go through Python; -1 for one a core.
+        Threads of compiled code, or processes where runs go through Python; -1 for one per core.
         By default as many threads as cores, and one process. Within `cluster(...)` seeds go to its
         workers instead.
     progress
@@ -197,7 +198,9 @@ def _streamed_here(
         compiled = tuple(each for each in experiment.strategies if each.name in starts)
         others = tuple(each for each in experiment.strategies if each.name not in starts)
         if compiled:
-            yield from sweep(replace(experiment, strategies=compiled), seeds, starts, n_jobs)
+            # one thread of linear algebra: the order of sums is then the same everywhere
+            with threadpool_limits(limits=1, user_api="blas"):
+                yield from sweep(replace(experiment, strategies=compiled), seeds, starts, n_jobs)
     if not others:
         return
     experiment = replace(experiment, strategies=others)
