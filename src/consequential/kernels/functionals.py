@@ -135,17 +135,20 @@ def functionals(
     n_benefits, n_groups, n = notion.values.shape[0], sizes.size, weights.size
     norm, overall = np.ones(n_groups), 1.0
     if learning.self_normalised:
-        weighed = 0.0
+        weighed, n_people = 0.0, 0.0
         for z in range(n_groups):
+            n_people += sizes[z]
             own = tally[z, ONES] + tally[z, ZEROS]
             weighed += own
             norm[z] = sizes[z] / own if own > 0.0 else 0.0
-        overall = sizes.sum() / weighed if weighed > 0.0 else 1.0
+        overall = n_people / weighed if weighed > 0.0 else 1.0
     utility = work.utility[:n]
     for i in range(n):
         utility[i] = overall / total * weights[i] * (reading.label[i] - learning.cost)
     needed = penalised and (accepted_only or not notion.label_free)
-    n_parts = 2 if notion.is_ratio.any() else 1
+    n_parts = 1
+    for b in range(n_benefits):
+        n_parts = 2 if notion.is_ratio[b] else n_parts
     columns = reading.columns
     if needed:
         n_columns = n_parts * n_benefits * n_groups
@@ -164,9 +167,9 @@ def functionals(
             constant[b, z] = _mix(notion.constant[b], counted, positives, negatives) * scale
             for part in range(n_parts):
                 shape = notion.values[b] if part == 0 else notion.denominator[b]
-                factors[part, z] = shape * (scale * norm[z])
-                if not accepted_only:
-                    factors[part, z, 0] = shape[0] * scale
+                for k in range(3):
+                    normed = norm[z] if accepted_only or k > 0 else 1.0
+                    factors[part, z, k] = shape[k] * scale * normed
         for part in range(n_parts if needed else 0):
             first = (part * n_benefits + b) * n_groups
             if part == 0 or notion.is_ratio[b]:

@@ -23,9 +23,11 @@ def _set_derivatives(
     hessian: Floats,
 ) -> None:  # fmt: skip
     """Set the gradient (1, inputs) and the curvature of the log likelihood."""
-    gradient[:] = 0.0
-    hessian[:] = 0.0
     m = theta.size
+    for j in range(m):
+        gradient[0, j] = 0.0
+        for k in range(m):
+            hessian[j, k] = 0.0
     scores, residuals = np.empty(_CHUNK), np.empty((1, _CHUNK))
     curvatures, factors = np.empty(_CHUNK), np.empty((m, _CHUNK))
     for start in range(0, label.size, _CHUNK):
@@ -80,12 +82,12 @@ def fit_logistic(
         hessian[0, 0] += 1e-12
         factorise(hessian)
         solve(hessian, gradient[0], step)
-        if not np.isfinite(step).all():
-            return theta, False
         # the squared distance to the maximum, in standard errors of the fit
         distance = 0.0
         for k in range(m):
             distance += step[k] * gradient[0, k]
+            if not np.isfinite(step[k]):
+                return theta, False
         change = 0.0 if distance < 1e-8 else _largest_score(inputs, step, weights)
         # The curvature changes at most by a factor of exp(change): what a step leaves undone.
         close = change * change * distance < 1e-14

@@ -90,9 +90,10 @@ class Outcome(NamedTuple):
 def read_cyclically(values: NDArray[Any], start: int, out: NDArray[Any]) -> None:
     """Copy values from `start` on, and go on from the beginning after the last one."""
     first = min(out.size, values.size - start)
-    out[:first] = values[start : start + first]
-    if first < out.size:
-        out[first:] = values[: out.size - first]
+    for i in range(first):
+        out[i] = values[start + i]
+    for i in range(first, out.size):
+        out[i] = values[i - first]
 
 
 @compiled
@@ -235,13 +236,16 @@ def advance_deciding(
             count_tally(weights, kept.label[: kept.n], kept.group[: kept.n], tally)
         else:
             count_weights(weights, tally)
-        n_accepted = int(tally[:, ACCEPTED].sum())
+        n_accepted, total, squares = 0, 0.0, 0.0
+        for z in range(n_groups):
+            n_accepted += int(tally[z, ACCEPTED])
+            total += tally[z, ZEROS] + tally[z, ONES]
+            squares += tally[z, SQUARES]
         if n_accepted == 0:
             continue
         own_rate = rate
         if learning.enough_rows > 0.0:
-            total = tally[:, ZEROS].sum() + tally[:, ONES].sum()
-            effective = _effective_size(total, tally[:, SQUARES].sum())
+            effective = _effective_size(total, squares)
             own_rate *= min(1.0, np.sqrt(effective / learning.enough_rows))
         n_rows = n_accepted if learning.accepted_only else kept.n
         n_read, size = fitted_sizes(learning.ascent, n_rows)
@@ -269,14 +273,16 @@ def advance_deciding(
             work,
         )
         for z in range(n_groups):
-            if not rows.benefits.defined[:, z].all():
-                outcome.absent[run] |= 1 << z
+            for b in range(rows.benefits.defined.shape[0]):
+                if not rows.benefits.defined[b, z]:
+                    outcome.absent[run] |= 1 << z
         learned, rejected = ascend(
             rows, learning.link, ascent, theta, own_reading.scale, reading.key
         )
         n_checked = min(n_read, learning.n_checked)
-        for policy, value in ((theta, outcome.before), (learned, outcome.after)):
-            value[run] = objective_value(rows, learning.link, policy, n_checked, ascent.penalty)
+        link, penalty = learning.link, ascent.penalty
+        outcome.before[run] = objective_value(rows, link, theta, n_checked, penalty)
+        outcome.after[run] = objective_value(rows, link, learned, n_checked, penalty)
         outcome.rejected[run] = rejected
         runs.thetas[run] = learned
 

@@ -274,9 +274,8 @@ class _SeedRuns:
         """Let all runs decide and learn at one time step."""
         world = world_at(self.experiment.world, time_step)
         plain = self.inputs[None]
-        fill_proposals(
-            world, self.seed, time_step, plain[1:], self.group, self.label, self.uniforms
-        )
+        proposals = People(plain[1:], self.group, self.label, self.uniforms)
+        fill_proposals(world, self.seed, time_step, proposals)
         for runs in self.all_runs:
             if (own := _inputs_key(runs)) is not None:
                 self.inputs[own][:] = self._mapped(runs, plain[1:].T)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Population
-from consequential.kernels.links import THRESHOLD, LinkNumbers
-from consequential.kernels.path_sums import Cells, path_sums
+from consequential.kernels.links import THRESHOLD, LinkNumbers, propensities
+from consequential.kernels.path_sums import path_sums
 from consequential.objective import NOBODY, Fairness, benefit_gaps
 from consequential.policies import Policy, ThresholdPolicy
 from consequential.policies.compiled import link_numbers
@@ -24,7 +24,17 @@ from consequential.worlds.world import world_at
 Floats = NDArray[np.float64]
 PathMetrics = dict[str, Floats]  # by name, one number per policy of a run
 
+
+class Cells(NamedTuple):
+    """A score cut into equal cells with four Gauss nodes each, which are the points."""
+
+    low: float
+    width: float
+    n_cells: int  # 0 where points are not such nodes
+
+
 _NO_CELLS = Cells(0.0, 0.0, 0)
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
 # A policy that changes more than this over one cell is measured by the world itself: four nodes per
 # cell then no longer give twelve digits. A jump is cut out of its cell; a kink is not.
 _STEEP, _STEEP_WITH_A_KINK = 0.2, 0.02
@@ -124,8 +134,10 @@ class _Population:
         if plain and self.coarse is not None and link.flat == 0.0:
             width = cells.width * cells.n_cells / _COARSE_CELLS
             gentle = np.abs(thetas[:, 1]) * width <= _GENTLE
-            sums[gentle] = path_sums(*self.coarse, link, thetas[gentle], cells)
-        sums[~gentle] = path_sums(inputs, self.columns, link, thetas[~gentle], cells)
+            sums[gentle] = path_sums(*self.coarse, link, thetas[gentle])
+        sums[~gentle] = path_sums(inputs, self.columns, link, thetas[~gentle])
+        if cells.n_cells > 0 and link.flat > 0.0 and link.below < 2.0:
+            _cut_at_jumps(self.columns, link, thetas, cells, sums)
         metrics = self._from_sums(sums)
         steep = self._too_steep(link, thetas, plain)
         if steep.size:
@@ -185,6 +197,34 @@ def _points(world: World) -> tuple[Population | None, Cells]:
     if isinstance(world, Lending) and kind.population_for is Lending.population_for:
         return world.cells(0), _NO_CELLS
     return None, _NO_CELLS
+
+
+def _cut_at_jumps(
+    columns: Floats, link: LinkNumbers, thetas: Floats, cells: Cells, sums: Floats
+) -> None:
+    """Integrate the cells in which policies jump in two parts, one on each side of the jump."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        jump = (-thetas[:, 0] / thetas[:, 1] - cells.low) / cells.width
+    (rows,) = np.nonzero((jump > 0.0) & (jump < cells.n_cells))
+    cell = jump[rows].astype(np.intp)
+    cut = (2.0 * (jump[rows] - cell) - 1.0)[:, None]  # within the cell, on [-1, 1] as the nodes are
+    left, right = (cut + 1.0) / 2.0, (1.0 - cut) / 2.0
+    nodes = np.broadcast_to(_NODES, (len(rows), 4))
+    places = np.hstack([nodes, -1.0 + left * (nodes + 1.0), cut + right * (nodes + 1.0)])
+    weights = np.hstack([-np.ones_like(cut), left, right]).repeat(4, axis=1)
+    weights = weights * np.tile(_NODE_WEIGHTS, 3)  # the cell as it was is taken out
+    score = cells.low + cells.width * (cell[:, None] + (places + 1.0) / 2.0)
+    eta = thetas[rows, :1] + thetas[rows, 1:2] * score
+    propensity = np.empty(eta.size)
+    propensities(link, eta.ravel(), propensity)
+    # the density of the coefficients within a cell: the cubic through its four nodes
+    basis = np.ones((*places.shape, 4))
+    for j, other in permutations(range(4), 2):
+        basis[..., j] *= (places - _NODES[other]) / (_NODES[j] - _NODES[other])
+    by_node = columns.reshape(len(columns), -1, 4)[:, cell] / _NODE_WEIGHTS
+    sums[rows] += np.einsum(
+        "ki,kij,ckj->kc", weights * propensity.reshape(eta.shape), basis, by_node, optimize=True
+    )
 
 
 def _coarse(score: Floats, columns: Floats, cells: Cells) -> tuple[Floats, Floats]:

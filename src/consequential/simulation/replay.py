@@ -19,6 +19,7 @@ from consequential.kernels.alias_table import (
     draw_proposals,
 )
 from consequential.kernels.random import UniformStream, fill_uniforms, stream_key
+from consequential.kernels.step import People as DrawnPeople
 from consequential.learning import UpdatePolicy, consequential_learning
 from consequential.learning.algorithm import Learner
 from consequential.log import DecisionLog
@@ -163,29 +164,22 @@ class Proposals:
             return world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
         features = np.empty((table.n_features, n))
         group, label = np.empty(n, dtype=np.int16), np.empty(n)
-        fill_proposals(world, self.seed, time_step, features, group, label, np.empty(0))
+        drawn = DrawnPeople(features, group, label, np.empty(0))
+        fill_proposals(world, self.seed, time_step, drawn)
         return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)
 
 
-def fill_proposals(
-    world: World,
-    seed: int,
-    time_step: int,
-    features: Floats,
-    group: NDArray[np.int16],
-    label: Floats,
-    uniforms: Floats,
-) -> None:
+def fill_proposals(world: World, seed: int, time_step: int, people: DrawnPeople) -> None:
     """Fill in the people a seed has at a time step, and the random numbers that decide on them.
 
-    `world` is the world as it is at that step; `features` has one row per feature.
+    `world` is the world as it is at that step; inputs are the features, one row per feature.
     """
-    table = world.alias_table
+    table, (features, group, label, uniforms) = world.alias_table, people
     if table is not None:
         draw_proposals(table, _folded(seed), time_step, features, group, label, uniforms)
         return
-    people = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
-    features[:], group[:], label[:] = people.features.T, people.group, people.label
+    drawn = world.people(len(label), np.random.default_rng([seed, PEOPLE, time_step]))
+    features[:], group[:], label[:] = drawn.features.T, drawn.group, drawn.label
     fill_uniforms(key_of(seed, DECISIONS, time_step), 0, uniforms)
 
 
