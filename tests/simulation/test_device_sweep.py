@@ -90,8 +90,7 @@ def test_a_device_repeats_thin_runs_on_the_cpu(taken):
         cq.LearnToDecide(normalisation="paper", decisions="sampled", weighting=cq.Clipped(4.0)),
     )
     seeds, n = range(4), 500
-    options = {"fairness": "equalised_odds", "n_proposals": n}
-    runs = on_both(world, strategy, taken, seeds=seeds, **options)
+    runs = on_both(world, strategy, taken, seeds=seeds, n_proposals=n)
     assert len(taken["device"]) == 1
     fewest = dict.fromkeys(seeds, n)
     for run in runs.runs:

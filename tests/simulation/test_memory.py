@@ -92,7 +92,8 @@ import consequential as cq
 
 def largest(time_steps):
     cq.simulate(
-        cq.worlds.second_setting(), cq.LearnToDecide("logistic", cq.Aggregated(20_000)),
+        cq.worlds.second_setting(),
+        cq.LearnToDecide("logistic", cq.Aggregated(20_000), n_iterations=4),
         seeds=1, time_steps=time_steps, n_proposals=20_000, n_jobs=1, progress=False,
     )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
