@@ -16,7 +16,7 @@ from consequential.simulation.loop import Plan
 from consequential.simulation.sweep import crew_of
 
 import consequential as cq
-from consequential.objective import fairness_named
+from consequential.fairness import fairness_named
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-0.5, 4, 19))
 

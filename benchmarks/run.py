@@ -196,7 +196,7 @@ def memory(report: Report) -> None:
     """Peak memory of 1000 aggregated runs of the first setting that are all under way at once."""
     code = (
         "import numpy as np, resource, consequential as cq\n"
-        "from consequential.objective import fairness_named\n"
+        "from consequential.fairness import fairness_named\n"
         "from consequential.simulation.fleet import Fleet\n"
         "from consequential.simulation.loop import Plan\n"
         "from consequential.simulation.sweep import crew_of\n"

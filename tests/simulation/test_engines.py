@@ -22,10 +22,10 @@ from sklearn.tree import DecisionTreeClassifier
 from tiny_worlds import Districts, TwoMethods, assert_same_run, small_table, tiny
 
 import consequential as cq
-from consequential.learning import Iterative
+from consequential.sequences import Iterative
 
-FEW = cq.Aggregated(500)  # less than two steps of people: it overflows
-JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
+FEW = cq.sequences.Aggregated(500)  # less than two steps of people: it overflows
+JUDGED_CORRECTLY = cq.fairness.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [
     "demographic_parity",
     "equal_opportunity",
@@ -41,13 +41,19 @@ STRATEGIES = [
     cq.LearnToDecide("logistic", FEW, "paper", named="paper, few"),
     cq.LearnToDecide("logistic", decisions="sampled", floor=0.05, named="sampled, floor"),
     cq.LearnToDecide("semi_logistic", FEW, "paper", "sampled", named="paper, sampled, few"),
-    cq.LearnToDecide("logistic", FEW, weighting=cq.SelfNormalised(), named="self-normalised"),
     cq.LearnToDecide(
-        "logistic", FEW, "paper", weighting=cq.SelfNormalised(), named="paper, self-normalised"
+        "logistic", FEW, weighting=cq.weightings.SelfNormalised(), named="self-normalised"
     ),
-    cq.LearnToDecide("semi_logistic", weighting=cq.Clipped(3.0), named="clipped"),
-    cq.LearnToDecide("logistic", FEW, weighting=cq.Unweighted(), named="unweighted"),
-    cq.LearnToDecide("logistic", step=cq.GradientStep(0.4, max_step=0.2), named="gradient"),
+    cq.LearnToDecide(
+        "logistic",
+        FEW,
+        "paper",
+        weighting=cq.weightings.SelfNormalised(),
+        named="paper, self-normalised",
+    ),
+    cq.LearnToDecide("semi_logistic", weighting=cq.weightings.Clipped(3.0), named="clipped"),
+    cq.LearnToDecide("logistic", FEW, weighting=cq.weightings.Unweighted(), named="unweighted"),
+    cq.LearnToDecide("logistic", step=cq.steps.GradientStep(0.4, max_step=0.2), named="gradient"),
 ]
 WORLDS = {
     "second": lambda: tiny(cq.worlds.second_setting(), n_iterations=8),
@@ -97,7 +103,9 @@ def assert_same_runs(runs, others):
 
 
 def known_to_compiled_code(world, strategies, fairness="demographic_parity"):
-    plan = Plan(world, tuple(strategies), (0.0,), 4, 300, cq.fairness_named(fairness), "compiled")
+    plan = Plan(
+        world, tuple(strategies), (0.0,), 4, 300, cq.fairness.fairness_named(fairness), "compiled"
+    )
     return list(compiled_starts(plan, [0]))
 
 
@@ -314,7 +322,7 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one():
 # --- strategies that compiled code does not know
 
 
-class SparedFailure(cq.Fairness):
+class SparedFailure(cq.fairness.Fairness):
     """A notion of one's own: people with label 0 that are rejected."""
 
     name = "spared_failure"
@@ -323,7 +331,7 @@ class SparedFailure(cq.Fairness):
         return (tally.mean(at_reject=(1.0, 0.0), at_accept=(0.0, 0.0)),)
 
 
-class Weighed(cq.InversePropensity):
+class Weighed(cq.weightings.InversePropensity):
     """A weighting of one's own."""
 
     def weights(self, log):
@@ -331,14 +339,14 @@ class Weighed(cq.InversePropensity):
 
 
 UNKNOWN = {
-    "last steps": cq.LearnToDecide("logistic", cq.LastSteps(2)),
-    "predictor, last steps": cq.LearnToPredict(cq.LastSteps(2)),
+    "last steps": cq.LearnToDecide("logistic", cq.sequences.LastSteps(2)),
+    "predictor, last steps": cq.LearnToPredict(cq.sequences.LastSteps(2)),
     "balance heuristic": cq.LearnToDecide(
-        "logistic", "aggregated", weighting=cq.BalanceHeuristic(), named="balanced"
+        "logistic", "aggregated", weighting=cq.weightings.BalanceHeuristic(), named="balanced"
     ),
     "own weighting": cq.LearnToDecide("logistic", weighting=Weighed(), named="weighed"),
     "pessimistic weighting": cq.LearnToDecide(
-        "logistic", FEW, weighting=cq.Clipped(2.0, pessimistic=True), named="pessimistic"
+        "logistic", FEW, weighting=cq.weightings.Clipped(2.0, pessimistic=True), named="pessimistic"
     ),
     "own classifier": cq.LearnToPredict(
         classifier=DecisionTreeClassifier(max_depth=2, random_state=0), named="tree"
@@ -382,7 +390,7 @@ def test_python_runs_do_not_depend_on_the_number_of_processes():
     assert_same_runs(alone, simulated(world, strategies, time_steps=2, n_jobs=2))
 
 
-class Widened(cq.DemographicParity):
+class Widened(cq.fairness.DemographicParity):
     """A notion that inherits shapes but has benefits of its own."""
 
     name = "widened"
@@ -413,7 +421,7 @@ class Careful(cq.Strategy):
     def learner(self, world, fairness, penalty):
         objective = cq.Objective(world.cost, fairness, penalty)
         return cq.UpdatePolicy(
-            objective, 8, 32, cq.GradientStep(0.5 / (1 + penalty)), shuffle=False
+            objective, 8, 32, cq.steps.GradientStep(0.5 / (1 + penalty)), shuffle=False
         )
 
 
@@ -503,7 +511,7 @@ def path_of(rule, thetas):
 
 def assert_truth_along(world, rule, thetas, notion="demographic_parity"):
     crew = path_of(rule, thetas)
-    fairness = cq.fairness_named(notion)
+    fairness = cq.fairness.fairness_named(notion)
     found = Truth(world, fairness).along(crew, 0)[0]
     exact = [world.measure(crew.rule(0, k), fairness) for k in range(len(thetas))]
     close = {"rtol": 1e-9, "atol": 1e-9}
@@ -597,7 +605,7 @@ def test_the_truth_of_policies_by_group_is_what_the_world_measures(link):
 
 @pytest.mark.parametrize("name", SCORES)
 def test_the_truth_of_gentle_policies_has_twelve_digits(name):
-    world, fairness = SCORES[name], cq.fairness_named("predictive_parity")
+    world, fairness = SCORES[name], cq.fairness.fairness_named("predictive_parity")
     truth = Truth(world, fairness)
     steepest = 0.38 * 256 / (world.bounds[1] - world.bounds[0])
     rng = np.random.default_rng(0)
@@ -688,10 +696,10 @@ def test_a_device_runs_several_links_in_one_program(fleets):
 
 
 def test_a_device_keeps_a_reservoir(fleets):
-    sequence = cq.Aggregated(800)  # it grows once and then overflows
+    sequence = cq.sequences.Aggregated(800)  # it grows once and then overflows
     strategy = OwnStart(
         lambda world, rng: world.initial_policy("semi_logistic"),
-        cq.LearnToDecide(sequence=sequence, weighting=cq.SelfNormalised()),
+        cq.LearnToDecide(sequence=sequence, weighting=cq.weightings.SelfNormalised()),
     )
     world = tiny(cq.worlds.second_setting(), batch_size=50, n_iterations=5)
     on_a_device(world, strategy, fleets, fairness="predictive_parity", n_proposals=500)
@@ -700,7 +708,9 @@ def test_a_device_keeps_a_reservoir(fleets):
 
 
 def test_a_device_sees_lending_through_its_feature_map(fleets):
-    strategy = cq.LearnToDecide("logistic", decisions="sampled", weighting=cq.Clipped(4.0))
+    strategy = cq.LearnToDecide(
+        "logistic", decisions="sampled", weighting=cq.weightings.Clipped(4.0)
+    )
     world = tiny(cq.worlds.lending(), batch_size=64)
     on_a_device(world, strategy, fleets, fairness="equalised_odds")
     assert len(fleets["device"]) == 1

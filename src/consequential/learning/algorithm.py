@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from consequential.learning.sequences import Sequence, sequence_named
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
+from consequential.sequences import Sequence, sequence_named
 
 
 class Collector(Protocol):
@@ -48,7 +48,7 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimeStep:
     """One time step: the rule that decided, what it collected, and the rule learned from it.
 
     Examples
@@ -76,8 +76,8 @@ def consequential_learning(
     time_steps: int,
     n_proposals: int,
     rng: np.random.Generator,
-) -> Iterator[Step]:
-    """Deploy a rule, learn from what it brings, and yield a `Step` a time step.
+) -> Iterator[TimeStep]:
+    """Deploy a rule, learn from what it brings, and yield one `TimeStep` per time step.
 
     Parameters
     ----------
@@ -117,5 +117,5 @@ def consequential_learning(
             kept = sequence.extend(kept, log, learn_rng)
             update = learner(policy, kept, rng=learn_rng, time_step=time_step)
             learned, notes = update.policy, update.notes
-        yield Step(time_step, policy, log, learned, notes)
+        yield TimeStep(time_step, policy, log, learned, notes)
         policy = learned

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Unweighted
+from consequential.objective import Objective
 from consequential.policies import Policy, ThresholdPolicy, logistic_model
+from consequential.weightings import Unweighted
 
 Floats = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.evaluation import Metrics
+from consequential.fairness import Fairness
 from consequential.kernels.alias_table import (
     DECISIONS,
     LEARNING,
@@ -22,10 +23,10 @@ from consequential.kernels.random import UniformStream, fill_uniforms, stream_ke
 from consequential.learning import UpdatePolicy, consequential_learning
 from consequential.learning.algorithm import Learner
 from consequential.log import DecisionLog
-from consequential.objective import Fairness, InversePropensity, effective_sample_size
 from consequential.policies import DecisionRule
 from consequential.simulation.runs import Run, theta_of
 from consequential.simulation.strategies import Strategy
+from consequential.weightings import InversePropensity, effective_sample_size
 from consequential.worlds import People, World
 from consequential.worlds.world import world_at
 

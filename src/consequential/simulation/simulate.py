@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from tqdm.auto import tqdm
 
-from consequential.objective import Fairness, fairness_named
+from consequential.fairness import Fairness, fairness_named
 from consequential.simulation.compiled_runs import compiled_starts
 from consequential.simulation.compiled_sweep import sweep
 from consequential.simulation.replay import Experiment

@@ -8,19 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.learning import (
-    FitFairPredictor,
-    FitPredictor,
-    GradientStep,
-    PreconditionedStep,
-    Sequence,
-    StepRule,
-    UpdatePolicy,
-    sequence_named,
-)
+from consequential.fairness import Fairness
+from consequential.learning import FitFairPredictor, FitPredictor, UpdatePolicy
 from consequential.learning.algorithm import Learner
-from consequential.objective import Fairness, Objective, Weighting
+from consequential.objective import Objective
 from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model
+from consequential.sequences import Sequence, sequence_named
+from consequential.steps import GradientStep, PreconditionedStep, StepRule
+from consequential.weightings import Weighting
 from consequential.worlds import World
 
 
