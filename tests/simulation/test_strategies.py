@@ -237,3 +237,42 @@ def test_strategies_are_values():
     assert cq.LearnToDecide("logistic", floor=0.1) == cq.LearnToDecide("logistic", floor=0.1)
     with pytest.raises(AttributeError):
         cq.LearnToDecide().floor = 0.5
+
+
+# --- strategies of one's own
+
+
+class AcceptEverybody(cq.Strategy):
+    name = "accept everybody"
+
+    def start(self, world, rng):
+        return cq.AcceptAll()
+
+    def learner(self, world, fairness, penalty):
+        return None
+
+
+def test_a_strategy_needs_a_name_and_two_methods():
+    runs = simulated([AcceptEverybody(), cq.LearnToPredict()])
+    assert runs.strategies == ("accept everybody", "deterministic, iterative")
+    assert runs.metric("acceptance", "accept everybody") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (AcceptEverybody, r"AcceptEverybody is a class: make one, AcceptEverybody\(\)"),
+        ("logistic", r"such as LearnToDecide\('logistic'\).* not 'logistic'"),
+        ([cq.LearnToPredict(), None], "one of your own, not None"),
+        (type("Numbered", (AcceptEverybody,), {"name": 3})(), "name of Numbered is not a str: 3"),
+    ],
+)
+def test_what_is_no_strategy_is_answered_with_what_is_one(given, message):
+    with pytest.raises(TypeError, match=message):
+        simulated(given)
+
+
+@pytest.mark.parametrize("given", [[], [AcceptEverybody(), AcceptEverybody()]])
+def test_strategies_have_names_of_their_own(given):
+    with pytest.raises(ValueError, match="strategies with names of their own"):
+        simulated(given)

@@ -101,6 +101,11 @@ class UpdatePolicy:
         self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator, time_step: int = 0
     ) -> Update[Policy]:
         """Return the updated policy."""
+        if not isinstance(policy, Policy):
+            raise TypeError(
+                "UpdatePolicy moves the parameters of a Policy, such as "
+                f"world.initial_policy('logistic'); {type(policy).__name__} has none"
+            )
         if policy.support is not None and policy.support.overrules:
             raise ValueError(
                 "minibatch ascent learns for everybody, but this policy decides only on people "

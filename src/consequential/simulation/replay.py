@@ -53,7 +53,7 @@ class Experiment:
         """Return the first rule that a strategy deploys."""
         return strategy.start(self.world, np.random.default_rng([seed, START]))
 
-    def learner(self, strategy: Strategy, penalty: float) -> Learner:
+    def learner(self, strategy: Strategy, penalty: float) -> Learner | None:
         """Return what turns data into the next rule, for the engine asked for."""
         learner = strategy.learner(self.world, self.fairness, penalty)
         if isinstance(learner, UpdatePolicy) and self.engine == "numpy":
