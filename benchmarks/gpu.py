@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import consequential as cq
-from consequential.objective import fairness_named
+from consequential.fairness import fairness_named
 from consequential.simulation.compiled_runs import compiled_starts
 from consequential.simulation.compiled_sweep import runs_of
 from consequential.simulation.device_sweep import DeviceSweep

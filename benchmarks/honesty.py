@@ -88,7 +88,10 @@ def _totals(name: str, seed: int) -> tuple:
     world = WORLDS[name]()
     log = log_of(world, 5000, seed)
     policy = {"first": cq.Policy([1.5, 5.0]), "second": cq.Policy([1.0, 0.6])}[name]
-    pi, ones = log.propensity_of(policy), cq.InversePropensity().weights(log) * log.outcome
+    pi, ones = (
+        log.propensity_of(policy),
+        cq.weightings.InversePropensity().weights(log) * log.outcome,
+    )
     ratios = []
     for z in range(2):
         counted = ones * (log.group == z)

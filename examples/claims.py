@@ -29,7 +29,7 @@ COLUMNS = {
     "cost": "relative_cost",
     "horizon": 3,
 }
-BURDEN = cq.BenefitParity(lambda inspected, fraud: float(inspected and not fraud))
+BURDEN = cq.fairness.BenefitParity(lambda inspected, fraud: float(inspected and not fraud))
 
 
 def write_log(file: Path) -> None:

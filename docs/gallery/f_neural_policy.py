@@ -21,7 +21,7 @@ def network(theta, x):
 
 
 slopes = np.full(16, 20.0)
-start = cq.DifferentiablePolicy(
+start = cq.accelerated.DifferentiablePolicy(
     {"in": slopes[None], "shift": -slopes * np.linspace(-2, 2, 16), "out": np.zeros(16)},
     network,
 )
@@ -30,7 +30,9 @@ start = cq.DifferentiablePolicy(
 # It decides, is logged and learns like any other policy.
 
 world = cq.worlds.second_setting()
-learner = cq.UpdateDifferentiable(cq.Objective(world.cost), n_iterations=100, batch_size=4096)
+learner = cq.accelerated.UpdateDifferentiable(
+    cq.Objective(world.cost), n_iterations=100, batch_size=4096
+)
 run = cq.consequential_learning(
     world,
     start,

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what editors and type checkers see
+    from consequential import accelerated as accelerated
+    from consequential import fairness as fairness
+    from consequential import links as links
+    from consequential import sequences as sequences
+    from consequential import statistics as statistics
+    from consequential import steps as steps
+    from consequential import weightings as weightings
     from consequential import worlds as worlds
-    from consequential.accelerated import DifferentiablePolicy as DifferentiablePolicy
-    from consequential.accelerated import UpdateDifferentiable as UpdateDifferentiable
     from consequential.baseline import Baselines as Baselines
     from consequential.baseline import baselines as baselines
     from consequential.estimator import BoundNotShownError as BoundNotShownError
@@ -23,49 +28,24 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import Sensitivity as Sensitivity
     from consequential.evaluation import WinnersCurseWarning as WinnersCurseWarning
     from consequential.evaluation import compare as compare
-    from consequential.evaluation import cross_fitted_propensities as cross_fitted_propensities
     from consequential.evaluation import evaluate as evaluate
     from consequential.evaluation import group_metrics as group_metrics
-    from consequential.evaluation import mean_sequence as mean_sequence
     from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
-    from consequential.evaluation import sup_t_quantile as sup_t_quantile
-    from consequential.evaluation import utility_sequence as utility_sequence
-    from consequential.learning import Aggregated as Aggregated
     from consequential.learning import FitFairPredictor as FitFairPredictor
     from consequential.learning import FitPredictor as FitPredictor
-    from consequential.learning import GradientStep as GradientStep
-    from consequential.learning import Iterative as Iterative
-    from consequential.learning import LastSteps as LastSteps
-    from consequential.learning import PreconditionedStep as PreconditionedStep
-    from consequential.learning import Step as Step
     from consequential.learning import UpdatePolicy as UpdatePolicy
     from consequential.learning import consequential_learning as consequential_learning
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
     from consequential.log import EstimatedPropensity as EstimatedPropensity
     from consequential.log import LogScan as LogScan
-    from consequential.objective import BalanceHeuristic as BalanceHeuristic
-    from consequential.objective import BenefitParity as BenefitParity
-    from consequential.objective import Clipped as Clipped
-    from consequential.objective import DemographicParity as DemographicParity
-    from consequential.objective import DoublyRobust as DoublyRobust
-    from consequential.objective import EqualisedOdds as EqualisedOdds
-    from consequential.objective import EqualOpportunity as EqualOpportunity
-    from consequential.objective import Fairness as Fairness
-    from consequential.objective import InversePropensity as InversePropensity
     from consequential.objective import Objective as Objective
-    from consequential.objective import PredictiveParity as PredictiveParity
-    from consequential.objective import SelfNormalised as SelfNormalised
-    from consequential.objective import Unweighted as Unweighted
-    from consequential.objective import effective_sample_size as effective_sample_size
-    from consequential.objective import fairness_named as fairness_named
     from consequential.planning import Plan as Plan
     from consequential.planning import plan as plan
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
-    from consequential.policies import Link as Link
     from consequential.policies import Logged as Logged
     from consequential.policies import Mixture as Mixture
     from consequential.policies import Policy as Policy
@@ -87,115 +67,78 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.tradeoff import frontier as frontier
     from consequential.workers import cluster as cluster
 
-# Public name -> where it lives. Nothing below is imported until it is asked for, so that
+# Where the public names live. Nothing is imported until it is asked for, so that
 # `import consequential` costs next to nothing.
-_HOME = {
-    "DecisionLog": "log",
-    "DecisionLogError": "log",
-    "LogScan": "log",
-    "EstimatedPropensity": "log",
-    **dict.fromkeys(
-        [
-            "AcceptAll",
-            "DecisionRule",
-            "EveryNth",
-            "Link",
-            "Logged",
-            "Mixture",
-            "Policy",
-            "PolicyError",
-            "RejectAll",
-            "ThresholdPolicy",
-            "load_policy",
-            "logistic_model",
-            "policy_from_model",
-            "save_policy",
-        ],
-        "policies",
-    ),
-    **dict.fromkeys(
-        [
-            "BalanceHeuristic",
-            "BenefitParity",
-            "Clipped",
-            "DemographicParity",
-            "DoublyRobust",
-            "EqualOpportunity",
-            "EqualisedOdds",
-            "Fairness",
-            "InversePropensity",
-            "Objective",
-            "PredictiveParity",
-            "SelfNormalised",
-            "Unweighted",
-            "effective_sample_size",
-            "fairness_named",
-        ],
-        "objective",
-    ),
-    **dict.fromkeys(
-        [
-            "Comparison",
-            "Estimate",
-            "Evaluation",
-            "GroupMetrics",
-            "Overlap",
-            "Sensitivity",
-            "WinnersCurseWarning",
-            "compare",
-            "cross_fitted_propensities",
-            "evaluate",
-            "group_metrics",
-            "mean_sequence",
-            "overlap",
-            "sensitivity",
-            "sup_t_quantile",
-            "utility_sequence",
-        ],
-        "evaluation",
-    ),
-    **dict.fromkeys(
-        [
-            "Aggregated",
-            "FitFairPredictor",
-            "FitPredictor",
-            "GradientStep",
-            "Iterative",
-            "LastSteps",
-            "PreconditionedStep",
-            "Step",
-            "UpdatePolicy",
-            "consequential_learning",
-        ],
-        "learning",
-    ),
-    **dict.fromkeys(["Plan", "plan"], "planning"),
-    **dict.fromkeys(["Baselines", "baselines"], "baseline"),
-    **dict.fromkeys(["Frontier", "frontier"], "tradeoff"),
-    "BoundNotShownError": "estimator",
-    "FairPolicyLearner": "estimator",
-    "cluster": "workers",
-    **dict.fromkeys(["DifferentiablePolicy", "UpdateDifferentiable"], "accelerated"),
-    **dict.fromkeys(
-        [
-            "LearnToDecide",
-            "LearnToPredict",
-            "Runs",
-            "RunsError",
-            "Strategy",
-            "paper_strategies",
-            "simulate",
-        ],
-        "simulation",
-    ),
+_NAMES = {
+    "log": ["DecisionLog", "DecisionLogError", "EstimatedPropensity", "LogScan"],
+    "policies": [
+        "AcceptAll",
+        "DecisionRule",
+        "EveryNth",
+        "Logged",
+        "Mixture",
+        "Policy",
+        "PolicyError",
+        "RejectAll",
+        "ThresholdPolicy",
+        "load_policy",
+        "logistic_model",
+        "policy_from_model",
+        "save_policy",
+    ],
+    "objective": ["Objective"],
+    "evaluation": [
+        "Comparison",
+        "Estimate",
+        "Evaluation",
+        "GroupMetrics",
+        "Overlap",
+        "Sensitivity",
+        "WinnersCurseWarning",
+        "compare",
+        "evaluate",
+        "group_metrics",
+        "overlap",
+        "sensitivity",
+    ],
+    "learning": [
+        "FitFairPredictor",
+        "FitPredictor",
+        "UpdatePolicy",
+        "consequential_learning",
+    ],
+    "estimator": ["BoundNotShownError", "FairPolicyLearner"],
+    "tradeoff": ["Frontier", "frontier"],
+    "planning": ["Plan", "plan"],
+    "baseline": ["Baselines", "baselines"],
+    "simulation": [
+        "LearnToDecide",
+        "LearnToPredict",
+        "Runs",
+        "RunsError",
+        "Strategy",
+        "paper_strategies",
+        "simulate",
+    ],
+    "workers": ["cluster"],
 }
-_PACKAGES = ("worlds",)
+_HOME = {name: package for package, names in _NAMES.items() for name in names}
+_MODULES = (
+    "accelerated",
+    "fairness",
+    "links",
+    "sequences",
+    "statistics",
+    "steps",
+    "weightings",
+    "worlds",
+)
 
-__all__ = ["__version__", *_HOME, *_PACKAGES]
+__all__ = ["__version__", *_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
+    if name in _MODULES:
         return importlib.import_module(f"consequential.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(f"consequential.{_HOME[name]}"), name)

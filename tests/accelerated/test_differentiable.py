@@ -65,7 +65,7 @@ def both_learned(objective, log, floor=0.0, **options):
     options = SIZES | options
     linear = cq.Policy([-0.5, 0.4, -0.2], floor=floor)
     twin = DifferentiablePolicy((-0.5, np.array([0.4, -0.2])), logistic, floor=floor)
-    step = cq.GradientStep(RATE)
+    step = cq.steps.GradientStep(RATE)
     by_hand = cq.UpdatePolicy(objective, step=step, engine="numpy", **options)
     by_autodiff = UpdateDifferentiable(objective, optimiser=SGD, **options)
     return (
@@ -125,7 +125,7 @@ def test_a_policy_that_uses_the_sensitive_attribute_learns_the_same_too():
     log = exploring_log(800, 2)
     objective = cq.Objective(0.4, "demographic_parity", 2.0)
     theta = np.array([[-0.5, 0.4, -0.2], [0.1, 0.3, 0.0]])
-    by_hand = cq.UpdatePolicy(objective, step=cq.GradientStep(RATE), engine="numpy", **SIZES)
+    by_hand = cq.UpdatePolicy(objective, step=cq.steps.GradientStep(RATE), engine="numpy", **SIZES)
     by_autodiff = UpdateDifferentiable(objective, optimiser=SGD, **SIZES)
     blocks = cq.Policy(theta.ravel(), groups=[1, 0])
     twin = DifferentiablePolicy(theta, logistic_by_group, groups=[1, 0])

@@ -20,13 +20,13 @@ jax = pytest.importorskip("jax")
 N_LOGS, N, N_GROUPS = 200, 24, 3
 COST, PENALTY = 0.4, 2.0
 NOTIONS = [
-    cq.DemographicParity(),
-    cq.EqualOpportunity(),
-    cq.EqualisedOdds(),
-    cq.PredictiveParity(),
-    cq.BenefitParity(lambda d, y: float(d == y)),
+    cq.fairness.DemographicParity(),
+    cq.fairness.EqualOpportunity(),
+    cq.fairness.EqualisedOdds(),
+    cq.fairness.PredictiveParity(),
+    cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 ]
-WEIGHTINGS = [cq.InversePropensity(), cq.SelfNormalised()]
+WEIGHTINGS = [cq.weightings.InversePropensity(), cq.weightings.SelfNormalised()]
 
 
 def small_logs():
@@ -72,7 +72,7 @@ def program_of(notion, weighting, *, accepted_only):
         n_checked=N,
         accepted_only=accepted_only,
         weighted=True,
-        self_normalised=isinstance(weighting, cq.SelfNormalised),
+        self_normalised=isinstance(weighting, cq.weightings.SelfNormalised),
     )
 
 

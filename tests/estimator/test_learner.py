@@ -239,7 +239,12 @@ def test_amounts_and_costs_count_row_by_row():
 
 @pytest.mark.parametrize(
     "weighting",
-    [cq.Clipped(5.0), cq.SelfNormalised(), cq.DoublyRobust(folds=2), cq.Unweighted()],
+    [
+        cq.weightings.Clipped(5.0),
+        cq.weightings.SelfNormalised(),
+        cq.weightings.DoublyRobust(folds=2),
+        cq.weightings.Unweighted(),
+    ],
 )
 def test_any_weighting_can_be_learned_with(weighting):
     log = exploring_log(n=400)

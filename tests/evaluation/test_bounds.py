@@ -194,7 +194,7 @@ def test_every_method_covers_unknown_labels(thresholded, method):
 
 def test_a_confidence_sequence_covers_unknown_labels(thresholded):
     world, log = thresholded
-    lower, upper = cq.utility_sequence(cq.AcceptAll(), log, cost=world.cost)
+    lower, upper = cq.statistics.utility_sequence(cq.AcceptAll(), log, cost=world.cost)
     truth = world.exact(cq.AcceptAll()).utility
     assert (lower <= truth).all()
     assert (truth <= upper).all()
@@ -221,7 +221,7 @@ def test_clipped_weights_bound_what_they_leave_out():
         log = world.collect(
             world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(seed)
         )
-        found = cq.evaluate(policy, log, cost=world.cost, weighting=cq.Clipped(10.0))
+        found = cq.evaluate(policy, log, cost=world.cost, weighting=cq.weightings.Clipped(10.0))
         covered += truth in found.utility
     assert covered >= 90
 
@@ -230,31 +230,33 @@ def test_clipping_says_that_it_is_biased_and_hides_no_warning():
     world = cq.worlds.first_setting()
     log = world.collect(world.initial_policy().with_floor(0.02), 600, np.random.default_rng(1))
     plain = cq.evaluate(cq.AcceptAll(), log, cost=world.cost)
-    clipped = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=cq.Clipped(10.0))
+    clipped = cq.evaluate(
+        cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.Clipped(10.0)
+    )
     assert clipped.effective_sample_size == plain.effective_sample_size < 100
     assert any("in effect" in note for note in clipped.notes)
     assert any("clipped at 10 are biased" in note for note in clipped.notes)
     assert clipped.utility.unsupported > 0.0
-    plain_value = cq.Objective(world.cost, weighting=cq.Clipped(10.0)).coefficients(log)
+    plain_value = cq.Objective(world.cost, weighting=cq.weightings.Clipped(10.0)).coefficients(log)
     assert clipped.utility.value == pytest.approx(float(plain_value.utility.sum()))
-    gentle = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=cq.Clipped(1e3))
+    gentle = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.Clipped(1e3))
     assert repr(gentle.utility) == repr(plain.utility)
 
 
 def test_a_pessimistic_estimate_says_which_way_it_errs():
     world = cq.worlds.first_setting()
     log = world.collect(world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(1))
-    weighting = cq.Clipped(10.0, pessimistic=True)
+    weighting = cq.weightings.Clipped(10.0, pessimistic=True)
     found = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=weighting)
     assert any("biased downwards" in note for note in found.notes)
 
 
 def test_self_normalised_weights_average_one_over_people_with_a_chance():
     log = half_supported(40, never=10)
-    weights = cq.SelfNormalised().weights(log)
+    weights = cq.weightings.SelfNormalised().weights(log)
     assert weights[:30].mean() == pytest.approx(1.0)
     found = cq.evaluate(
-        RULES["accept all"], log, cost=COST, weighting=cq.SelfNormalised(), **EXACT
+        RULES["accept all"], log, cost=COST, weighting=cq.weightings.SelfNormalised(), **EXACT
     ).utility
     plain = cq.evaluate(RULES["accept all"], log, cost=COST, **EXACT).utility
     assert_allclose([found.low, found.high], [plain.low, plain.high], atol=1e-9)
@@ -264,7 +266,9 @@ def test_a_model_does_not_count_as_knowledge_of_people_never_accepted():
     world = cq.worlds.second_setting()
     rule = cq.ThresholdPolicy(cq.logistic_model([-3.5, 0.6]), world.cost)
     log = world.collect(rule, 2000, np.random.default_rng(2))
-    found = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=cq.DoublyRobust())
+    found = cq.evaluate(
+        cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.DoublyRobust()
+    )
     assert world.exact(cq.AcceptAll()).utility in found.utility
     assert found.utility.high - found.utility.low >= float((log.propensity == 0).mean())
 
@@ -438,7 +442,7 @@ def drifting(n=4000, seed=0):
 
 def test_the_balance_heuristic_sees_that_the_population_drifts():
     log, truth = drifting()
-    found = cq.evaluate(cq.AcceptAll(), log, cost=COST, weighting=cq.BalanceHeuristic())
+    found = cq.evaluate(cq.AcceptAll(), log, cost=COST, weighting=cq.weightings.BalanceHeuristic())
     own = cq.evaluate(cq.AcceptAll(), log, cost=COST)
     assert repr(found.utility) == repr(own.utility)
     assert truth in found.utility
@@ -454,4 +458,4 @@ def test_the_balance_heuristic_raises_no_false_alarm_where_nothing_drifts():
             world.collect(policy, 1000, rng, time_step=step) for step, policy in policies.items()
         ]
         log = cq.DecisionLog.concatenate(parts)
-        assert cq.BalanceHeuristic().notes(log) == ()
+        assert cq.weightings.BalanceHeuristic().notes(log) == ()

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.evaluation import mean_sequence
 from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import WeightedLog
+from consequential.statistics import mean_sequence
 
 
 def psi(bet):
@@ -90,10 +90,10 @@ def test_any_time_is_where_the_sequence_of_the_utility_stands():
     world = cq.worlds.first_setting()
     log_ = world.collect(world.initial_policy().with_floor(0.1), 2000, np.random.default_rng(1))
     policy = cq.Policy([1.5, 5.0])
-    lower, upper = cq.utility_sequence(policy, log_, cost=world.cost)
+    lower, upper = cq.statistics.utility_sequence(policy, log_, cost=world.cost)
     found = cq.evaluate(policy, log_, cost=world.cost, method="any_time").utility
     assert (found.low, found.high) == (lower[-1], upper[-1])
-    lower, upper = cq.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
+    lower, upper = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
     paired = cq.compare(policy, cq.Logged(), log_, cost=world.cost, method="any_time").utility
     assert (paired.low, paired.high) == (lower[-1], upper[-1])
 
@@ -105,9 +105,9 @@ def test_the_range_is_that_of_costs_floor_and_rejections():
     pi = log_.propensity_of(cq.AcceptAll())
     gained = np.where(log_.decision, pi / 0.5 * (log_.outcome - 0.4), 0.0)
     by_hand = mean_sequence(gained, low=-0.4 / 0.25, high=0.6 / 0.25, mean_low=-0.4, mean_high=0.6)
-    found = cq.utility_sequence(cq.AcceptAll(), log_, cost=0.4, floor=0.25)
+    found = cq.statistics.utility_sequence(cq.AcceptAll(), log_, cost=0.4, floor=0.25)
     assert_allclose(found, by_hand)
-    logged = cq.utility_sequence(cq.AcceptAll(), log_, cost=0.4)  # smallest logged: 0.5
+    logged = cq.statistics.utility_sequence(cq.AcceptAll(), log_, cost=0.4)  # smallest logged: 0.5
     assert (logged[1] - logged[0])[-1] < (found[1] - found[0])[-1]
 
 
@@ -132,7 +132,11 @@ def test_no_row_goes_beyond_its_reach(g, clip, pessimistic):
     """Rows of every kind: each rule, each pair of them, all costs and amounts; and close to it."""
     if clip is None and pessimistic:
         clip = 1e6
-    weighting = cq.InversePropensity() if clip is None else cq.Clipped(clip, pessimistic)
+    weighting = (
+        cq.weightings.InversePropensity()
+        if clip is None
+        else cq.weightings.Clipped(clip, pessimistic)
+    )
     rng = np.random.default_rng(0)
     n, floor = 4000, 0.1
     log_ = exploring_log(n, 2, amount=rng.uniform(0.5, 2, n), cost=rng.uniform(0.2, 0.7, n), seed=3)
@@ -160,6 +164,6 @@ def test_against_the_log_bounds_close_in_sooner():
     log_ = world.collect(world.initial_policy().with_floor(0.05), 3000, np.random.default_rng(0))
     policy, start = cq.Policy([1.5, 5.0]), world.initial_policy().with_floor(0.05)
     nearly = start.at(start.theta + 1e-9).with_floor(0.05)
-    lower, _ = cq.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
-    other, _ = cq.utility_sequence(policy, log_, cost=world.cost, versus=nearly)
+    lower, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
+    other, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=nearly)
     assert lower[-1] > 0.0 > other[-1]

@@ -61,7 +61,9 @@ def assert_covers(rates: np.ndarray, count: int, low: float = 0.93, high: float 
 @pytest.mark.parametrize("count", ALL)
 @pytest.mark.parametrize("setting", list(WORLDS))
 @pytest.mark.parametrize(
-    "weighting", [cq.InversePropensity(), cq.SelfNormalised()], ids=["plain", "self-normalised"]
+    "weighting",
+    [cq.weightings.InversePropensity(), cq.weightings.SelfNormalised()],
+    ids=["plain", "self-normalised"],
 )
 def test_utility_and_parity_gap_are_covered(setting, weighting, count):
     make, policy = WORLDS[setting]
@@ -164,7 +166,7 @@ def test_sequences_cover_at_every_look_at_once(setting, paired, count):
     versus = cq.Logged() if paired else None
 
     def covered(log):
-        lower, upper = cq.utility_sequence(policy, log, cost=world.cost, versus=versus)
+        lower, upper = cq.statistics.utility_sequence(policy, log, cost=world.cost, versus=versus)
         return [bool((lower <= truth).all() and (upper >= truth).all())]
 
     rates = coverage(map(covered, logs(world, 5000, count, seed=6)))

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.objective import benefit_gap
+from consequential.fairness import benefit_gap
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 
@@ -131,11 +131,11 @@ def test_a_rule_that_rejects_everybody_is_worth_nothing(method, notion):
 @pytest.mark.parametrize(
     "weighting",
     [
-        cq.Clipped(2.0),
-        cq.Clipped(2.0, pessimistic=True),
-        cq.SelfNormalised(),
-        cq.DoublyRobust(LogisticRegression()),
-        cq.Unweighted(),
+        cq.weightings.Clipped(2.0),
+        cq.weightings.Clipped(2.0, pessimistic=True),
+        cq.weightings.SelfNormalised(),
+        cq.weightings.DoublyRobust(LogisticRegression()),
+        cq.weightings.Unweighted(),
     ],
     ids=repr,
 )
@@ -154,7 +154,10 @@ def test_pessimistic_clipping_never_promises_more_than_plain_weights():
         log = exploring_log(100, seed=seed)
         plain, clipped = (
             cq.evaluate(POLICY, log, cost=0.4, weighting=weighting).utility.value
-            for weighting in (cq.Clipped(1e9, pessimistic=True), cq.Clipped(2.0, pessimistic=True))
+            for weighting in (
+                cq.weightings.Clipped(1e9, pessimistic=True),
+                cq.weightings.Clipped(2.0, pessimistic=True),
+            )
         )
         assert clipped <= plain
 
@@ -165,7 +168,7 @@ def test_clipped_weights_reach_no_further_than_their_clip(method, pessimistic):
     log = exploring_log(400)
     clipped, plain = (
         cq.evaluate(POLICY, log, cost=0.4, weighting=weighting, method=method).utility
-        for weighting in (cq.Clipped(2.0, pessimistic=pessimistic), None)
+        for weighting in (cq.weightings.Clipped(2.0, pessimistic=pessimistic), None)
     )
     assert clipped.high - clipped.low < plain.high - plain.low
 
@@ -264,9 +267,11 @@ def test_effective_sample_sizes_are_those_of_weights_times_propensities():
     log = exploring_log(300, 2)
     counted = np.where(log.decision, log.propensity_of(POLICY) / log.propensity, 0.0)
     found = cq.evaluate(POLICY, log, cost=0.4, fairness="equal_opportunity")
-    assert found.effective_sample_size == pytest.approx(cq.effective_sample_size(counted))
+    assert found.effective_sample_size == pytest.approx(
+        cq.weightings.effective_sample_size(counted)
+    )
     for z in range(2):
-        here = cq.effective_sample_size(counted[log.group == z])
+        here = cq.weightings.effective_sample_size(counted[log.group == z])
         assert found.group_effective_sizes[z] == pytest.approx(here)
         assert found.benefits[z].effective_sample_size == pytest.approx(here)
     parity = cq.evaluate(POLICY, log, cost=0.4)
@@ -298,7 +303,7 @@ def test_the_warning_points_at_the_call():
         lambda: cq.compare(policy, cq.Logged(), log, cost=0.4),
         lambda: cq.group_metrics(policy, log),
         lambda: cq.sensitivity(policy, log, cost=0.4),
-        lambda: cq.utility_sequence(policy, log, cost=0.4),
+        lambda: cq.statistics.utility_sequence(policy, log, cost=0.4),
     ]
     for call in calls:
         with pytest.warns(cq.WinnersCurseWarning) as caught:
@@ -326,7 +331,7 @@ def test_learning_from_the_settled_rows_counts_as_the_same_log():
 @pytest.mark.parametrize("learner", [AcceptanceRate(), Cuts(0.3)], ids=["copied", "cloned"])
 def test_with_folds_every_row_is_judged_by_a_policy_that_has_not_seen_it(learner):
     log = exploring_log(103)
-    found = cq.cross_fitted_propensities(learner, log, folds=4, seed=9)
+    found = cq.statistics.cross_fitted_propensities(learner, log, folds=4, seed=9)
     fold = np.random.default_rng(9).permutation(103) % 4
     for k in range(4):
         policy = type(learner)(**vars(learner)).fit_log(log.take(fold != k)).policy_
@@ -349,7 +354,7 @@ def test_folds_need_no_fitted_learner_and_are_noted():
 
 def test_folds_use_settled_rows_only():
     log = exploring_log(300, time_step=np.arange(300) // 50, horizon=2)
-    assert cq.cross_fitted_propensities(Cuts(), log, folds=3).shape == (200,)
+    assert cq.statistics.cross_fitted_propensities(Cuts(), log, folds=3).shape == (200,)
     assert cq.evaluate(Cuts(), log, cost=0.4, folds=3).n == 200
 
 

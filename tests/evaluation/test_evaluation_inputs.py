@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.evaluation import mean_sequence, sup_t_quantile
+from consequential.statistics import mean_sequence, sup_t_quantile
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 NAN = float("nan")
@@ -161,7 +161,7 @@ METHODS = {
         r"the floor is 0.5 but the log has a propensity of 0\.1",
     ),
     "endless weights": (
-        {"method": "bernstein", "weighting": cq.SelfNormalised()},
+        {"method": "bernstein", "weighting": cq.weightings.SelfNormalised()},
         "largest weight of SelfNormalised.. is not known",
     ),
 }
@@ -179,7 +179,7 @@ def test_a_method_that_cannot_work_is_refused(wrong, log):
 
 
 def test_bounded_intervals_of_a_benefit_of_unknown_shape_are_refused(log):
-    class Shared(cq.Fairness):
+    class Shared(cq.fairness.Fairness):
         name = "shared"
 
         def benefits(self, tally):
@@ -203,9 +203,9 @@ def test_a_weighting_by_name_is_refused_by_group_metrics(log):
 
 def test_cross_fitting_needs_a_learner(log):
     with pytest.raises(TypeError, match="needs a learner with fit_log"):
-        cq.cross_fitted_propensities(POLICY, log)
+        cq.statistics.cross_fitted_propensities(POLICY, log)
     with pytest.raises(TypeError, match="Learner has none"):
-        cq.cross_fitted_propensities(Learner, log)
+        cq.statistics.cross_fitted_propensities(Learner, log)
 
 
 def test_a_fold_that_cannot_be_fitted_is_named(log):
@@ -214,7 +214,7 @@ def test_a_fold_that_cannot_be_fitted_is_named(log):
             raise cq.DecisionLogError("nobody was accepted")
 
     with pytest.raises(cq.DecisionLogError, match="fold 1 of 3 cannot be fitted: nobody was"):
-        cq.cross_fitted_propensities(Fussy(), log, folds=3)
+        cq.statistics.cross_fitted_propensities(Fussy(), log, folds=3)
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_covariance_that_is_none_is_refused(covariance, message):
 
 def test_the_pessimistic_clip_is_a_clip():
     with pytest.raises(ValueError, match="clipped at 1 or above"):
-        cq.Clipped(0.5, pessimistic=True)
+        cq.weightings.Clipped(0.5, pessimistic=True)

@@ -93,7 +93,7 @@ def test_rates_are_those_of_the_world_and_not_of_the_accepted():
     log = world.collect(start, 200_000, np.random.default_rng(0))
     policy = cq.Policy([1.5, 5.0])
     ours = cq.group_metrics(policy, log)
-    naive = cq.group_metrics(policy, log, weighting=cq.Unweighted())
+    naive = cq.group_metrics(policy, log, weighting=cq.weightings.Unweighted())
     for name, notion in (
         ("true_positive_rate", "equal_opportunity"),
         ("positive_predictive_value", "predictive_parity"),
@@ -171,7 +171,9 @@ def test_one_group_has_no_difference():
     assert not found.ratio["selection_rate"].known
 
 
-@pytest.mark.parametrize("weighting", [cq.SelfNormalised(), cq.Clipped(3.0)], ids=repr)
+@pytest.mark.parametrize(
+    "weighting", [cq.weightings.SelfNormalised(), cq.weightings.Clipped(3.0)], ids=repr
+)
 def test_other_weights_pass_through(weighting):
     log_ = exploring_log(300)
     found = cq.group_metrics(POLICY, log_, weighting=weighting)

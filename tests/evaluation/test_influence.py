@@ -14,13 +14,13 @@ from conftest import exploring_log
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.objective import Benefit
+from consequential.functionals import Benefit
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 PI = "pi"
 
 
-class Spared(cq.Fairness):
+class Spared(cq.fairness.Fairness):
     """A notion of one's own, people and labels mixed: `f = d + 2 (1 - d) y`."""
 
     name = "spared"
@@ -29,7 +29,7 @@ class Spared(cq.Fairness):
         return (tally.mean(at_reject=(0.0, 2.0), at_accept=(1.0, 1.0)),)
 
 
-class SharedOut(cq.Fairness):
+class SharedOut(cq.fairness.Fairness):
     name = "shared_out"
 
     def benefits(self, tally):
@@ -37,20 +37,20 @@ class SharedOut(cq.Fairness):
 
 
 NOTIONS = {
-    "demographic parity": cq.DemographicParity(),
-    "equal opportunity": cq.EqualOpportunity(),
-    "equalised odds": cq.EqualisedOdds(),
-    "predictive parity": cq.PredictiveParity(),
-    "judged rightly": cq.BenefitParity(lambda d, y: float(d == y)),
-    "mixed": cq.BenefitParity(lambda d, y: d + 0.5 * y),
+    "demographic parity": cq.fairness.DemographicParity(),
+    "equal opportunity": cq.fairness.EqualOpportunity(),
+    "equalised odds": cq.fairness.EqualisedOdds(),
+    "predictive parity": cq.fairness.PredictiveParity(),
+    "judged rightly": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
+    "mixed": cq.fairness.BenefitParity(lambda d, y: d + 0.5 * y),
     "of one's own": Spared(),
     "a share": SharedOut(),
 }
 WEIGHTINGS = {
-    "plain": cq.InversePropensity(),
-    "clipped": cq.Clipped(3.0),
-    "pessimistic": cq.Clipped(3.0, pessimistic=True),
-    "self-normalised": cq.SelfNormalised(),
+    "plain": cq.weightings.InversePropensity(),
+    "clipped": cq.weightings.Clipped(3.0),
+    "pessimistic": cq.weightings.Clipped(3.0, pessimistic=True),
+    "self-normalised": cq.weightings.SelfNormalised(),
 }
 
 
@@ -205,7 +205,7 @@ def test_a_group_without_anybody_has_no_value():
 
 
 def test_a_benefit_made_by_hand_is_refused_with_advice():
-    class ByHand(cq.Fairness):
+    class ByHand(cq.fairness.Fairness):
         name = "by_hand"
 
         def benefits(self, tally):
@@ -218,7 +218,9 @@ def test_a_benefit_made_by_hand_is_refused_with_advice():
 
 def test_parts_of_coefficients_keep_what_rows_add():
     log = exploring_log(40, 2)
-    coefficients = cq.Objective(0.4, cq.BenefitParity(lambda d, y: d + y)).coefficients(log)
+    coefficients = cq.Objective(0.4, cq.fairness.BenefitParity(lambda d, y: d + y)).coefficients(
+        log
+    )
     half = coefficients.take(slice(0, 20)).benefits[0]
     whole = coefficients.benefits[0]
     assert_allclose(half.constants, 2 * whole.constants[:20])

@@ -180,6 +180,20 @@ def test_surprise_is_the_normal_number_of_a_skewed_sums_tail():
     assert (np.diff(deviations) > 0).all()
 
 
+@pytest.mark.parametrize("rare", [1e-3, 1e-6, 1.0 - 1e-13])
+def test_true_propensities_next_to_0_or_1_do_not_raise_a_doubt(rare):
+    """One person among others, or nobody left to chance: the sum is as skewed as can be."""
+    p = np.full(2000, rare) if rare > 0.5 else np.r_[np.full(2000, 0.5), rare]
+    rng = np.random.default_rng(0)
+    surprises = [weight_surprise(rng.random(len(p)) < p, p) for _ in range(200)]
+    assert np.abs(surprises).max() < 4
+
+
+def test_decisions_that_propensities_all_but_rule_out_do_raise_a_doubt():
+    p = np.full(2000, 1.0 - 1e-13)
+    assert weight_surprise(np.arange(2000) % 2 == 0, p) < -4
+
+
 # --- region by region
 
 

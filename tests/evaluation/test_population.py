@@ -59,12 +59,12 @@ def total(people: Population, rule: cq.DecisionRule, weigh: Weigh, group: int) -
 
 
 # notion -> what its first benefit is a ratio of
-BENEFITS: dict[str, tuple[cq.Fairness, Weigh, Weigh]] = {
-    "demographic_parity": (cq.DemographicParity(), lambda d, y: d, lambda d, y: 1),
-    "equal_opportunity": (cq.EqualOpportunity(), lambda d, y: d * y, lambda d, y: y),
-    "predictive_parity": (cq.PredictiveParity(), lambda d, y: d * y, lambda d, y: d),
+BENEFITS: dict[str, tuple[cq.fairness.Fairness, Weigh, Weigh]] = {
+    "demographic_parity": (cq.fairness.DemographicParity(), lambda d, y: d, lambda d, y: 1),
+    "equal_opportunity": (cq.fairness.EqualOpportunity(), lambda d, y: d * y, lambda d, y: y),
+    "predictive_parity": (cq.fairness.PredictiveParity(), lambda d, y: d * y, lambda d, y: d),
     "benefit_parity": (
-        cq.BenefitParity(lambda d, y: float(d == y)),
+        cq.fairness.BenefitParity(lambda d, y: float(d == y)),
         lambda d, y: d == y,
         lambda d, y: 1,
     ),
@@ -76,7 +76,7 @@ RULES = ["logistic", "semi-logistic", "by group", "mixture by group", "accept al
 @pytest.mark.parametrize("rule", RULES)
 def test_utility_and_acceptance_are_the_sums_over_everybody(rule, n_groups):
     people, policy = population(n_groups), policies(n_groups)[rule]
-    metrics = people.metrics(policy, COST, cq.DemographicParity())
+    metrics = people.metrics(policy, COST, cq.fairness.DemographicParity())
     groups = range(n_groups)
     utility = sum(total(people, policy, lambda d, y: d * (y - COST), z) for z in groups)
     acceptance = sum(total(people, policy, lambda d, y: d, z) for z in groups)
@@ -112,7 +112,7 @@ def test_equalised_odds_shows_true_positive_rates_and_the_wider_of_its_two_gaps(
     positive = (0.5 * low + 0.9 * high) / 1.4, (low + high) / 2
     negative = (0.5 * low + 0.1 * high) / 0.6, (low + high) / 2
     assert abs(negative[0] - negative[1]) > abs(positive[0] - positive[1])
-    metrics = people.metrics(policy, COST, cq.EqualisedOdds())
+    metrics = people.metrics(policy, COST, cq.fairness.EqualisedOdds())
     assert metrics.benefits == pytest.approx({"a": positive[0], "b": positive[1]})
     assert metrics.benefit_gap == pytest.approx(negative[0] - negative[1])
 
@@ -137,7 +137,7 @@ def test_a_policy_that_does_not_use_it_treats_groups_alike():
 
 def test_propensities_can_be_given_instead_of_a_policy():
     people, policy = population(2), policies(2)["by group"]
-    notion = cq.EqualOpportunity()
+    notion = cq.fairness.EqualOpportunity()
     given = people.metrics_at(people.propensity(policy), COST, notion)
     assert given == people.metrics(policy, COST, notion)
 
@@ -145,8 +145,8 @@ def test_propensities_can_be_given_instead_of_a_policy():
 @pytest.mark.parametrize(
     ("notion", "nobody"),
     [
-        (cq.DemographicParity(), {"north": 0.0, "south": 0.0}),
-        (cq.PredictiveParity(), {"north": np.nan, "south": np.nan}),
+        (cq.fairness.DemographicParity(), {"north": 0.0, "south": 0.0}),
+        (cq.fairness.PredictiveParity(), {"north": np.nan, "south": np.nan}),
     ],
     ids=["demographic parity", "predictive parity"],
 )
@@ -158,7 +158,7 @@ def test_rejecting_everybody_is_worth_nothing_and_leaves_no_gap(notion, nobody):
 
 def test_a_group_without_people_has_no_benefit_and_no_part_in_the_gap():
     people = Population(np.zeros((1, 1)), np.array([[0.5, 0.0, 0.5]]), np.full((1, 3), 0.5), GROUPS)
-    metrics = people.metrics(cq.AcceptAll(), COST, cq.DemographicParity())
+    metrics = people.metrics(cq.AcceptAll(), COST, cq.fairness.DemographicParity())
     assert metrics.benefits == pytest.approx(
         {"north": 1.0, "south": np.nan, "west": 1.0}, nan_ok=True
     )
@@ -175,7 +175,7 @@ def test_a_labelled_table_is_a_population_whose_probabilities_are_the_labels():
     people = Population(features, mass, np.repeat(label[:, None], 2, axis=1), ("a", "b"))
     policy = cq.Policy([0.2, 0.9, -0.6])
     pi = policy.propensity(features)
-    metrics = people.metrics(policy, COST, cq.DemographicParity())
+    metrics = people.metrics(policy, COST, cq.fairness.DemographicParity())
     assert metrics.utility == pytest.approx((pi * (label - COST)).mean())
     assert metrics.benefits == pytest.approx(
         {"a": pi[group == 0].mean(), "b": pi[group == 1].mean()}

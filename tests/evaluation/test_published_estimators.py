@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import consequential as cq
-from consequential.objective import Weighting
+from consequential.weightings import Weighting
 
 COST, N = 0.4, 400
 
@@ -72,18 +72,20 @@ def test_inverse_propensity_weighting():
 
 def test_clipped_weights():
     """InverseProbabilityWeighting(lambda_=2): it clips pi/p, so the two agree for accept-all."""
-    assert utility(cq.AcceptAll(), cq.Clipped(2.0)) == pytest.approx(0.1546134716351519, rel=1e-12)
+    assert utility(cq.AcceptAll(), cq.weightings.Clipped(2.0)) == pytest.approx(
+        0.1546134716351519, rel=1e-12
+    )
 
 
 def test_doubly_robust():
     """DoublyRobust, with the same model of the label."""
-    found = utility(POLICY, cq.DoublyRobust(KnownModel()))
+    found = utility(POLICY, cq.weightings.DoublyRobust(KnownModel()))
     assert found == pytest.approx(0.15505742269310754, rel=1e-12)
 
 
 def test_balance_heuristic():
     """MultiLoggersBalancedInverseProbabilityWeighting, with the average propensity."""
-    found = utility(POLICY, cq.BalanceHeuristic())
+    found = utility(POLICY, cq.weightings.BalanceHeuristic())
     assert found == pytest.approx(0.15689526973411913, rel=1e-12)
 
 
@@ -94,7 +96,7 @@ def test_our_self_normalised_weights_are_another_number():
     reward = np.where(log.decision, log.outcome - COST, 0.0)
     theirs = (ratio * reward).sum() / ratio.sum()
     assert theirs == pytest.approx(0.14265231463223063, rel=1e-12)
-    assert abs(utility(POLICY, cq.SelfNormalised()) - theirs) > 1e-3
+    assert abs(utility(POLICY, cq.weightings.SelfNormalised()) - theirs) > 1e-3
 
 
 def test_bootstrap_intervals_are_close():

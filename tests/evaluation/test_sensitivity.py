@@ -11,15 +11,15 @@ import pytest
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.objective import Weighting
+from consequential.weightings import Weighting
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 NOTIONS = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "predictive_parity": cq.PredictiveParity(),
-    "judged rightly": cq.BenefitParity(lambda d, y: float(d == y)),
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "predictive_parity": cq.fairness.PredictiveParity(),
+    "judged rightly": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 
 
@@ -45,7 +45,7 @@ def corners(log: cq.DecisionLog, gamma: float):
         yield np.tile(weights, 4)
 
 
-def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.Fairness, g=(0.0, 0.0)):
+def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.fairness.Fairness, g=(0.0, 0.0)):
     """Utility and benefits with weights as given."""
 
     class Given(Weighting):
@@ -89,7 +89,7 @@ def test_the_gap_of_three_groups_is_between_two_different_ones():
     log = cq.DecisionLog.from_arrays(
         np.zeros((120, 2)), decision, np.where(unsure, 0.5, 1.0), label, sensitive
     )
-    accepted_positive = cq.BenefitParity(lambda d, y: float(d and y))
+    accepted_positive = cq.fairness.BenefitParity(lambda d, y: float(d and y))
     found = cq.sensitivity(cq.AcceptAll(), log, cost=0.4, fairness=accepted_positive, gammas=[3.0])
     # 10 of the 40 are known positives, with weights from 1 + 1/3 to 1 + 3
     ends = found.benefits["a"][0]
@@ -102,7 +102,7 @@ def test_the_gap_of_three_groups_is_between_two_different_ones():
 def test_the_worth_of_rejections_is_bounded_with_the_rest(g):
     log = small_log()
     found = cq.sensitivity(POLICY, log, cost=0.4, gammas=[2.0], rejection_utility=g).utility[0]
-    utilities = [figures(log, w, cq.DemographicParity(), g)[0] for w in corners(log, 2.0)]
+    utilities = [figures(log, w, cq.fairness.DemographicParity(), g)[0] for w in corners(log, 2.0)]
     assert (found.smallest, found.largest) == pytest.approx((min(utilities), max(utilities)))
 
 

@@ -27,7 +27,7 @@ from consequential.kernels.links import (
     responses,
 )
 from consequential.kernels.random import UniformStream, fill_uniforms, stream_key, uniforms
-from consequential.policies import LINKS
+from consequential.links import LINKS
 from consequential.policies.compiled import link_numbers
 
 ETA = np.concatenate(
@@ -150,7 +150,7 @@ def test_a_threshold_is_a_step_from_nobody_to_everybody():
 
 def test_a_link_of_ones_own_has_no_numbers():
     logistic = LINKS["logistic"]
-    same_name = cq.Link(
+    same_name = cq.links.Link(
         "logistic", logistic.probability, logistic.derivative, logistic.log_derivative
     )
     assert link_numbers(cq.Policy([0.0], same_name)) is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,3 +70,49 @@ def test_steps_come_one_by_one(world, learner):
 def test_a_run_of_nothing_is_refused(world, learner, options):
     with pytest.raises(ValueError, match="at least 1"):
         steps_of(world, world.initial_policy(), learner, **options)
+
+
+# --- learners of one's own
+
+
+def test_a_learner_may_return_the_next_rule_alone(world):
+    steps = steps_of(world, cq.AcceptAll(), lambda policy, log, *, rng, time_step: cq.EveryNth(2))
+    assert [step.policy for step in steps] == [cq.AcceptAll(), *[cq.EveryNth(2)] * 3]
+    assert all(step.notes == () for step in steps)
+
+
+@pytest.mark.parametrize("notes", [("be careful",), ["be careful"], "be careful"])
+def test_notes_of_a_learner_come_with_its_step(world, notes):
+    def learn(policy, log, *, rng, time_step):
+        return SimpleNamespace(policy=policy, notes=notes)
+
+    assert steps_of(world, cq.AcceptAll(), learn)[0].notes == ("be careful",)
+
+
+@pytest.mark.parametrize("returned", [None, np.zeros(2), cq.AcceptAll])
+def test_a_learner_that_returns_no_rule_is_told_so(world, returned):
+    with pytest.raises(TypeError, match=r"what a learner returns must be a rule .* not "):
+        steps_of(world, cq.AcceptAll(), lambda policy, log, *, rng, time_step: returned)
+
+
+@pytest.mark.parametrize("start", [None, np.zeros(2), cq.AcceptAll])
+def test_a_start_that_is_no_rule_is_refused(world, learner, start):
+    with pytest.raises(TypeError, match=r"the rule to start with must be a rule .* not "):
+        steps_of(world, start, learner)
+
+
+def test_a_learner_that_cannot_be_called_is_told_how_it_would_be(world):
+    estimator = cq.FairPolicyLearner(cost=world.cost)
+    with pytest.raises(TypeError, match=r"learner\(policy, log, .* FairPolicyLearner cannot"):
+        steps_of(world, cq.AcceptAll(), estimator)
+
+
+def test_an_update_of_a_rule_without_parameters_names_one_that_has_some(world, learner):
+    with pytest.raises(TypeError, match=r"initial_policy\('logistic'\); AcceptAll has none"):
+        steps_of(world, cq.AcceptAll(), learner)
+
+
+def test_a_predictor_can_be_fitted_after_any_rule(world):
+    first, second, *_ = steps_of(world, cq.AcceptAll(), cq.FitPredictor(world.cost))
+    assert first.policy == cq.AcceptAll()
+    assert isinstance(second.policy, cq.ThresholdPolicy)

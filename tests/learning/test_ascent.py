@@ -6,10 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
 from conftest import exploring_log, means_at
+from consequential.fairness import benefit_gap
 from consequential.kernels.random import UniformStream
 from consequential.learning.ascent import Means, Minibatch, Schedule
 from consequential.learning.update import compiled_rows
-from consequential.objective import benefit_gap, deviations
+from consequential.objective import deviations
 
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
@@ -131,7 +132,7 @@ def test_a_step_too_long_for_its_penalty_is_reported_and_never_gives_nan(rate):
         log.features + log.group[:, None], log.decision, log.propensity, log.label, log.group
     )
     objective = cq.Objective(0.5, "demographic_parity", 1e4)
-    update = learner(objective, step=cq.GradientStep(rate))(
+    update = learner(objective, step=cq.steps.GradientStep(rate))(
         cq.Policy([0.0, 0.0, 0.0]), shifted, rng=np.random.default_rng(0)
     )
     assert np.isfinite(update.policy.theta).all()

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from consequential.objective import DemographicParity
+from consequential.fairness import DemographicParity
 
 
 def smooth_part(world, policy):

@@ -100,7 +100,7 @@ UNMEASURED = [
     ("equalised_odds", 0, "with label 0"),
     ("equal_opportunity", None, "with label 1"),
     ("predictive_parity", None, "with a label"),
-    (cq.BenefitParity(lambda d, y: float(d == y)), None, "with a label"),
+    (cq.fairness.BenefitParity(lambda d, y: float(d == y)), None, "with a label"),
 ]
 
 

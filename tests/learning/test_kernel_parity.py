@@ -18,13 +18,13 @@ from sklearn.linear_model import LogisticRegression
 import consequential as cq
 from conftest import exploring_log
 from consequential.kernels.logistic import RIDGE, fit_logistic
-from consequential.learning import StepRule
-from consequential.learning.sequences import reservoir_moves
 from consequential.learning.update import is_compiled
-from consequential.policies import LINKS
+from consequential.links import LINKS
 from consequential.policies.compiled import link_numbers
+from consequential.sequences import reservoir_moves
+from consequential.steps import StepRule
 
-JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
+JUDGED_CORRECTLY = cq.fairness.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [
     "demographic_parity",
     "equal_opportunity",
@@ -33,13 +33,13 @@ NOTIONS = [
     JUDGED_CORRECTLY,
 ]
 WEIGHTINGS = [
-    cq.InversePropensity(),
-    cq.Clipped(2.0),
-    cq.SelfNormalised(),
-    cq.BalanceHeuristic(),
-    cq.Unweighted(),
+    cq.weightings.InversePropensity(),
+    cq.weightings.Clipped(2.0),
+    cq.weightings.SelfNormalised(),
+    cq.weightings.BalanceHeuristic(),
+    cq.weightings.Unweighted(),
 ]
-STEPS = [cq.PreconditionedStep(), cq.GradientStep(0.3, max_step=0.5)]
+STEPS = [cq.steps.PreconditionedStep(), cq.steps.GradientStep(0.3, max_step=0.5)]
 FLAVOURS = list(product(["applicants", "paper"], ["expected", "sampled"], STEPS))
 
 
@@ -171,7 +171,7 @@ def test_both_engines_read_the_same_circle_whatever_its_sizes(shuffle, sizes):
 def test_both_engines_ascend_as_printed_whatever_the_sizes(link, n_features, penalty):
     log = log_with_policies(500, 2, n_features, seed=n_features)
     theta = 0.3 * np.random.default_rng(5).normal(size=n_features + 1)
-    step = cq.GradientStep(0.1, max_step=0.2)
+    step = cq.steps.GradientStep(0.1, max_step=0.2)
     for normalisation, sizes in product(("applicants", "paper"), ((60, 47), (20, 64), (3, 7))):
         objective = cq.Objective(
             0.4, "demographic_parity", penalty, normalisation=normalisation, decisions="sampled"
@@ -189,7 +189,7 @@ def test_both_engines_ascend_as_printed_where_a_group_is_seldom_there(missing):
     )
     for notion in ("demographic_parity", "equal_opportunity", JUDGED_CORRECTLY):
         objective = cq.Objective(0.4, notion, 3.0, decisions="sampled")
-        update = cq.UpdatePolicy(objective, 50, 20, cq.GradientStep(0.1), n_reference=0)
+        update = cq.UpdatePolicy(objective, 50, 20, cq.steps.GradientStep(0.1), n_reference=0)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, notion)
 
 
@@ -271,7 +271,7 @@ def test_both_engines_agree_where_one_person_was_accepted():
 
 @pytest.mark.parametrize("notion", NOTIONS, ids=named)
 def test_both_engines_agree_on_small_logs_where_groups_lack_people(notion):
-    steps = (cq.PreconditionedStep(), cq.GradientStep(0.1, max_step=0.5))
+    steps = (cq.steps.PreconditionedStep(), cq.steps.GradientStep(0.1, max_step=0.5))
     undefined = 0
     for seed in range(30):
         log = exploring_log(24, n_groups=4, seed=seed)
@@ -318,14 +318,14 @@ def test_both_engines_agree_on_scores_of_hundreds():
 def test_both_engines_refuse_the_same_steps_that_are_not_finite():
     log = exploring_log(300)
     objective = cq.Objective(0.4, "demographic_parity", 1e300)
-    update = cq.UpdatePolicy(objective, 12, 48, cq.GradientStep(1e300), n_reference=70)
+    update = cq.UpdatePolicy(objective, 12, 48, cq.steps.GradientStep(1e300), n_reference=70)
     learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, moves=False)
     assert "steps were not finite" in learned.notes[0]
 
 
 # --- parts of one's own
 
-RATIONAL = cq.Link(
+RATIONAL = cq.links.Link(
     "rational",
     lambda eta: 0.5 + 0.5 * eta / (1 + np.abs(eta)),
     lambda eta: 0.5 / (1 + np.abs(eta)) ** 2,
@@ -347,7 +347,7 @@ class SignStep(StepRule):
         return lambda gradient, theta: rate * np.sign(gradient)
 
 
-class HalfStep(cq.PreconditionedStep):
+class HalfStep(cq.steps.PreconditionedStep):
     """A rule that inherits from ours is a rule of one's own."""
 
     def rate(self, time_step, effective_rows=float("inf")):
@@ -358,8 +358,8 @@ class HalfStep(cq.PreconditionedStep):
 @pytest.mark.parametrize(
     ("link", "step"),
     [
-        (RATIONAL, cq.PreconditionedStep()),
-        (RATIONAL, cq.GradientStep(0.2)),
+        (RATIONAL, cq.steps.PreconditionedStep()),
+        (RATIONAL, cq.steps.GradientStep(0.2)),
         ("logistic", SignStep()),
         ("semi_logistic", HalfStep()),
     ],
@@ -587,7 +587,7 @@ def row_numbers(log, n):
 
 def test_the_aggregated_sequence_follows_the_moves():
     n, room = 10, 24
-    sequence, held = cq.Aggregated(room), None
+    sequence, held = cq.sequences.Aggregated(room), None
     rng, again = np.random.default_rng(6), np.random.default_rng(6)
     for step in range(6):
         held = sequence.extend(held, collected(n, step), rng)
@@ -598,7 +598,9 @@ def test_the_aggregated_sequence_follows_the_moves():
 def test_the_aggregated_sequence_keeps_rows_whole():
     held = None
     for step in range(6):
-        held = cq.Aggregated(24).extend(held, collected(10, step), np.random.default_rng(step))
+        held = cq.sequences.Aggregated(24).extend(
+            held, collected(10, step), np.random.default_rng(step)
+        )
     for place, number in enumerate(row_numbers(held, 10)):
         source = collected(10, number // 10)
         row = number % 10
@@ -611,6 +613,8 @@ def test_the_aggregated_sequence_keeps_rows_whole():
 def test_the_aggregated_sequence_takes_more_new_rows_than_it_has_room_for():
     held = None
     for step in range(4):
-        held = cq.Aggregated(7).extend(held, collected(30, step), np.random.default_rng(step))
+        held = cq.sequences.Aggregated(7).extend(
+            held, collected(30, step), np.random.default_rng(step)
+        )
         assert len(held) == 7
         assert len(set(row_numbers(held, 30))) == 7

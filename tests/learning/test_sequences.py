@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from consequential.learning import sequence_named
+from consequential.sequences import sequence_named
 
 
 def logs(n_steps, n=50):
@@ -22,11 +22,11 @@ def kept(sequence, n_steps, n=50):
 
 
 def test_the_iterative_sequence_keeps_the_last_step():
-    assert_array_equal(np.unique(kept(cq.Iterative(), 4).time_step), [3])
+    assert_array_equal(np.unique(kept(cq.sequences.Iterative(), 4).time_step), [3])
 
 
 def test_the_aggregated_sequence_keeps_everything_with_its_own_propensities():
-    held = kept(cq.Aggregated(), 4)
+    held = kept(cq.sequences.Aggregated(), 4)
     everything = cq.DecisionLog.concatenate(logs(4))
     # in random order: put back, it is everything
     back = np.lexsort([held.features[:, 0], held.time_step])
@@ -36,7 +36,7 @@ def test_the_aggregated_sequence_keeps_everything_with_its_own_propensities():
 
 
 def test_beyond_its_bound_the_aggregated_sequence_keeps_every_step_evenly():
-    held = kept(cq.Aggregated(max_rows=2000), 40, n=200)
+    held = kept(cq.sequences.Aggregated(max_rows=2000), 40, n=200)
     assert len(held) == 2000
     counts = np.bincount(held.time_step, minlength=40)
     # 8000 rows seen, 2000 kept: 50 a step; a hypergeometric count has a deviation below 6.2
@@ -45,24 +45,28 @@ def test_beyond_its_bound_the_aggregated_sequence_keeps_every_step_evenly():
 
 
 def test_the_last_steps_are_kept_and_no_more():
-    assert_array_equal(np.unique(kept(cq.LastSteps(3), 6).time_step), [3, 4, 5])
-    assert_array_equal(np.unique(kept(cq.LastSteps(9), 2).time_step), [0, 1])
+    assert_array_equal(np.unique(kept(cq.sequences.LastSteps(3), 6).time_step), [3, 4, 5])
+    assert_array_equal(np.unique(kept(cq.sequences.LastSteps(9), 2).time_step), [0, 1])
 
 
 def test_sequences_go_by_name():
-    assert sequence_named("iterative") == cq.Iterative()
-    assert sequence_named("aggregated") == cq.Aggregated()
+    assert sequence_named("iterative") == cq.sequences.Iterative()
+    assert sequence_named("aggregated") == cq.sequences.Aggregated()
     with pytest.raises(ValueError, match="unknown sequence 'all'"):
         sequence_named("all")
 
 
-@pytest.mark.parametrize("make", [lambda: cq.Aggregated(max_rows=0), lambda: cq.LastSteps(0)])
+@pytest.mark.parametrize(
+    "make", [lambda: cq.sequences.Aggregated(max_rows=0), lambda: cq.sequences.LastSteps(0)]
+)
 def test_a_sequence_that_keeps_nothing_is_refused(make):
     with pytest.raises(ValueError, match="at least 1"):
         make()
 
 
-@pytest.mark.parametrize("weighting", [cq.InversePropensity(), cq.BalanceHeuristic()])
+@pytest.mark.parametrize(
+    "weighting", [cq.weightings.InversePropensity(), cq.weightings.BalanceHeuristic()]
+)
 def test_an_update_learns_from_several_past_policies_at_once(weighting):
     world = cq.worlds.first_setting()
     objective = cq.Objective(world.cost, weighting=weighting)
@@ -71,7 +75,7 @@ def test_an_update_learns_from_several_past_policies_at_once(weighting):
         world,
         world.initial_policy(),
         learner,
-        sequence=cq.LastSteps(3),
+        sequence=cq.sequences.LastSteps(3),
         time_steps=8,
         n_proposals=4096,
         rng=np.random.default_rng(0),

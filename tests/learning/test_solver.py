@@ -249,6 +249,6 @@ def test_what_cannot_be_fitted(log, objective, constraint, message):
 
 
 def test_a_link_of_ones_own_has_no_compiled_pass():
-    own = cq.Link("own", *(cq.Policy([0.0]).link.probability for _ in range(3)))
+    own = cq.links.Link("own", *(cq.Policy([0.0]).link.probability for _ in range(3)))
     with pytest.raises(ValueError, match="does not know the link 'own'"):
         fitted(exploring_log(), cq.Policy(np.zeros(3), own), cq.Objective(0.5))

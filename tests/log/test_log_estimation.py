@@ -36,7 +36,7 @@ def test_a_logistic_officers_propensities_are_found():
     chance = sigma(x[:, 0] - 0.5 * x[:, 1])
     log = logged(x, chance, cq.EstimatedPropensity(LOGISTIC))
     assert np.abs(log.propensity - chance).mean() < 0.03
-    weights = cq.InversePropensity().weights(log)
+    weights = cq.weightings.InversePropensity().weights(log)
     assert weights.mean() == pytest.approx(1.0, abs=0.1)
 
 

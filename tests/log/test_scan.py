@@ -168,7 +168,7 @@ def test_evaluations_are_those_in_memory(log, scan, notion):
 @two_and_three_groups
 def test_what_clipping_leaves_out_is_bounded_on_a_scan_too(log, scan):
     policy = cq.Policy([0.2, 0.7, -0.4])
-    options = {"cost": 0.4, "weighting": cq.Clipped(3.0)}
+    options = {"cost": 0.4, "weighting": cq.weightings.Clipped(3.0)}
     found, there = cq.evaluate(policy, scan, **options), cq.evaluate(policy, log, **options)
     assert found.unsupported > 0.0
     assert_same(found.to_dict() | {"notes": []}, there.to_dict() | {"notes": []})
@@ -382,8 +382,8 @@ def test_an_empty_folder_and_a_missing_one(tmp_path):
         ({"method": "bootstrap"}, "needs all rows at once"),
         ({"method": "any_time"}, "needs all rows at once"),
         ({"folds": 5}, "folds= needs a log in memory"),
-        ({"weighting": cq.SelfNormalised()}, "a matter of the whole log"),
-        ({"weighting": cq.DoublyRobust()}, "a matter of the whole log"),
+        ({"weighting": cq.weightings.SelfNormalised()}, "a matter of the whole log"),
+        ({"weighting": cq.weightings.DoublyRobust()}, "a matter of the whole log"),
     ],
 )
 def test_what_sums_cannot_tell(scan, options, message):

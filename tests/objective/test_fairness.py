@@ -12,14 +12,16 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from conftest import exploring_log, residual_slopes
-from consequential.objective import Sums, benefit_gap, deviations
+from consequential.fairness import benefit_gap
+from consequential.functionals import Sums
+from consequential.objective import deviations
 
 NOTIONS = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "predictive_parity": cq.PredictiveParity(),
-    "benefit_parity": cq.BenefitParity(lambda d, y: float(d == y)),
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "predictive_parity": cq.fairness.PredictiveParity(),
+    "benefit_parity": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 NAN = float("nan")
 
@@ -75,7 +77,11 @@ def test_benefits_are_those_of_the_definition(log, notion, by_hand):
 
 
 def test_label_free_benefits_count_rejected_people_and_need_no_weights(log):
-    for weighting in (cq.InversePropensity(), cq.Clipped(1.0), cq.Unweighted()):
+    for weighting in (
+        cq.weightings.InversePropensity(),
+        cq.weightings.Clipped(1.0),
+        cq.weightings.Unweighted(),
+    ):
         objective = cq.Objective(0.4, "demographic_parity", weighting=weighting)
         benefits = objective.coefficients(log).sums(TURNS).benefits
         assert_allclose(benefits, [[1.75 / 3, 1.25 / 3]])
@@ -83,8 +89,8 @@ def test_label_free_benefits_count_rejected_people_and_need_no_weights(log):
 
 @pytest.mark.parametrize("name", list(NOTIONS)[:4])
 def test_a_notion_is_found_by_its_name_and_passes_through_as_itself(name):
-    assert cq.fairness_named(name) == NOTIONS[name]
-    assert cq.fairness_named(NOTIONS[name]) is NOTIONS[name]
+    assert cq.fairness.fairness_named(name) == NOTIONS[name]
+    assert cq.fairness.fairness_named(NOTIONS[name]) is NOTIONS[name]
     assert cq.Objective(0.4, name) == cq.Objective(0.4, NOTIONS[name])
     assert NOTIONS[name].name == name
 
@@ -98,7 +104,9 @@ def test_a_notion_is_found_by_its_name_and_passes_through_as_itself(name):
 def test_a_benefit_of_ones_own_that_is_acceptance_is_demographic_parity(f, like, n_groups):
     """Also up to a constant, which no gap can see."""
     log, policy = exploring_log(90, n_groups), cq.Policy([0.1, 0.5, -0.5])
-    own, named = (cq.Objective(0.4, notion, penalty=2.0) for notion in (cq.BenefitParity(f), like))
+    own, named = (
+        cq.Objective(0.4, notion, penalty=2.0) for notion in (cq.fairness.BenefitParity(f), like)
+    )
     assert own.value(policy, log) == pytest.approx(named.value(policy, log), abs=1e-12)
     assert_allclose(own.gradient(policy, log), named.gradient(policy, log), atol=1e-12)
 
@@ -243,7 +251,9 @@ def test_a_group_that_cannot_be_measured_is_left_out_and_nothing_turns_nan(
     assert value == pytest.approx(utility - 5.0 * pairs, abs=1e-12)
 
 
-@pytest.mark.parametrize("weighting", [cq.SelfNormalised(), cq.Clipped(2.0)], ids=repr)
+@pytest.mark.parametrize(
+    "weighting", [cq.weightings.SelfNormalised(), cq.weightings.Clipped(2.0)], ids=repr
+)
 @pytest.mark.parametrize("what", list(UNDEFINED))
 @pytest.mark.parametrize("notion", list(NOTIONS))
 def test_other_weights_stay_finite_too(notion, what, weighting):
@@ -287,7 +297,7 @@ def test_a_constant_benefit_is_on_the_scale_of_the_rest_under_the_papers_normali
     policy = cq.Policy([6.0, 20.0])
 
     def benefits(nudge):
-        notion = cq.BenefitParity(lambda d, y: (1 - d) * (1 + nudge * y))
+        notion = cq.fairness.BenefitParity(lambda d, y: (1 - d) * (1 + nudge * y))
         objective = cq.Objective(world.cost, notion, normalisation="paper")
         accepted = objective.rows(log)
         return objective.coefficients(log).sums(policy.propensity(accepted.features)).benefits
@@ -296,7 +306,7 @@ def test_a_constant_benefit_is_on_the_scale_of_the_rest_under_the_papers_normali
 
 
 def test_a_benefit_that_is_not_a_number_is_refused():
-    notion = cq.BenefitParity(lambda d, y: float("nan") if (d, y) == (0, 1) else d)
+    notion = cq.fairness.BenefitParity(lambda d, y: float("nan") if (d, y) == (0, 1) else d)
     with pytest.raises(ValueError, match="must be finite"):
         cq.Objective(0.5, notion, 1.0).value(cq.Policy([0.0, 1.0, 1.0]), exploring_log())
 
@@ -326,7 +336,7 @@ def test_predictive_parity_of_next_to_nobody_is_undefined_not_an_overflow():
     ],
 )
 def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
-    assert cq.fairness_named(other).name == ours
+    assert cq.fairness.fairness_named(other).name == ours
 
 
 @pytest.mark.parametrize(
@@ -338,22 +348,22 @@ def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
         ("eo", "'equal_opportunity' or 'equalised_odds'"),
         ("equalized odds", "'equalised_odds'"),
         ("equal_oportunity", "'equal_opportunity'"),
-        ("FalsePositiveRateParity", r"a Fairness .* \(tally.share\(tally.negatives\),\)"),
-        ("error_rate_parity", r"BenefitParity\(lambda d, y: float\(d == y\)\)"),
+        ("FalsePositiveRateParity", r"a fairness\.Fairness .* \(tally.share\(tally.negatives\),\)"),
+        ("error_rate_parity", r"fairness\.BenefitParity\(lambda d, y: float\(d == y\)\)"),
     ],
 )
 def test_abbreviations_and_misspellings_are_answered_with_what_to_write(other, ours):
     with pytest.raises(
         ValueError, match=f"unknown fairness notion '{other}'; write {ours}; choose"
     ):
-        cq.fairness_named(other)
+        cq.fairness.fairness_named(other)
 
 
 # --- notions of one's own
 
 
 def notion_of(formula, **names):
-    class Own(cq.Fairness):
+    class Own(cq.fairness.Fairness):
         def benefits(self, tally):
             return formula(tally)
 
@@ -378,7 +388,7 @@ def test_arithmetic_on_a_benefit_is_arithmetic_on_f(formula, f):
     world = cq.worlds.first_setting()
     policy = world.initial_policy().with_floor(0.2)
     log = world.collect(policy, 2000, np.random.default_rng(0))
-    own, known = notion_of(formula), cq.BenefitParity(f)
+    own, known = notion_of(formula), cq.fairness.BenefitParity(f)
     assert world.exact(policy, own).benefits == pytest.approx(world.exact(policy, known).benefits)
     ours, theirs = (cq.evaluate(policy, log, cost=0.4, fairness=each) for each in (own, known))
     for group, benefit in theirs.benefits.items():
@@ -389,7 +399,7 @@ def test_arithmetic_on_a_benefit_is_arithmetic_on_f(formula, f):
 
 
 def test_arithmetic_on_a_ratio_is_arithmetic_on_its_value():
-    ppv = cq.PredictiveParity()
+    ppv = cq.fairness.PredictiveParity()
     own = notion_of(lambda tally: (1 - 2 * ppv.benefits(tally)[0],))
     world = cq.worlds.first_setting()
     plain = world.exact(world.initial_policy(), ppv).benefits
@@ -415,7 +425,7 @@ UNFINISHED = {
         notion_of(lambda tally: (tally.share("negatives"),)),
         "a share is of one number per row, such as tally.people",
     ),
-    "a class": (cq.DemographicParity, "DemographicParity is a class: make one"),
+    "a class": (cq.fairness.DemographicParity, "DemographicParity is a class: make one"),
 }
 
 

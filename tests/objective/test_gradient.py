@@ -16,23 +16,23 @@ from conftest import exploring_log, residual_slopes
 from consequential.objective import deviations
 
 F_TABLE = {(0, 0): 0.7, (0, 1): -0.2, (1, 0): 0.1, (1, 1): 1.3}
-LABEL_DEPENDENT = cq.BenefitParity(lambda d, y: F_TABLE[d, y])
+LABEL_DEPENDENT = cq.fairness.BenefitParity(lambda d, y: F_TABLE[d, y])
 
 NOTIONS = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "predictive_parity": cq.PredictiveParity(),
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "predictive_parity": cq.fairness.PredictiveParity(),
     "benefit_parity": LABEL_DEPENDENT,
 }
 # utility alone in one group, every notion in two and in three
 CASES = [("none", 1), *[(name, n_groups) for name in NOTIONS for n_groups in (2, 3)]]
 WEIGHTINGS = [
-    cq.InversePropensity(),
-    cq.Clipped(2.0),
-    cq.SelfNormalised(),
-    cq.BalanceHeuristic(),
-    cq.Unweighted(),
+    cq.weightings.InversePropensity(),
+    cq.weightings.Clipped(2.0),
+    cq.weightings.SelfNormalised(),
+    cq.weightings.BalanceHeuristic(),
+    cq.weightings.Unweighted(),
 ]
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 THETA = np.array([0.2, 0.9, -0.6])

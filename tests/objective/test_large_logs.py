@@ -15,7 +15,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from consequential.objective import Coefficients
+from consequential.functionals import Coefficients
 
 N = 300_000
 ACCEPT_ALL = cq.Policy([50.0, 0.0])
@@ -34,7 +34,7 @@ POLICIES = {
     },
 }
 CASES = [(setting, policy) for setting, policies in POLICIES.items() for policy in policies]
-JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
+JUDGED_CORRECTLY = cq.fairness.BenefitParity(lambda d, y: float(d == y))
 
 
 @cache
@@ -94,8 +94,8 @@ RATIOS = {
 }
 
 
-def notion_named(name: str) -> cq.Fairness:
-    return JUDGED_CORRECTLY if name == "judged_correctly" else cq.fairness_named(name)
+def notion_named(name: str) -> cq.fairness.Fairness:
+    return JUDGED_CORRECTLY if name == "judged_correctly" else cq.fairness.fairness_named(name)
 
 
 @cache
@@ -106,8 +106,10 @@ def coefficients(setting: str, notion: str) -> Coefficients:
 
 def false_positive_rates(world: cq.worlds.World, policy: cq.Policy) -> dict[int, float]:
     """`benefits` holds the first benefit of a notion only; the second comes from two means."""
-    accepted = world.exact(policy, cq.BenefitParity(lambda d, y: d * (1 - y))).benefits
-    everybody = world.exact(cq.AcceptAll(), cq.BenefitParity(lambda d, y: d * (1 - y))).benefits
+    accepted = world.exact(policy, cq.fairness.BenefitParity(lambda d, y: d * (1 - y))).benefits
+    everybody = world.exact(
+        cq.AcceptAll(), cq.fairness.BenefitParity(lambda d, y: d * (1 - y))
+    ).benefits
     return {group: accepted[group] / everybody[group] for group in accepted}
 
 
@@ -163,7 +165,7 @@ def test_self_normalised_weights_find_the_same_utility(setting, name):
     world, policy, log = world_of(setting), policy_of(setting, name), exploring_log(setting)
     rows = rows_of(setting, policy)
     worth = rows.w * (rows.y - world.cost) * rows.pi
-    estimate = cq.Objective(world.cost, weighting=cq.SelfNormalised()).value(policy, log)
+    estimate = cq.Objective(world.cost, weighting=cq.weightings.SelfNormalised()).value(policy, log)
     assert abs(estimate - world.exact(policy).utility) < 4 * ratio_error(worth, rows.w)
 
 
@@ -172,7 +174,7 @@ def test_unweighted_rows_do_not_find_the_true_utility_however_large_the_log(sett
     world, log = world_of(setting), exploring_log(setting)
     rows = rows_of(setting, ACCEPT_ALL)
     worth = log.decision * (rows.y - world.cost)
-    estimate = cq.Objective(world.cost, weighting=cq.Unweighted()).value(ACCEPT_ALL, log)
+    estimate = cq.Objective(world.cost, weighting=cq.weightings.Unweighted()).value(ACCEPT_ALL, log)
     assert abs(estimate - world.exact(ACCEPT_ALL).utility) > 20 * ratio_error(worth, np.ones(N))
 
 
@@ -186,13 +188,13 @@ def test_a_log_of_two_policies_gives_the_true_utility_with_and_without_balance()
         ]
     )
     errors = {}
-    for weighting in (cq.InversePropensity(), cq.BalanceHeuristic()):
+    for weighting in (cq.weightings.InversePropensity(), cq.weightings.BalanceHeuristic()):
         weights = weighting.weights(log)
         worth = weights * (log.outcome - world.cost)
         errors[type(weighting)] = worth.std() / np.sqrt(len(log))
         estimate = cq.Objective(world.cost, weighting=weighting).value(ACCEPT_ALL, log)
         assert abs(estimate - world.exact(ACCEPT_ALL).utility) < 4 * errors[type(weighting)]
-    assert errors[cq.BalanceHeuristic] < errors[cq.InversePropensity]
+    assert errors[cq.weightings.BalanceHeuristic] < errors[cq.weightings.InversePropensity]
 
 
 # The paper's normalisation: another quantity

@@ -161,7 +161,9 @@ def test_objective_gradient_takes_the_gap_of_other_rows():
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
 
 
-@pytest.mark.parametrize("notion", [*NOTIONS, cq.BenefitParity(lambda d, y: float(d == y))])
+@pytest.mark.parametrize(
+    "notion", [*NOTIONS, cq.fairness.BenefitParity(lambda d, y: float(d == y))]
+)
 def test_functionals_of_windows_average_to_those_of_the_whole_log(notion):
     """Normalisers and constants come from the whole log, so equal windows average exactly."""
     log, policy = exploring_log(120, 3, seed=2), cq.Policy([0.1, 0.5, -0.5])
@@ -179,7 +181,7 @@ def test_functionals_of_windows_average_to_those_of_the_whole_log(notion):
 def test_an_empty_window_has_only_the_constants():
     log = exploring_log(60, 2)
     objective = cq.Objective(
-        0.4, cq.BenefitParity(lambda d, y: float(d == y)), rejection_utility=(0.1, 0.3)
+        0.4, cq.fairness.BenefitParity(lambda d, y: float(d == y)), rejection_utility=(0.1, 0.3)
     )
     whole = objective.coefficients(log)
     nothing = whole.take(slice(0, 0)).sums(np.zeros(0))

@@ -113,7 +113,7 @@ def test_an_objective_is_a_value():
     ("options", "message"),
     [
         ({"weighting": "clipped"}, "weighting is a Weighting such as"),
-        ({"weighting": cq.SelfNormalised}, "weighting is a Weighting such as"),
+        ({"weighting": cq.weightings.SelfNormalised}, "weighting is a Weighting such as"),
         ({"rejection_utility": (0.1,)}, "rejection_utility is"),
         ({"rejection_utility": (float("nan"), 0.0)}, "rejection_utility is"),
     ],

@@ -15,11 +15,11 @@ import consequential as cq
 
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 NOTIONS = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "predictive_parity": cq.PredictiveParity(),
-    "benefit_parity": cq.BenefitParity(lambda d, y: float(d == y)),
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "predictive_parity": cq.fairness.PredictiveParity(),
+    "benefit_parity": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 PENALTY = 4.0
 

@@ -84,14 +84,14 @@ def test_inverse_propensity_benefits_are_unbiased_where_the_group_is_in_the_log(
         WORLD.mean(lambda kind, y: pi(kind) * f(1, y) + (1 - pi(kind)) * f(0, y), group)
         for group in WORLD.groups
     ]
-    estimate = estimated_benefits(cq.Objective(COST, cq.BenefitParity(f)))
+    estimate = estimated_benefits(cq.Objective(COST, cq.fairness.BenefitParity(f)))
     assert_allclose(mean_over_logs(all_logs(n), estimate), truth, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["judged correctly", "a table"])
 def test_the_constant_of_a_benefit_is_unbiased_for_the_benefit_of_rejecting_everybody(name):
     f = BENEFITS[name]
-    objective = cq.Objective(COST, cq.BenefitParity(f))
+    objective = cq.Objective(COST, cq.fairness.BenefitParity(f))
 
     def constant(log: cq.DecisionLog) -> np.ndarray:
         benefit = objective.coefficients(log).benefits[0]
@@ -134,7 +134,7 @@ def test_utility_with_a_cost_and_an_amount_of_each_row_is_unbiased():
 @pytest.mark.parametrize("maximum", [1.0, 1.5, 2.5])
 def test_clipping_biases_by_what_it_takes_from_the_rare(maximum):
     """Kinds accepted with p < 1/M count with p M instead of 1."""
-    objective = cq.Objective(COST, weighting=cq.Clipped(maximum))
+    objective = cq.Objective(COST, weighting=cq.weightings.Clipped(maximum))
     mean = mean_over_logs(all_logs(2), lambda log: objective.value(POLICY, log))
     truth = WORLD.mean(lambda kind, y: pi(kind) * (y - COST))
     taken = WORLD.mean(
@@ -145,21 +145,24 @@ def test_clipping_biases_by_what_it_takes_from_the_rare(maximum):
 
 
 def test_clipping_is_not_pessimistic_when_rewards_have_both_signs():
-    objective = cq.Objective(COST, weighting=cq.Clipped(2.5))
+    objective = cq.Objective(COST, weighting=cq.weightings.Clipped(2.5))
     mean = mean_over_logs(all_logs(2), lambda log: objective.value(POLICY, log))
     # only the first kind (p = .3, worth .2 - .4 < 0) is clipped, so the estimate is too high
     assert mean > WORLD.mean(lambda kind, y: pi(kind) * (y - COST)) + 4e-3
 
 
 def test_clipping_above_every_weight_changes_nothing():
-    plain, clipped = cq.Objective(COST), cq.Objective(COST, weighting=cq.Clipped(1 / 0.3))
+    plain, clipped = (
+        cq.Objective(COST),
+        cq.Objective(COST, weighting=cq.weightings.Clipped(1 / 0.3)),
+    )
     for _, log in all_logs(2):
         assert clipped.value(POLICY, log) == plain.value(POLICY, log)
 
 
 def test_unweighted_rows_estimate_the_utility_of_deciding_twice():
     """Accepted people as if they were everybody: each kind counts only as often as accepted."""
-    objective = cq.Objective(COST, weighting=cq.Unweighted())
+    objective = cq.Objective(COST, weighting=cq.weightings.Unweighted())
     mean = mean_over_logs(all_logs(2), lambda log: objective.value(POLICY, log))
     twice = WORLD.mean(lambda kind, y: kind.propensity * pi(kind) * (y - COST))
     assert_allclose(mean, twice, atol=1e-12)
@@ -205,7 +208,7 @@ def biases(
 
 
 def test_self_normalised_utility_is_biased_by_one_over_n():
-    objective = cq.Objective(COST, weighting=cq.SelfNormalised())
+    objective = cq.Objective(COST, weighting=cq.weightings.SelfNormalised())
 
     def estimate(log: cq.DecisionLog) -> float:
         return objective.value(POLICY, log) if log.n_accepted else np.nan
@@ -232,7 +235,7 @@ def test_equal_opportunity_is_biased_by_one_over_n():
 
 def test_self_normalised_weights_within_groups_average_to_one_in_each_group():
     """So a group's benefit from them is the plain ratio of its accepted rows, normaliser known."""
-    weighting = cq.SelfNormalised()
+    weighting = cq.weightings.SelfNormalised()
     for _, log in all_logs(3):
         weights = weighting.group_weights(log)
         for code in range(2):
@@ -262,7 +265,9 @@ def logs_of_two_policies() -> list[tuple[float, cq.DecisionLog]]:
     return logs
 
 
-@pytest.mark.parametrize("weighting", [cq.BalanceHeuristic(), cq.InversePropensity()], ids=repr)
+@pytest.mark.parametrize(
+    "weighting", [cq.weightings.BalanceHeuristic(), cq.weightings.InversePropensity()], ids=repr
+)
 def test_logs_of_two_fixed_policies_give_unbiased_utility(logs_of_two_policies, weighting):
     objective = cq.Objective(COST, weighting=weighting)
     mean = mean_over_logs(logs_of_two_policies, lambda log: objective.value(POLICY, log))
@@ -274,7 +279,9 @@ def test_logs_of_two_fixed_policies_give_unbiased_utility(logs_of_two_policies, 
 def test_balance_heuristic_benefits_are_unbiased_within_groups(logs_of_two_policies, name):
     """Each group's mixture of policies has its own shares, N_tz / N_z."""
     f = BENEFITS[name]
-    objective = cq.Objective(COST, cq.BenefitParity(f), weighting=cq.BalanceHeuristic())
+    objective = cq.Objective(
+        COST, cq.fairness.BenefitParity(f), weighting=cq.weightings.BalanceHeuristic()
+    )
     truth = [
         TRIO.mean(lambda kind, y: pi(kind) * f(1, y) + (1 - pi(kind)) * f(0, y), group)
         for group in TRIO.groups
@@ -285,7 +292,7 @@ def test_balance_heuristic_benefits_are_unbiased_within_groups(logs_of_two_polic
 
 def test_balance_heuristic_has_less_variance_than_the_rows_own_propensities(logs_of_two_policies):
     variances = {}
-    for weighting in (cq.BalanceHeuristic(), cq.InversePropensity()):
+    for weighting in (cq.weightings.BalanceHeuristic(), cq.weightings.InversePropensity()):
         objective = cq.Objective(COST, weighting=weighting)
         mean, square = (
             float(
@@ -298,12 +305,17 @@ def test_balance_heuristic_has_less_variance_than_the_rows_own_propensities(logs
         )
         variances[type(weighting)] = square - mean**2
     # measured: .0443 against .0512
-    assert variances[cq.BalanceHeuristic] < 0.9 * variances[cq.InversePropensity]
+    assert (
+        variances[cq.weightings.BalanceHeuristic] < 0.9 * variances[cq.weightings.InversePropensity]
+    )
 
 
 def test_balance_heuristic_is_biased_when_the_second_policy_learned_from_the_first_rows():
     """The second step turns lenient after a good outcome: own propensities stay unbiased."""
-    estimates: dict[type, list[float]] = {cq.BalanceHeuristic: [], cq.InversePropensity: []}
+    estimates: dict[type, list[float]] = {
+        cq.weightings.BalanceHeuristic: [],
+        cq.weightings.InversePropensity: [],
+    }
     chances = []
     first_outcomes = TRIO.rows(propensity_of(HARSH))
     for first_chance, first in first_outcomes:
@@ -313,7 +325,7 @@ def test_balance_heuristic_is_biased_when_the_second_policy_learned_from_the_fir
             rows = [first.decided_by(HARSH), second.decided_by(second_rule)]
             log = TRIO.log(rows, time_step=[0, 1], policies=rules)
             chances.append(first_chance * second_chance)
-            for weighting in (cq.BalanceHeuristic(), cq.InversePropensity()):
+            for weighting in (cq.weightings.BalanceHeuristic(), cq.weightings.InversePropensity()):
                 value = cq.Objective(COST, weighting=weighting).value(POLICY, log)
                 estimates[type(weighting)].append(value)
     truth = TRIO.mean(lambda kind, y: pi(kind) * (y - COST))
@@ -321,5 +333,5 @@ def test_balance_heuristic_is_biased_when_the_second_policy_learned_from_the_fir
         weighting: float(conditional_mean(chances, values)) - truth
         for weighting, values in estimates.items()
     }
-    assert bias[cq.InversePropensity] == pytest.approx(0.0, abs=1e-12)
-    assert bias[cq.BalanceHeuristic] == pytest.approx(-0.0130, abs=1e-4)
+    assert bias[cq.weightings.InversePropensity] == pytest.approx(0.0, abs=1e-12)
+    assert bias[cq.weightings.BalanceHeuristic] == pytest.approx(-0.0130, abs=1e-4)

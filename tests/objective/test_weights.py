@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from conftest import exploring_log
-from consequential.objective import Weighting
+from consequential.weightings import Weighting
 
 HALF, QUARTER = cq.EveryNth(2), cq.EveryNth(4)
 
@@ -32,13 +32,17 @@ def log() -> cq.DecisionLog:
 @pytest.mark.parametrize(
     ("weighting", "in_all", "within_groups"),
     [
-        (cq.InversePropensity(), [2, 0, 4, 2, 0, 4], [2, 0, 4, 2, 0, 4]),
-        (cq.Clipped(3.0), [2, 0, 3, 2, 0, 3], [2, 0, 3, 2, 0, 3]),
-        (cq.Clipped(1.0), [1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1]),
-        (cq.SelfNormalised(), [1, 0, 2, 1, 0, 2], [1, 0, 2, 1, 0, 2]),
+        (cq.weightings.InversePropensity(), [2, 0, 4, 2, 0, 4], [2, 0, 4, 2, 0, 4]),
+        (cq.weightings.Clipped(3.0), [2, 0, 3, 2, 0, 3], [2, 0, 3, 2, 0, 3]),
+        (cq.weightings.Clipped(1.0), [1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1]),
+        (cq.weightings.SelfNormalised(), [1, 0, 2, 1, 0, 2], [1, 0, 2, 1, 0, 2]),
         # half the rows by each policy: (1/2 + 1/4) / 2; in a 2/3 : 1/3, in b 1/3 : 2/3
-        (cq.BalanceHeuristic(), [8 / 3, 0, 8 / 3, 8 / 3, 0, 8 / 3], [2.4, 0, 2.4, 3, 0, 3]),
-        (cq.Unweighted(), [1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1]),
+        (
+            cq.weightings.BalanceHeuristic(),
+            [8 / 3, 0, 8 / 3, 8 / 3, 0, 8 / 3],
+            [2.4, 0, 2.4, 3, 0, 3],
+        ),
+        (cq.weightings.Unweighted(), [1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1]),
     ],
     ids=repr,
 )
@@ -52,14 +56,19 @@ def test_self_normalised_weights_average_to_one_in_the_log_or_in_each_group():
         np.zeros((4, 1)), [1, 1, 1, 0], [0.5, 0.2, 0.1, 0.5], [1, 0, 1, None], ["a", "a", "b", "b"]
     )
     # 2 + 5 + 10 = 17 over four rows; within groups 7 over two and 10 over two
-    assert_allclose(cq.SelfNormalised().weights(log), np.array([2, 5, 10, 0]) * 4 / 17)
-    within = cq.SelfNormalised().group_weights(log)
+    assert_allclose(cq.weightings.SelfNormalised().weights(log), np.array([2, 5, 10, 0]) * 4 / 17)
+    within = cq.weightings.SelfNormalised().group_weights(log)
     assert_allclose(within, [2 * 2 / 7, 5 * 2 / 7, 2, 0])
 
 
 @pytest.mark.parametrize(
     "weighting",
-    [cq.InversePropensity(), cq.Clipped(2.0), cq.SelfNormalised(), cq.BalanceHeuristic()],
+    [
+        cq.weightings.InversePropensity(),
+        cq.weightings.Clipped(2.0),
+        cq.weightings.SelfNormalised(),
+        cq.weightings.BalanceHeuristic(),
+    ],
     ids=repr,
 )
 def test_a_log_in_which_nobody_was_accepted_has_weight_zero(weighting):
@@ -72,15 +81,15 @@ def test_a_log_in_which_nobody_was_accepted_has_weight_zero(weighting):
 
 def test_a_certain_acceptance_stands_for_itself_and_a_hopeless_rejection_for_nobody():
     log = cq.DecisionLog.from_arrays(np.zeros((2, 1)), [1, 0], [1.0, 0.0], [1, None])
-    assert_allclose(cq.InversePropensity().weights(log), [1.0, 0.0], atol=0)
+    assert_allclose(cq.weightings.InversePropensity().weights(log), [1.0, 0.0], atol=0)
 
 
 def test_balance_heuristic_of_one_policy_is_inverse_propensity():
     world = cq.worlds.first_setting()
     log = world.collect(world.initial_policy(), 500, np.random.default_rng(0))
-    balance = cq.BalanceHeuristic()
+    balance = cq.weightings.BalanceHeuristic()
     for balanced in (balance.weights(log), balance.group_weights(log)):
-        assert_allclose(balanced, cq.InversePropensity().weights(log), rtol=1e-12)
+        assert_allclose(balanced, cq.weightings.InversePropensity().weights(log), rtol=1e-12)
 
 
 def test_balance_heuristic_hands_policies_the_sensitive_attribute():
@@ -88,7 +97,7 @@ def test_balance_heuristic_hands_policies_the_sensitive_attribute():
     log = cq.DecisionLog.from_arrays(
         np.zeros((2, 1)), [1, 1], [0.5, 0.75], [1, 0], ["a", "b"], policies={0: by_group}
     )
-    assert_allclose(cq.BalanceHeuristic().weights(log), [2, 4 / 3])
+    assert_allclose(cq.weightings.BalanceHeuristic().weights(log), [2, 4 / 3])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +113,7 @@ def test_balance_heuristic_hands_policies_the_sensitive_attribute():
     ids=["equal", "one", "none accepted", "no rows", "by hand", "one outweighs all"],
 )
 def test_effective_sample_size_at_its_extremes(weights, size):
-    assert cq.effective_sample_size(weights) == pytest.approx(size, rel=1e-6)
+    assert cq.weightings.effective_sample_size(weights) == pytest.approx(size, rel=1e-6)
 
 
 @given(
@@ -116,17 +125,17 @@ def test_effective_sample_size_lies_between_one_and_the_accepted_rows_whatever_t
     positive, n_rejected, scale
 ):
     weights = np.array(positive + [0.0] * n_rejected)
-    size = cq.effective_sample_size(weights)
+    size = cq.weightings.effective_sample_size(weights)
     assert 1 - 1e-9 <= size <= len(positive) * (1 + 1e-9)
     share = weights / weights.sum()
     assert size == pytest.approx(1 / (share**2).sum(), rel=1e-9)
-    assert cq.effective_sample_size(scale * weights) == pytest.approx(size, rel=1e-9)
+    assert cq.weightings.effective_sample_size(scale * weights) == pytest.approx(size, rel=1e-9)
 
 
 @pytest.mark.parametrize("maximum", [0.99, 0.0, -1.0, float("nan")])
 def test_clipping_below_one_is_an_error(maximum):
     with pytest.raises(ValueError, match="clipped at 1 or above"):
-        cq.Clipped(maximum)
+        cq.weightings.Clipped(maximum)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +150,17 @@ def test_balance_heuristic_without_every_policy_is_an_error_that_names_the_time_
         np.zeros((5, 1)), [1] * 5, [0.5] * 5, [1] * 5, time_step=range(5), policies=policies
     )
     with pytest.raises(cq.DecisionLogError, match=complaint):
-        cq.BalanceHeuristic().weights(log)
+        cq.weightings.BalanceHeuristic().weights(log)
     with pytest.raises(cq.DecisionLogError, match="balance heuristic needs the policy"):
-        cq.Objective(0.5, weighting=cq.BalanceHeuristic()).value(cq.Policy([0.0, 0.0]), log)
+        cq.Objective(0.5, weighting=cq.weightings.BalanceHeuristic()).value(
+            cq.Policy([0.0, 0.0]), log
+        )
 
 
 def test_policies_that_cannot_have_filled_the_log_are_refused():
     log = cq.DecisionLog.from_arrays([[0.0]], [1], [0.5], [1], policies={0: cq.RejectAll()})
     with pytest.raises(cq.DecisionLogError, match="not the policies that decided"):
-        cq.BalanceHeuristic().weights(log)
+        cq.weightings.BalanceHeuristic().weights(log)
 
 
 def test_the_balance_heuristic_knows_the_whole_log_under_the_papers_normalisation():
@@ -164,7 +175,7 @@ def test_the_balance_heuristic_knows_the_whole_log_under_the_papers_normalisatio
     objective = cq.Objective(
         world.cost,
         "equal_opportunity",
-        weighting=cq.BalanceHeuristic(),
+        weighting=cq.weightings.BalanceHeuristic(),
         normalisation="paper",
     )
     sums = objective.coefficients(log).sums(policy.propensity(objective.rows(log).features))
@@ -178,7 +189,7 @@ def test_the_balance_heuristic_knows_the_whole_log_under_the_papers_normalisatio
 
 def test_a_doubly_robust_tally_counts_the_model_corrected_by_weighted_residuals():
     log = exploring_log(n=300, seed=4)
-    robust = cq.DoublyRobust(folds=3)
+    robust = cq.weightings.DoublyRobust(folds=3)
     q, w = robust.predicted(log), log.decision / log.propensity
     overall, within = robust.tallies(log)
     for tally in (overall, within):
@@ -191,7 +202,7 @@ def test_no_row_is_predicted_by_a_model_that_saw_it():
     from sklearn.neighbors import KNeighborsClassifier
 
     log = exploring_log(n=400, seed=5)
-    predicted = cq.DoublyRobust(KNeighborsClassifier(1)).predicted(log)
+    predicted = cq.weightings.DoublyRobust(KNeighborsClassifier(1)).predicted(log)
     accepted = log.decision
     assert 0.5 < (predicted[accepted] == log.label[accepted]).mean() < 0.9
 
@@ -203,7 +214,7 @@ def test_doubly_robust_utility_is_unbiased_whatever_the_model_says():
     start = world.initial_policy().with_floor(0.1)
     truth = world.exact(cq.Policy([0.3, 2.0])).utility
     objective = cq.Objective(
-        world.cost, weighting=cq.DoublyRobust(DummyClassifier(strategy="prior"), folds=2)
+        world.cost, weighting=cq.weightings.DoublyRobust(DummyClassifier(strategy="prior"), folds=2)
     )
     values = [
         objective.value(
@@ -225,13 +236,13 @@ def test_doubly_robust_utility_is_unbiased_whatever_the_model_says():
 )
 def test_a_model_that_cannot_be_cross_fitted_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        cq.DoublyRobust(**options)
+        cq.weightings.DoublyRobust(**options)
 
 
 def test_a_log_without_accepted_people_has_no_label_to_model():
     log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None])
     with pytest.raises(cq.DecisionLogError, match="nobody was accepted outside fold 1 of 5"):
-        cq.DoublyRobust().predicted(log)
+        cq.weightings.DoublyRobust().predicted(log)
 
 
 # --- weightings of one's own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import runpy
@@ -87,13 +88,15 @@ def test_every_link_of_a_page_leads_somewhere(page):
 
 def test_every_public_name_has_a_place_in_the_reference():
     text = text_of(DOCS / "api" / "index.md")
-    found = {"consequential": [], "consequential.worlds": []}
+    found: dict[str, list[str]] = {}
     for block in re.findall(r"```\{eval-rst\}\n(.*?)```", text, flags=re.DOTALL):
         module = re.search(r"currentmodule:: (\S+)", block).group(1)
-        found[module] += re.findall(r"^   (\w+)$", block, flags=re.MULTILINE)
-    public = [name for name in cq.__all__ if name not in ("__version__", "worlds")]
-    assert sorted(found["consequential"]) == sorted(public)
-    assert sorted(found["consequential.worlds"]) == sorted(cq.worlds.__all__)
+        names = re.findall(r"^   (\w+)$", block, flags=re.MULTILINE)
+        found[module] = sorted(found.get(module, []) + names)
+    modules = {name for name in cq.__all__ if inspect.ismodule(getattr(cq, name))}
+    public = {f"consequential.{name}": sorted(getattr(cq, name).__all__) for name in modules}
+    public["consequential"] = sorted(set(cq.__all__) - modules - {"__version__"})
+    assert found == public
 
 
 def commands() -> list[str]:

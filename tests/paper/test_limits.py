@@ -62,7 +62,9 @@ def test_merging_equal_people_changes_no_metric(rng):
     assert len(merged.points) < 200 < len(rows.points)
     policy = cq.Policy(rng.normal(size=6))
     for name in ("utility", "benefit_gap", "acceptance"):
-        one, two = (p.metrics(policy, world.cost, cq.DemographicParity()) for p in (rows, merged))
+        one, two = (
+            p.metrics(policy, world.cost, cq.fairness.DemographicParity()) for p in (rows, merged)
+        )
         assert getattr(one, name) == pytest.approx(getattr(two, name), abs=1e-12)
 
 

@@ -77,7 +77,7 @@ def test_the_corrected_column_passes_over_compas_twice_a_step(column, n_iteratio
     study = STUDIES["compas-penalty"]
     world = study.world()
     for strategy in study.strategies(column):
-        learner = strategy.learner(world, cq.DemographicParity(), 1.0)
+        learner = strategy.learner(world, cq.fairness.DemographicParity(), 1.0)
         assert (learner.n_iterations, learner.batch_size) == (n_iterations, 64)
     assert world.parameters.n_proposals == 4096
 
@@ -90,5 +90,5 @@ def test_both_columns_pass_once_over_the_people_of_a_setting(name):
         deciding = [s for s in study.strategies(column) if isinstance(s, cq.LearnToDecide)]
         assert len(deciding) == 4
         for strategy in deciding:
-            learner = strategy.learner(world, cq.DemographicParity(), 0.0)
+            learner = strategy.learner(world, cq.fairness.DemographicParity(), 0.0)
             assert learner.n_iterations * learner.batch_size == world.parameters.n_proposals

@@ -189,7 +189,7 @@ def test_an_assumed_success_rate_that_is_true_gives_the_true_plan():
     explored = world.collect(incumbent.with_floor(0.3), 50_000, np.random.default_rng(0))
     # the candidate accepts people of whom this share has label 1
     accepted = explored.propensity_of(candidate) * (1 - explored.propensity_of(incumbent))
-    weights = cq.InversePropensity().weights(explored)
+    weights = cq.weightings.InversePropensity().weights(explored)
     rate = (weights * explored.outcome * accepted).sum() / (weights * accepted).sum()
     assumed = cq.plan(unexplored, success_rate=rate, **arguments).options[0]
     known = cq.plan(explored, incumbent=incumbent, **arguments).options[0]

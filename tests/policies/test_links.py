@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from consequential.policies import LINKS, LOGISTIC, SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC, link_named
+from consequential.links import LINKS, LOGISTIC, SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC, link_named
 
 ETAS = [-200.0, -60.0, -30.0, -5.0, -1.0, -0.1, -1e-9, 1e-9, 0.1, 1.0, 5.0, 30.0, 60.0, 200.0]
 DIGITS, STEP = 250, Decimal("1e-30")
@@ -177,7 +177,7 @@ def test_a_known_link_stays_itself_in_another_process():
 def test_a_link_of_ones_own_is_copied_whole():
     import copy
 
-    from consequential.policies import Link
+    from consequential.links import Link
 
     own = Link("own", np.tanh, np.cosh, np.sinh)
     assert copy.deepcopy(own) == own

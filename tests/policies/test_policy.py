@@ -19,7 +19,8 @@ from sklearn.preprocessing import (
 )
 
 import consequential as cq
-from consequential.policies import LINKS, group_codes
+from consequential.links import LINKS
+from consequential.policies import group_codes
 
 PEOPLE = np.array([[0.0, 2.0], [1.0, -1.0], [2.0, 0.5], [1.0, 3.0]])
 

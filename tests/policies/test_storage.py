@@ -26,7 +26,8 @@ from sklearn.preprocessing import (
 
 import consequential as cq
 from consequential.files import write_atomically
-from consequential.policies import LINKS, Support, storage
+from consequential.links import LINKS
+from consequential.policies import Support, storage
 
 SEEN = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1e6]
 NEW = np.random.default_rng(2).normal(size=(200, 2)) * [2.0, 1e6]

@@ -52,7 +52,7 @@ def on_both(world, strategies, taken, **options):
 
 def test_a_device_runs_several_links_in_one_program_and_leaves_out_missing_groups(taken):
     # tests/accelerated has the functionals of every notion
-    step = cq.GradientStep(0.4, max_step=0.2)
+    step = cq.steps.GradientStep(0.4, max_step=0.2)
     strategies = [
         cq.LearnToDecide("logistic", step=step),
         cq.LearnToDecide("semi_logistic", step=step),
@@ -72,7 +72,9 @@ def test_a_device_keeps_a_reservoir_of_people_seen_through_a_feature_map(taken):
     strategy = OwnStart(
         lambda world, rng: world.initial_policy("semi_logistic"),
         # it grows once and then overflows
-        cq.LearnToDecide(sequence=cq.Aggregated(800), weighting=cq.SelfNormalised()),
+        cq.LearnToDecide(
+            sequence=cq.sequences.Aggregated(800), weighting=cq.weightings.SelfNormalised()
+        ),
     )
     world = tiny(cq.worlds.lending(), batch_size=50)
     assert world.initial_policy().feature_map is not None
@@ -87,7 +89,9 @@ def test_a_device_repeats_thin_runs_on_the_cpu(taken):
     strategy = OwnStart(
         # some seeds begin harshly, others mildly
         lambda world, rng: cq.Policy([rng.choice([-2.0, 5.0]), 0.1]),
-        cq.LearnToDecide(normalisation="paper", decisions="sampled", weighting=cq.Clipped(4.0)),
+        cq.LearnToDecide(
+            normalisation="paper", decisions="sampled", weighting=cq.weightings.Clipped(4.0)
+        ),
     )
     seeds, n = range(4), 500
     runs = on_both(world, strategy, taken, seeds=seeds, n_proposals=n)
@@ -119,7 +123,7 @@ def test_a_strategy_that_a_device_can_take_for_some_seeds_only_stays_on_the_cpu(
     scaler = StandardScaler().fit([[-1.0], [1.0]])
     strategy = OwnStart(
         lambda world, rng: cq.Policy([0.1, 0.2], feature_map=next(maps)),
-        cq.LearnToDecide(sequence=cq.Aggregated(2**29)),
+        cq.LearnToDecide(sequence=cq.sequences.Aggregated(2**29)),
     )
     world = tiny(cq.worlds.second_setting())
     maps = iter([None, scaler] * 2)

@@ -19,7 +19,9 @@ STRATEGIES = [
     cq.LearnToPredict("aggregated"),
     cq.LearnToDecide("logistic"),
     cq.LearnToDecide("semi_logistic", "aggregated"),
-    cq.LearnToDecide("smooth_semi_logistic", cq.Aggregated(500), "paper", named="paper, few"),
+    cq.LearnToDecide(
+        "smooth_semi_logistic", cq.sequences.Aggregated(500), "paper", named="paper, few"
+    ),
 ]
 
 
@@ -85,7 +87,7 @@ def test_every_row_is_measured_in_the_world_of_its_step(engine):
 @pytest.mark.parametrize("engine", ["compiled", "numpy"])
 def test_steep_policies_too_are_measured_in_the_world_of_their_step(engine):
     world = drifting()
-    strategy = Held(cq.Policy([0.0, 500.0]), cq.LearnToDecide(step=cq.GradientStep(1e-9)))
+    strategy = Held(cq.Policy([0.0, 500.0]), cq.LearnToDecide(step=cq.steps.GradientStep(1e-9)))
     (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0], engine=engine).runs
     truth = [world.at(step).exact(strategy.rule).utility for step in range(5)]
     assert_allclose(run.metrics["utility"], truth, atol=1e-8)

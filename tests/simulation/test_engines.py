@@ -31,7 +31,7 @@ import consequential as cq
 from consequential.simulation.compiled_runs import compiled_starts
 from consequential.simulation.replay import Experiment
 
-FEW = cq.Aggregated(500)  # less than two steps of people: it overflows
+FEW = cq.sequences.Aggregated(500)  # less than two steps of people: it overflows
 WORLDS = {
     "second": lambda: tiny(cq.worlds.second_setting(), n_iterations=8),
     "compas": lambda: tiny(cq.worlds.compas(), n_iterations=8),
@@ -44,7 +44,7 @@ NOTIONS = {
     "equal_opportunity": "equal_opportunity",
     "equalised_odds": "equalised_odds",
     "predictive_parity": "predictive_parity",
-    "benefit_parity": cq.BenefitParity(lambda d, y: float(d == y)),
+    "benefit_parity": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 LINKS = [
     {"link": "logistic"},
@@ -55,16 +55,16 @@ LINKS = [
 SEQUENCES = [{"sequence": "iterative"}, {"sequence": "aggregated"}, {"sequence": FEW}]
 WEIGHTINGS = [
     {"weighting": None},
-    {"weighting": cq.Clipped(3.0)},
-    {"weighting": cq.SelfNormalised()},
-    {"weighting": cq.Unweighted()},
+    {"weighting": cq.weightings.Clipped(3.0)},
+    {"weighting": cq.weightings.SelfNormalised()},
+    {"weighting": cq.weightings.Unweighted()},
 ]
 UPDATES = [
     {},
     {"decisions": "sampled"},
     {"normalisation": "paper"},
     {"normalisation": "paper", "decisions": "sampled"},
-    {"step": cq.GradientStep(0.4, max_step=0.2)},
+    {"step": cq.steps.GradientStep(0.4, max_step=0.2)},
 ]
 
 
@@ -101,7 +101,7 @@ def on_both(world, strategies, **options):
 
 
 def known_to_compiled_code(world, strategies, fairness="demographic_parity"):
-    fairness = cq.fairness_named(fairness)
+    fairness = cq.fairness.fairness_named(fairness)
     experiment = Experiment(world, tuple(strategies), (0.0,), 4, 300, fairness, "compiled")
     return list(compiled_starts(experiment, [0]))
 
@@ -143,7 +143,7 @@ def test_engines_agree_for_longer_at_the_worlds_own_sizes():
 FEW_PEOPLE = [
     cq.LearnToDecide("logistic"),
     cq.LearnToDecide("smooth_semi_logistic", FEW, "paper", "sampled"),
-    cq.LearnToDecide("semi_logistic", FEW, weighting=cq.SelfNormalised()),
+    cq.LearnToDecide("semi_logistic", FEW, weighting=cq.weightings.SelfNormalised()),
 ]
 
 
@@ -211,7 +211,7 @@ TOGETHER = [
     cq.LearnToPredict("aggregated"),
     cq.LearnToDecide("logistic"),
     cq.LearnToDecide("semi_logistic", "aggregated"),
-    cq.LearnToDecide("smooth_semi_logistic", FEW, weighting=cq.SelfNormalised()),
+    cq.LearnToDecide("smooth_semi_logistic", FEW, weighting=cq.weightings.SelfNormalised()),
     cq.LearnToDecide("logistic", FEW, "paper", named="paper, few"),
     cq.LearnToDecide("semi_logistic", "iterative", "paper", "sampled", named="paper, sampled"),
     cq.LearnToDecide("logistic", decisions="sampled", floor=0.05, named="sampled, floor"),
@@ -250,7 +250,7 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(together):
 # --- strategies that compiled code does not know
 
 
-class SparedFailure(cq.Fairness):
+class SparedFailure(cq.fairness.Fairness):
     """A notion of one's own: people with label 0 that are rejected."""
 
     name = "spared_failure"
@@ -259,7 +259,7 @@ class SparedFailure(cq.Fairness):
         return (tally.mean(at_reject=(1.0, 0.0), at_accept=(0.0, 0.0)),)
 
 
-class Widened(cq.DemographicParity):
+class Widened(cq.fairness.DemographicParity):
     """A notion that inherits shapes but has benefits of its own."""
 
     name = "widened"
@@ -268,7 +268,7 @@ class Widened(cq.DemographicParity):
         return (tally.mean(at_reject=(0.0, 0.0), at_accept=(0.2, 1.0)),)
 
 
-class Weighed(cq.InversePropensity):
+class Weighed(cq.weightings.InversePropensity):
     """A weighting of one's own."""
 
     def weights(self, log):
@@ -276,14 +276,14 @@ class Weighed(cq.InversePropensity):
 
 
 UNKNOWN = {
-    "last steps": cq.LearnToDecide("logistic", cq.LastSteps(2)),
-    "predictor, last steps": cq.LearnToPredict(cq.LastSteps(2)),
+    "last steps": cq.LearnToDecide("logistic", cq.sequences.LastSteps(2)),
+    "predictor, last steps": cq.LearnToPredict(cq.sequences.LastSteps(2)),
     "balance heuristic": cq.LearnToDecide(
-        "logistic", "aggregated", weighting=cq.BalanceHeuristic()
+        "logistic", "aggregated", weighting=cq.weightings.BalanceHeuristic()
     ),
     "own weighting": cq.LearnToDecide("logistic", weighting=Weighed()),
     "pessimistic weighting": cq.LearnToDecide(
-        "logistic", FEW, weighting=cq.Clipped(2.0, pessimistic=True)
+        "logistic", FEW, weighting=cq.weightings.Clipped(2.0, pessimistic=True)
     ),
     "own classifier": cq.LearnToPredict(
         classifier=DecisionTreeClassifier(max_depth=2, random_state=0)
@@ -334,7 +334,7 @@ class Careful(cq.Strategy):
     def learner(self, world, fairness, penalty):
         objective = cq.Objective(world.cost, fairness, penalty)
         return cq.UpdatePolicy(
-            objective, 8, 32, cq.GradientStep(0.5 / (1 + penalty)), shuffle=False
+            objective, 8, 32, cq.steps.GradientStep(0.5 / (1 + penalty)), shuffle=False
         )
 
 

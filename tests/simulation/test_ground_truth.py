@@ -31,7 +31,7 @@ NOTIONS = {
     "equal_opportunity": "equal_opportunity",
     "equalised_odds": "equalised_odds",
     "predictive_parity": "predictive_parity",
-    "benefit_parity": cq.BenefitParity(lambda d, y: float(d == y)),
+    "benefit_parity": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 
 
@@ -53,7 +53,7 @@ def run_along(rule, thetas):
 
 
 def assert_truth_along(world, rule, thetas, notion="demographic_parity", tolerance=1e-9):
-    runs, fairness = run_along(rule, thetas), cq.fairness_named(notion)
+    runs, fairness = run_along(rule, thetas), cq.fairness.fairness_named(notion)
     ((found,),) = GroundTruth(world, fairness).measure([runs], map, last_only=False)
     exact = [world.measure(runs.rule(0, step), fairness) for step in range(len(thetas))]
     expected = {
@@ -194,7 +194,7 @@ def test_a_measure_of_ones_own_is_asked():
 @pytest.mark.parametrize("drifts", [False, True])
 def test_only_the_last_policies_may_be_measured(drifts):
     world = cq.worlds.drift(steps=2) if drifts else cq.worlds.first_setting()
-    fairness = cq.fairness_named("demographic_parity")
+    fairness = cq.fairness.fairness_named("demographic_parity")
     runs = run_along(cq.Policy([0.0, 1.0]), [[0.0, 1.0], [0.1, 1.0], [0.2, 1.0]])
     truth = GroundTruth(world, fairness)
     ((all_of_them,),) = truth.measure([runs], map, last_only=False)

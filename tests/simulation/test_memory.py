@@ -15,9 +15,11 @@ import consequential as cq
 ROOM, N = 4000, 4000
 KEPT = 8 * ROOM * 6  # bytes of a full reservoir: inputs, group, label, weights and some room
 STRATEGIES = {
-    "deciding": cq.LearnToDecide("logistic", cq.Aggregated(ROOM)),
-    "deciding as in the paper": cq.LearnToDecide("logistic", cq.Aggregated(ROOM), "paper"),
-    "predicting": cq.LearnToPredict(cq.Aggregated(ROOM)),
+    "deciding": cq.LearnToDecide("logistic", cq.sequences.Aggregated(ROOM)),
+    "deciding as in the paper": cq.LearnToDecide(
+        "logistic", cq.sequences.Aggregated(ROOM), "paper"
+    ),
+    "predicting": cq.LearnToPredict(cq.sequences.Aggregated(ROOM)),
 }
 
 
@@ -66,7 +68,7 @@ def test_a_longer_run_through_python_takes_no_more_memory(world):
             world,
             policy,
             learner,
-            sequence=cq.Aggregated(ROOM),
+            sequence=cq.sequences.Aggregated(ROOM),
             time_steps=time_steps,
             n_proposals=N,
             rng=np.random.default_rng(0),
@@ -93,7 +95,7 @@ import consequential as cq
 def largest(time_steps):
     cq.simulate(
         cq.worlds.second_setting(),
-        cq.LearnToDecide("logistic", cq.Aggregated(20_000), n_iterations=4),
+        cq.LearnToDecide("logistic", cq.sequences.Aggregated(20_000), n_iterations=4),
         seeds=1, time_steps=time_steps, n_proposals=20_000, n_jobs=1, progress=False,
     )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

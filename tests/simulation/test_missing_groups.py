@@ -21,15 +21,17 @@ NOTIONS = {
     "equal_opportunity": "equal_opportunity",
     "equalised_odds": "equalised_odds",
     "predictive_parity": "predictive_parity",
-    "benefit_parity": cq.BenefitParity(lambda d, y: float(d == y)),
+    "benefit_parity": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 N_PROPOSALS = 30
-FEW = cq.Aggregated(50)  # less than two steps of people: it overflows
+FEW = cq.sequences.Aggregated(50)  # less than two steps of people: it overflows
 STRATEGIES = [
     cq.LearnToDecide("logistic"),
     cq.LearnToDecide("semi_logistic", FEW, named="few"),
-    cq.LearnToDecide("logistic", FEW, weighting=cq.SelfNormalised(), named="self-normalised"),
-    cq.LearnToDecide("logistic", step=cq.GradientStep(0.4, max_step=0.2), named="gradient"),
+    cq.LearnToDecide(
+        "logistic", FEW, weighting=cq.weightings.SelfNormalised(), named="self-normalised"
+    ),
+    cq.LearnToDecide("logistic", step=cq.steps.GradientStep(0.4, max_step=0.2), named="gradient"),
     cq.LearnToDecide("logistic", decisions="sampled", floor=0.05, named="sampled"),
     cq.LearnToDecide("logistic", FEW, "paper", named="paper, few"),
     cq.LearnToDecide("logistic", "iterative", "paper", "sampled", named="paper, sampled"),

@@ -16,7 +16,7 @@ NOTIONS = [
     "equal_opportunity",
     "equalised_odds",
     "predictive_parity",
-    cq.BenefitParity(lambda d, y: float(d == y)),
+    cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 ]
 
 

@@ -186,7 +186,7 @@ def one_and_two_processes() -> list[cq.Runs]:
     world = tiny(cq.worlds.lending(), n_proposals=400)
     # the first and the last strategy go through Python, which takes processes
     strategies = [
-        cq.LearnToDecide("logistic", cq.LastSteps(2)),
+        cq.LearnToDecide("logistic", cq.sequences.LastSteps(2)),
         cq.LearnToDecide("semi_logistic", "aggregated"),
         cq.LearnToPredict(classifier=DecisionTreeClassifier(max_depth=2, random_state=0)),
     ]
@@ -248,9 +248,9 @@ def test_global_random_state_neither_matters_nor_changes(everything):
     ("sequence", "steps_learned_from"),
     [
         ("iterative", [{0}, {1}, {2}, {3}]),
-        (cq.Iterative(), [{0}, {1}, {2}, {3}]),
+        (cq.sequences.Iterative(), [{0}, {1}, {2}, {3}]),
         ("aggregated", [{0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}]),
-        (cq.LastSteps(2), [{0}, {0, 1}, {1, 2}, {2, 3}]),
+        (cq.sequences.LastSteps(2), [{0}, {0, 1}, {1, 2}, {2, 3}]),
     ],
     ids=["iterative", "Iterative", "aggregated", "last two"],
 )
@@ -264,7 +264,7 @@ def test_a_strategy_learns_from_the_steps_of_its_sequence(kind, sequence, steps_
 
 
 def test_an_aggregated_sequence_stays_within_its_rows():
-    strategy = Watched(cq.LearnToDecide("logistic", cq.Aggregated(max_rows=200)))
+    strategy = Watched(cq.LearnToDecide("logistic", cq.sequences.Aggregated(max_rows=200)))
     simulated(strategy, seeds=1, penalties=[0.0], time_steps=4)
     assert [len(log) for log in strategy.logs] == [150, 200, 200, 200]
 

@@ -15,7 +15,7 @@ from tiny_worlds import TINY, Districts, assert_same_run, tiny, watched
 import consequential as cq
 from consequential.simulation import Strategy
 
-PARITY = cq.DemographicParity()
+PARITY = cq.fairness.DemographicParity()
 
 
 def simulated(strategies, world=None, **options):
@@ -32,8 +32,8 @@ def simulated(strategies, world=None, **options):
         (cq.LearnToDecide(), "logistic, iterative"),
         (cq.LearnToDecide("semi_logistic", "aggregated"), "semi-logistic, aggregated"),
         (cq.LearnToDecide("smooth_semi_logistic"), "smooth-semi-logistic, iterative"),
-        (cq.LearnToDecide(sequence=cq.Aggregated(99)), "logistic, aggregated"),
-        (cq.LearnToDecide(sequence=cq.LastSteps(3)), "logistic, last steps"),
+        (cq.LearnToDecide(sequence=cq.sequences.Aggregated(99)), "logistic, aggregated"),
+        (cq.LearnToDecide(sequence=cq.sequences.LastSteps(3)), "logistic, last steps"),
         (cq.LearnToPredict(), "deterministic, iterative"),
         (cq.LearnToPredict("aggregated"), "deterministic, aggregated"),
         (cq.LearnToPredict(fair=True), "fair deterministic, iterative"),
@@ -93,26 +93,26 @@ def learner(strategy, world=None, penalty=0.0):
 @pytest.mark.parametrize("strategy", cq.paper_strategies("applicants")[2:], ids=lambda s: s.name)
 def test_with_right_estimators_the_step_is_ours(strategy):
     learn = learner(strategy)
-    assert learn.step == cq.PreconditionedStep()
+    assert learn.step == cq.steps.PreconditionedStep()
     assert learn.objective.normalisation == "applicants"
 
 
 @pytest.mark.parametrize("strategy", cq.paper_strategies("paper")[2:], ids=lambda s: s.name)
 def test_with_the_papers_estimators_the_step_is_the_papers(strategy):
     learn = learner(strategy)
-    assert learn.step == cq.GradientStep(TINY.learning_rate, TINY.decay, TINY.decay_every)
+    assert learn.step == cq.steps.GradientStep(TINY.learning_rate, TINY.decay, TINY.decay_every)
     assert learn.objective.normalisation == "paper"
 
 
 @pytest.mark.parametrize("normalisation", ["applicants", "paper"])
 def test_a_step_rule_that_is_given_is_taken(normalisation):
-    mine = cq.GradientStep(0.123)
+    mine = cq.steps.GradientStep(0.123)
     strategy = cq.LearnToDecide(normalisation=normalisation, step=mine)
     assert learner(strategy).step is mine
 
 
 def test_the_learner_takes_what_the_strategy_and_the_world_say():
-    weighting = cq.Clipped(5.0)
+    weighting = cq.weightings.Clipped(5.0)
     strategy = cq.LearnToDecide(decisions="sampled", weighting=weighting)
     learn = learner(strategy, penalty=3.0)
     assert (learn.n_iterations, learn.batch_size) == (TINY.n_iterations, TINY.batch_size)
@@ -126,8 +126,8 @@ def test_the_learner_takes_what_the_strategy_and_the_world_say():
     [
         {"normalisation": "paper"},
         {"decisions": "sampled"},
-        {"weighting": cq.Clipped(1.0)},
-        {"step": cq.GradientStep(0.3)},
+        {"weighting": cq.weightings.Clipped(1.0)},
+        {"step": cq.steps.GradientStep(0.3)},
         {"floor": 0.3},
         {"link": "smooth_semi_logistic"},
     ],
@@ -237,3 +237,42 @@ def test_strategies_are_values():
     assert cq.LearnToDecide("logistic", floor=0.1) == cq.LearnToDecide("logistic", floor=0.1)
     with pytest.raises(AttributeError):
         cq.LearnToDecide().floor = 0.5
+
+
+# --- strategies of one's own
+
+
+class AcceptEverybody(cq.Strategy):
+    name = "accept everybody"
+
+    def start(self, world, rng):
+        return cq.AcceptAll()
+
+    def learner(self, world, fairness, penalty):
+        return None
+
+
+def test_a_strategy_needs_a_name_and_two_methods():
+    runs = simulated([AcceptEverybody(), cq.LearnToPredict()])
+    assert runs.strategies == ("accept everybody", "deterministic, iterative")
+    assert runs.metric("acceptance", "accept everybody") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (AcceptEverybody, r"AcceptEverybody is a class: make one, AcceptEverybody\(\)"),
+        ("logistic", r"such as LearnToDecide\('logistic'\).* not 'logistic'"),
+        ([cq.LearnToPredict(), None], "one of your own, not None"),
+        (type("Numbered", (AcceptEverybody,), {"name": 3})(), "name of Numbered is not a str: 3"),
+    ],
+)
+def test_what_is_no_strategy_is_answered_with_what_is_one(given, message):
+    with pytest.raises(TypeError, match=message):
+        simulated(given)
+
+
+@pytest.mark.parametrize("given", [[], [AcceptEverybody(), AcceptEverybody()]])
+def test_strategies_have_names_of_their_own(given):
+    with pytest.raises(ValueError, match="strategies with names of their own"):
+        simulated(given)

@@ -208,7 +208,7 @@ class Unpunished(Strategy):
 
     def learner(self, world, fairness, penalty):
         objective = cq.Objective(world.cost, decisions="sampled")
-        return cq.UpdatePolicy(objective, 8, 32, cq.GradientStep(0.3), shuffle=False)
+        return cq.UpdatePolicy(objective, 8, 32, cq.steps.GradientStep(0.3), shuffle=False)
 
 
 def handmade_run(

@@ -88,7 +88,7 @@ PENALTIES = (0.0, 1.0, 10.0)
 
 @pytest.mark.parametrize(("name", "harsh"), HARSH)
 def test_what_a_predictor_says_outside_does_not_change_the_objective_it_maximises(name, harsh, rng):
-    world, start, parity = world_named(name), cut_at(harsh), cq.DemographicParity()
+    world, start, parity = world_named(name), cut_at(harsh), cq.fairness.DemographicParity()
     everybody = world.population_for(start)
     seen = induced(everybody, start)
     for _ in range(10):
@@ -113,7 +113,7 @@ def test_rejecting_everybody_outside_maximises_the_induced_objective_and_is_not_
     seen = induced(everybody, start)
     # no rule gains more than from all who are worth it, or has a smaller gap than none
     ceiling = (seen.mass * np.maximum(seen.label_probability - world.cost, 0.0)).sum()
-    on_seen = seen.metrics(start, world.cost, cq.DemographicParity())
+    on_seen = seen.metrics(start, world.cost, cq.fairness.DemographicParity())
     assert value(on_seen, penalty) == pytest.approx(ceiling, abs=1e-12)
     best = value(world.exact(optimum(name, penalty).policy), penalty)
     assert value(world.exact(start), penalty) < best - 0.015
@@ -301,7 +301,7 @@ def test_the_deterministic_strategy_settles_around_where_unlimited_data_stand_st
         steps = cq.consequential_learning(
             world,
             strategy.start(world, np.random.default_rng(0)),
-            strategy.learner(world, cq.DemographicParity(), 0.0),
+            strategy.learner(world, cq.fairness.DemographicParity(), 0.0),
             time_steps=time_steps,
             n_proposals=world.parameters.n_proposals,
             rng=np.random.default_rng(seed),
@@ -507,7 +507,7 @@ def test_from_an_exploring_start_learning_to_decide_comes_within_two_thousandths
         steps = cq.consequential_learning(
             world,
             strategy.start(world, np.random.default_rng(0)),
-            strategy.learner(world, cq.DemographicParity(), 0.0),
+            strategy.learner(world, cq.fairness.DemographicParity(), 0.0),
             sequence=strategy.sequence,
             time_steps=time_steps,
             n_proposals=world.parameters.n_proposals,

@@ -49,7 +49,7 @@ class BestCut(BaseEstimator):
 
     def fit_log(self, log):
         accepts = log.features[:, 0] >= CUTS[:, None]
-        gain = cq.InversePropensity().weights(log) * (log.outcome - world().cost)
+        gain = cq.weightings.InversePropensity().weights(log) * (log.outcome - world().cost)
         utility = accepts @ gain / len(log)
         rates = [accepts[:, log.group == z].mean(axis=1) for z in (0, 1)]
         allowed = np.abs(rates[0] - rates[1]) <= (1.0 if self.max_gap is None else self.max_gap)
@@ -180,7 +180,7 @@ def coverage(repeats, n, folds, seed):
         measures, true = [], []
         for bound in bounds:
             BestCut.chosen.clear()
-            pi = cq.cross_fitted_propensities(BestCut(max_gap=bound), log, folds)
+            pi = cq.statistics.cross_fitted_propensities(BestCut(max_gap=bound), log, folds)
             measures.append(weighted.measure(pi))
             # folds are of equal size, so a point is about the mean of its policies
             true.append((utilities[BestCut.chosen].mean(), gaps[BestCut.chosen].mean()))

@@ -18,12 +18,12 @@ WORLDS = {
     "first": (cq.worlds.first_setting, FIRST),
     "second": (cq.worlds.second_setting, SECOND),
 }
-NOTIONS: dict[str, cq.Fairness] = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "predictive_parity": cq.PredictiveParity(),
-    "correctness": cq.BenefitParity(lambda d, y: float(d == y)),
+NOTIONS: dict[str, cq.fairness.Fairness] = {
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "predictive_parity": cq.fairness.PredictiveParity(),
+    "correctness": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 
 

@@ -20,7 +20,7 @@ TWO = {"white": 0.8, "black": 0.2}
 SHARES = {2: TWO, 3: THREE, 4: FOUR}
 REPAID = {"white": 0.7587, "black": 0.3366, "hispanic": 0.5681, "asian": 0.8068}
 # a benefit that decisions do not change: the share of label 1
-LABEL = cq.BenefitParity(lambda d, y: float(y))
+LABEL = cq.fairness.BenefitParity(lambda d, y: float(y))
 
 
 @cache

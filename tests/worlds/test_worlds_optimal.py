@@ -14,11 +14,11 @@ from scipy.optimize import brentq, minimize_scalar
 import consequential as cq
 from consequential.evaluation import Population
 
-NOTIONS: dict[str, cq.Fairness] = {
-    "demographic_parity": cq.DemographicParity(),
-    "equal_opportunity": cq.EqualOpportunity(),
-    "equalised_odds": cq.EqualisedOdds(),
-    "correctness": cq.BenefitParity(lambda d, y: float(d == y)),
+NOTIONS: dict[str, cq.fairness.Fairness] = {
+    "demographic_parity": cq.fairness.DemographicParity(),
+    "equal_opportunity": cq.fairness.EqualOpportunity(),
+    "equalised_odds": cq.fairness.EqualisedOdds(),
+    "correctness": cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 }
 SETTINGS = {
     "first": (cq.worlds.first_setting, FIRST),
@@ -364,7 +364,7 @@ def positives_only(d: int, y: int) -> float:
 
 @pytest.mark.parametrize("uses_sensitive", [False, True])
 def test_a_bound_that_no_policy_keeps_is_an_error_that_names_it(uses_sensitive):
-    notion = cq.BenefitParity(positives_only)
+    notion = cq.fairness.BenefitParity(positives_only)
     world = world_named("first")
     wide = world.exact(cq.AcceptAll(), notion).benefit_gap
     assert world.optimal(wide + 1e-6, fairness=notion).utility > 0
@@ -373,7 +373,7 @@ def test_a_bound_that_no_policy_keeps_is_an_error_that_names_it(uses_sensitive):
 
 
 def test_a_bound_that_no_threshold_keeps_is_an_error_that_names_it():
-    notion = cq.BenefitParity(positives_only)
+    notion = cq.fairness.BenefitParity(positives_only)
     with pytest.raises(ValueError, match=r"no threshold keeps every gap within 0\.01"):
         world_named("first").optimal(0.01, fairness=notion, among="thresholds")
 
@@ -394,7 +394,7 @@ def test_a_solver_that_runs_out_of_rounds_says_so(monkeypatch):
 def test_a_benefit_in_small_units_can_be_bounded_too():
     world = world_named("first")
     known = world.optimal(0.02).utility
-    pennies = cq.BenefitParity(lambda d, y: 1e-4 * d)
+    pennies = cq.fairness.BenefitParity(lambda d, y: 1e-4 * d)
     assert world.optimal(0.02e-4, fairness=pennies).utility == pytest.approx(known, abs=1e-6)
 
 

@@ -94,9 +94,9 @@ def test_measure_takes_any_fairness_notion(notion):
     world = OddHours()
     group = cq.Policy([2.0, -0.2, -1.0, 0.1], groups=world.groups)
     people = world.held_out
-    known = people.metrics(group, world.cost, cq.fairness_named(notion))
+    known = people.metrics(group, world.cost, cq.fairness.fairness_named(notion))
     assert world.measure(group, notion) == known
-    assert world.measure(group, cq.fairness_named(notion)) == known
+    assert world.measure(group, cq.fairness.fairness_named(notion)) == known
 
 
 @pytest.mark.parametrize("n", [1, 7, 500])

@@ -108,7 +108,7 @@ def test_a_part_is_a_population_of_its_rows_and_their_labels(part):
     policy = cq.Policy([-1.0, 0.4, 0.3, 0.5, -0.2, 0.1], groups=("f", "m"))
     sex, label = np.array(columns()["sex"])[rows], np.array(columns()["repaid"])[rows]
     pi = policy.propensity(matrix()[rows], sex)
-    metrics = found.population(part).metrics(policy, 0.45, cq.DemographicParity())
+    metrics = found.population(part).metrics(policy, 0.45, cq.fairness.DemographicParity())
     assert metrics.utility == pytest.approx((pi * (label - 0.45)).mean())
     assert metrics.acceptance == pytest.approx(pi.mean())
     by_group = {group: pi[sex == group].mean() for group in ("f", "m")}

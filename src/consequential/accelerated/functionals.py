@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
-from consequential.objective import NOBODY
+from consequential.functionals import NOBODY
 
 Array = Any
 Entries = list[Array]  # one array an input, or a group

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from consequential.accelerated.backend import needed, pad, round_length
 from consequential.accelerated.policy import People
-from consequential.objective import NOBODY, ROOT_TWO, Coefficients
+from consequential.functionals import NOBODY, Coefficients
+from consequential.objective import ROOT_TWO
 
 Floats = NDArray[np.float64]
 

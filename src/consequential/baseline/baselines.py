@@ -21,10 +21,11 @@ from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
 from consequential.evaluation.crossfit import is_learner
 from consequential.evaluation.inputs import as_rule
+from consequential.fairness import Fairness
 from consequential.log import DecisionLog
-from consequential.objective import Fairness, Weighting
 from consequential.policies import AcceptAll, DecisionRule, Logged
 from consequential.shares import checked_share
+from consequential.weightings import Weighting
 
 
 @dataclass(frozen=True, slots=True)

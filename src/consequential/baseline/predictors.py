@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import Fairness, InversePropensity, counted_rows, fairness_named
 from consequential.policies import AcceptAll, DecisionRule, Mixture, RejectAll, ThresholdPolicy
+from consequential.weightings import InversePropensity
+from consequential.weightings.weights import counted_rows
 
 Floats = NDArray[np.float64]
 

@@ -16,14 +16,14 @@ from consequential.cli.options import named
 from consequential.cli.results import Findings, Folder
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Overlap, Sensitivity, WinnersCurseWarning, sensitivity
+from consequential.fairness import fairness_named
 from consequential.log import DecisionLog
-from consequential.objective import (
+from consequential.weightings import (
     Clipped,
     DoublyRobust,
     InversePropensity,
     SelfNormalised,
     Weighting,
-    fairness_named,
 )
 
 _RULES = ("policy", "new", "old", "candidate")  # options that name a rule

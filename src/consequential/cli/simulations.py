@@ -14,7 +14,7 @@ from typing import Any, Literal
 from consequential import simulation, worlds
 from consequential.cli.options import named
 from consequential.cli.results import check_writable, write_resumable
-from consequential.objective import fairness_named
+from consequential.fairness import fairness_named
 from consequential.paper import tasks
 from consequential.paper.tasks import Simulation
 from consequential.report import Section, write_report

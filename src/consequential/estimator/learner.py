@@ -15,16 +15,14 @@ from consequential.estimator.safety import Safety, safely_fitted
 from consequential.estimator.tables import Table, at_step, column_of, frame_like, template_for
 from consequential.evaluation import cross_fitted, deployed_gap, evaluate
 from consequential.evaluation.inputs import checked_log
-from consequential.learning import (
-    Aggregated,
-    Constraint,
-    Fitted,
-    UnexploredLogError,
-    fit_policy,
-)
+from consequential.fairness import Fairness
+from consequential.learning import Constraint, Fitted, UnexploredLogError, fit_policy
+from consequential.links import Link
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Fairness, Objective, Weighting
-from consequential.policies import FeatureMap, Link, Policy, PolicyError, Unsupported
+from consequential.objective import Objective
+from consequential.policies import FeatureMap, Policy, PolicyError, Unsupported
+from consequential.sequences import Aggregated
+from consequential.weightings import Weighting
 
 if TYPE_CHECKING:
     from consequential.evaluation import Estimate, Evaluation

@@ -1,14 +1,8 @@
 """Evaluation: what a policy does to whom."""
 
 from consequential.evaluation.compare import Comparison, compare
-from consequential.evaluation.confidence_sequences import mean_sequence, utility_sequence
 from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
-from consequential.evaluation.contrasts import sup_t_quantile
-from consequential.evaluation.crossfit import (
-    CrossFitted,
-    cross_fitted,
-    cross_fitted_propensities,
-)
+from consequential.evaluation.crossfit import CrossFitted, cross_fitted
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.evaluate import Evaluation, deployed_gap, evaluate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
@@ -32,14 +26,10 @@ __all__ = [
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",
-    "cross_fitted_propensities",
     "deployed_gap",
     "evaluate",
     "group_metrics",
-    "mean_sequence",
     "overlap",
     "propensity_contradictions",
     "sensitivity",
-    "sup_t_quantile",
-    "utility_sequence",
 ]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.influence import Ratios, RatioSums
 from consequential.evaluation.rates import ratio
-from consequential.objective import Benefit
+from consequential.functionals import Benefit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -22,8 +22,10 @@ from consequential.evaluation.evaluate import (
 from consequential.evaluation.inputs import checked_log, needs_folds, objective_of
 from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.measurement import FEW
+from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Fairness, Objective, Weighting
+from consequential.objective import Objective
+from consequential.weightings import Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
 # what is left of a difference by rounding is none

@@ -26,7 +26,7 @@ from consequential.evaluation.inputs import apply_rule, checked_log, objective_o
 from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.weighted_log import WeightedLog
 from consequential.log import DecisionLog
-from consequential.objective import Weighting
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def mean_sequence(
     Examples
     --------
     >>> import numpy as np
-    >>> from consequential.evaluation import mean_sequence
+    >>> from consequential.statistics import mean_sequence
     >>> coins = np.random.default_rng(0).integers(2, size=2000).astype(float)
     >>> lower, upper = mean_sequence(coins, low=0.0, high=1.0)
     >>> [(round(float(lower[t]), 2), round(float(upper[t]), 2)) for t in (9, 99, 1999)]
@@ -146,7 +146,7 @@ def utility_sequence(
     >>> import numpy as np, consequential as cq
     >>> world = cq.worlds.first_setting()
     >>> log = world.collect(world.initial_policy().with_floor(0.1), 9000, np.random.default_rng(0))
-    >>> lower, upper = cq.utility_sequence(
+    >>> lower, upper = cq.statistics.utility_sequence(
     ...     cq.Policy([1.5, 5.0]), log, cost=world.cost, versus=cq.Logged())
     >>> int(np.argmax(lower > 0))  # the first decision after which the policy is known better
     514

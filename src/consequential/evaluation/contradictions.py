@@ -10,6 +10,7 @@ halves change places.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -236,7 +237,8 @@ def surprise(excess: float, variance: float, third: float) -> float:
 
     The answer is a standard normal number, nearly: the sum in standard deviations z, its skewness g
     taken out. Cornish and Fisher's `z - g (z^2 - 1) / 6` falls again where z is large; with Hall's
-    cubic term it rises everywhere.
+    cubic term it rises everywhere. Where a few rare decisions make up the sum (g beyond 1) neither
+    holds; Cantelli's inequality does, whatever the distribution: a tail of at most `1 / (1 + z^2)`.
     """
     if variance <= 0.0:
         return 0.0
@@ -244,6 +246,8 @@ def surprise(excess: float, variance: float, third: float) -> float:
     z, g = excess / deviation, third / deviation**3
     if abs(g) < 1e-12:
         return z
+    if abs(g) > 1.0:
+        return float(np.copysign(NormalDist().inv_cdf(min(0.5, 1.0 / (1.0 + z * z))), z))
     return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
 
 

@@ -83,7 +83,7 @@ def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 
     Examples
     --------
     >>> import numpy as np
-    >>> from consequential.evaluation import sup_t_quantile
+    >>> from consequential.statistics import sup_t_quantile
     >>> round(sup_t_quantile(np.eye(1)), 2), round(sup_t_quantile(np.eye(10)), 1)
     (1.96, 2.8)
     """

@@ -47,7 +47,7 @@ def cross_fitted_propensities(
     ...         return self
     >>> log = cq.DecisionLog.from_arrays(
     ...     np.zeros((4, 1)), [1, 0, 0, 0], [0.5] * 4, [1, None, None, None])
-    >>> cq.cross_fitted_propensities(AcceptanceRate(), log, folds=4).round(2)
+    >>> cq.statistics.cross_fitted_propensities(AcceptanceRate(), log, folds=4).round(2)
     array([0.  , 0.33, 0.33, 0.33])
     """
     return cross_fitted(learner, log, folds, seed=seed).values

@@ -26,8 +26,10 @@ from consequential.evaluation.intervals import Intervals, Normal
 from consequential.evaluation.measurement import Measurement, rate_notes
 from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.weighted_log import WeightedLog
+from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Fairness, Objective, Weighting
+from consequential.objective import Objective
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 Method = Literal["normal", "bootstrap", "bernstein", "any_time"]

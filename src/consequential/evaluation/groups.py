@@ -23,9 +23,11 @@ from consequential.evaluation.inputs import apply_rule, checked_log, needs_folds
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.measurement import rate_notes
 from consequential.evaluation.weighted_log import WeightedLog
+from consequential.fairness import ShapedFairness
+from consequential.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES, Shape
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Shape, ShapedFairness, Weighting
-from consequential.objective.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES
+from consequential.objective import Objective
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 

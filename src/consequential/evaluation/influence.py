@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.rates import Rates, ratio
 from consequential.evaluation.reach import Reach
-from consequential.objective import Benefit
+from consequential.functionals import Benefit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

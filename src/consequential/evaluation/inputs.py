@@ -18,8 +18,9 @@ from consequential.evaluation.crossfit import (
     is_learner,
 )
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective, Weighting
+from consequential.objective import Objective
 from consequential.policies import DecisionRule, Logged
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 

@@ -21,8 +21,9 @@ from consequential.evaluation.influence import Ratios, RatioSums
 from consequential.evaluation.measurement import LabelWeights, Measurement
 from consequential.evaluation.rates import Rates, RateSums, ratio
 from consequential.evaluation.weighted_log import RATES, TOO_FEW, WeightedLog
+from consequential.functionals import Shape, Tally
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Shape, Tally, Whole
+from consequential.objective import Objective, Whole
 from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]

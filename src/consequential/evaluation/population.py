@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.objective import Coefficients, Fairness, Tally, benefit_gap
+from consequential.fairness import Fairness, benefit_gap
+from consequential.functionals import Coefficients, Tally
 from consequential.policies import DecisionRule
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ class Population:
     >>> from consequential.evaluation import Population
     >>> two_points = Population(np.array([[0.0], [1.0]]), np.array([[0.5], [0.5]]),
     ...                         np.array([[0.2], [0.9]]), ("everyone",))
-    >>> round(two_points.metrics(cq.AcceptAll(), 0.5, cq.DemographicParity()).utility, 4)
+    >>> round(two_points.metrics(cq.AcceptAll(), 0.5, cq.fairness.DemographicParity()).utility, 4)
     0.05
     """
 

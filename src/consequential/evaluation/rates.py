@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from consequential.objective import NOBODY
+from consequential.functionals import NOBODY
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

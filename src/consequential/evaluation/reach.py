@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.functionals import Shape
 from consequential.log import DecisionLog
-from consequential.objective import Clipped, InversePropensity, Objective, Shape, Weighting
+from consequential.objective import Objective
+from consequential.weightings import Clipped, InversePropensity, Weighting
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +81,7 @@ class Extremes:
             return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends, ends)
         raise ValueError(
             f"the largest weight of {weighting!r} is not known, and bounded intervals need it: "
-            'use InversePropensity() or Clipped(maximum), or method="normal"'
+            'use weightings.InversePropensity() or weightings.Clipped(maximum), or method="normal"'
         )
 
     def utility(self, objective: Objective, log: DecisionLog) -> Reach:

@@ -37,9 +37,11 @@ from consequential.evaluation.inputs import (
 )
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
+from consequential.fairness import Fairness
+from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
-from consequential.objective import Benefit, Fairness, Tally, Weighting
 from consequential.policies import Logged
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 

@@ -14,9 +14,10 @@ from consequential.evaluation.influence import Ratios, benefit_ratios
 from consequential.evaluation.measurement import LabelWeights, Measurement
 from consequential.evaluation.rates import Rates, RateSums, ratio
 from consequential.evaluation.reach import Extremes, Reach
+from consequential.functionals import LABELLED, NEGATIVES, POSITIVES, Shape, Tally
 from consequential.log import DecisionLog
-from consequential.objective import Clipped, Objective, Shape, Tally, Whole, effective_sample_size
-from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
+from consequential.objective import Objective, Whole
+from consequential.weightings import Clipped, effective_sample_size
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

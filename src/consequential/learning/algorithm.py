@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from consequential.learning.sequences import Sequence, sequence_named
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
+from consequential.sequences import Sequence, sequence_named
 
 
 class Collector(Protocol):
@@ -24,7 +24,7 @@ class Collector(Protocol):
 
 
 class Learned(Protocol):
-    """What an update returns."""
+    """The next rule with notes; a learner that has no notes returns the rule alone."""
 
     @property
     def policy(self) -> DecisionRule:
@@ -42,13 +42,13 @@ class Learner(Protocol):
 
     def __call__(
         self, policy: Any, log: DecisionLog, *, rng: np.random.Generator, time_step: int
-    ) -> Learned:
-        """Return the update."""
+    ) -> DecisionRule | Learned:
+        """Return the rule for the next step."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimeStep:
     """One time step: the rule that decided, what it collected, and the rule learned from it.
 
     Examples
@@ -76,8 +76,8 @@ def consequential_learning(
     time_steps: int,
     n_proposals: int,
     rng: np.random.Generator,
-) -> Iterator[Step]:
-    """Deploy a rule, learn from what it brings, and yield a `Step` a time step.
+) -> Iterator[TimeStep]:
+    """Deploy a rule, learn from what it brings, and yield one `TimeStep` per time step.
 
     Parameters
     ----------
@@ -86,7 +86,9 @@ def consequential_learning(
     policy
         The rule to start with.
     learner
-        `UpdatePolicy`, `FitPredictor`, or None for a rule that never changes.
+        `UpdatePolicy`, `FitPredictor`, a function of your own, or None for a rule that never
+        changes. It is called as `learner(policy, log, rng=rng, time_step=t)` and returns the next
+        rule, or an object with the rule as `policy` and a tuple of sentences as `notes`.
     sequence
         `"iterative"`, `"aggregated"`, or a `Sequence` such as `LastSteps(5)`.
     time_steps, n_proposals
@@ -107,6 +109,12 @@ def consequential_learning(
     """
     if time_steps < 1 or n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
+    if learner is not None and not callable(learner):
+        raise TypeError(
+            "a learner is called as learner(policy, log, rng=..., time_step=...) and returns the "
+            f"next rule, but {_kind(learner)} cannot be called"
+        )
+    policy = _checked_rule(policy, "the rule to start with")
     sequence = sequence_named(sequence)
     kept: DecisionLog | None = None
     for time_step in range(time_steps):
@@ -116,6 +124,21 @@ def consequential_learning(
         if learner is not None:
             kept = sequence.extend(kept, log, learn_rng)
             update = learner(policy, kept, rng=learn_rng, time_step=time_step)
-            learned, notes = update.policy, update.notes
-        yield Step(time_step, policy, log, learned, notes)
+            learned = _checked_rule(getattr(update, "policy", update), "what a learner returns")
+            given = getattr(update, "notes", ())
+            notes = (given,) if isinstance(given, str) else tuple(given)
+        yield TimeStep(time_step, policy, log, learned, notes)
         policy = learned
+
+
+def _checked_rule(rule: Any, what: str) -> DecisionRule:
+    if isinstance(rule, DecisionRule):
+        return rule
+    raise TypeError(
+        f"{what} must be a rule that decides, such as a Policy, a ThresholdPolicy or AcceptAll(), "
+        f"not {_kind(rule)}"
+    )
+
+
+def _kind(thing: Any) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__

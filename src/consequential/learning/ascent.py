@@ -18,9 +18,10 @@ from consequential.kernels import NOBODY, ROOT_TWO
 from consequential.kernels.ascent import Ascent
 from consequential.kernels.batch_sums import Rows
 from consequential.kernels.random import UniformStream
-from consequential.learning.steps import Step, StepRule, Surroundings
+from consequential.links import LOGISTIC
 from consequential.objective import decided, deviations
-from consequential.policies import LOGISTIC, Policy
+from consequential.policies import Policy
+from consequential.steps import Step, StepRule, Surroundings
 
 Floats = NDArray[np.float64]
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from consequential.fairness import Fairness, ShapedFairness, benefit_gap
+from consequential.functionals import LABELLED, NEGATIVES, POSITIVES
 from consequential.kernels.links import LinkNumbers
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Columns, Problem
@@ -22,8 +24,7 @@ from consequential.learning.search import (
     starting_points,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Fairness, Objective, ShapedFairness, Whole, benefit_gap
-from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
+from consequential.objective import Objective, Whole
 from consequential.policies import Policy, Support, Unsupported
 from consequential.policies.compiled import link_numbers
 

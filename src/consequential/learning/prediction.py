@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Unweighted
-from consequential.policies import Policy, ThresholdPolicy, logistic_model
+from consequential.objective import Objective
+from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
+from consequential.weightings import Unweighted
 
 Floats = NDArray[np.float64]
 
@@ -27,16 +28,16 @@ MAX_ITERATIONS = 200
 class PredictionUpdate:
     """A newly fitted rule, or the old one with the reason why it stays."""
 
-    policy: ThresholdPolicy
+    policy: DecisionRule
     notes: tuple[str, ...] = ()
 
 
 class PredictorFit(ABC):
-    """From a thresholded predictor and a log to the next one, or the old one with a reason."""
+    """From any rule and a log to a thresholded predictor, or the old rule with a reason."""
 
     def __call__(
         self,
-        policy: ThresholdPolicy,
+        policy: DecisionRule,
         log: DecisionLog,
         *,
         rng: np.random.Generator,
@@ -49,11 +50,11 @@ class PredictorFit(ABC):
             return PredictionUpdate(policy, (NOBODY_ACCEPTED,))
         if accepted.label.min() == accepted.label.max():
             return PredictionUpdate(policy, (LABELS_ALIKE,))
-        return self.fitted(policy.predictor, accepted)
+        return self.fitted(getattr(policy, "predictor", None), accepted)
 
     @abstractmethod
     def fitted(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
-        """Fit accepted people with labels of both kinds, starting from the last predictor."""
+        """Fit accepted people with labels of both kinds; `last` is the last predictor or None."""
 
 
 @dataclass(frozen=True, slots=True)

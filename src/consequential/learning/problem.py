@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.functionals import Coefficients, Sums
 from consequential.kernels.links import LinkNumbers, propensities
 from consequential.learning.constraints import Constraint
 from consequential.learning.rows import Passes
-from consequential.objective import Coefficients, Objective, Sums, deviations
+from consequential.objective import Objective, deviations
 
 Floats = NDArray[np.float64]
 

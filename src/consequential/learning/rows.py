@@ -16,11 +16,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.functionals import Coefficients
 from consequential.kernels.full_batch import Table, add_sums
 from consequential.kernels.jit import compiling_reported
 from consequential.kernels.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Coefficients, Objective, Whole
+from consequential.objective import Objective, Whole
 from consequential.policies import Policy
 
 Floats = NDArray[np.float64]

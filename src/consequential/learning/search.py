@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.functionals import Sums
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Problem
 from consequential.learning.rows import Remembered, Rows
@@ -22,7 +23,7 @@ from consequential.learning.solver import (
     solve_free,
 )
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Sums
+from consequential.objective import Objective
 from consequential.policies import Policy
 
 Floats = NDArray[np.float64]

@@ -8,16 +8,18 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.functionals import Coefficients
 from consequential.kernels import ascent as compiled_ascent
 from consequential.kernels.ascent import Ascent
 from consequential.kernels.batch_sums import Benefits, Rows, batch_shares
 from consequential.kernels.jit import compiling_reported
 from consequential.learning import ascent
-from consequential.learning.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.log import DecisionLog
-from consequential.objective import Coefficients, Objective, effective_sample_size
+from consequential.objective import Objective
 from consequential.policies import DecisionRule, Policy
 from consequential.policies.compiled import link_numbers
+from consequential.steps import GradientStep, PreconditionedStep, StepRule
+from consequential.weightings import effective_sample_size
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +101,11 @@ class UpdatePolicy:
         self, policy: Policy, log: DecisionLog, *, rng: np.random.Generator, time_step: int = 0
     ) -> Update[Policy]:
         """Return the updated policy."""
+        if not isinstance(policy, Policy):
+            raise TypeError(
+                "UpdatePolicy moves the parameters of a Policy, such as "
+                f"world.initial_policy('logistic'); {type(policy).__name__} has none"
+            )
         if policy.support is not None and policy.support.overrules:
             raise ValueError(
                 "minibatch ascent learns for everybody, but this policy decides only on people "

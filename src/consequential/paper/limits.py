@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from consequential.evaluation import Metrics, Population
-from consequential.objective import DemographicParity
+from consequential.fairness import DemographicParity
 from consequential.policies import DecisionRule, Policy
 from consequential.worlds import TableWorld
 

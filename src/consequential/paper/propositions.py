@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Metrics, Population
+from consequential.fairness import DemographicParity
 from consequential.kernels.logistic import fit_logistic
-from consequential.objective import DemographicParity
 from consequential.paper.limits import ParetoFront
 from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model
 from consequential.worlds import DensityWorld, ScoreWorld

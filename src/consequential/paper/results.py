@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.fairness import fairness_named
 from consequential.files import Columns, joined_columns, load_columns, save_columns
-from consequential.objective import fairness_named
 from consequential.simulation import Run, Runs, RunsError
 from consequential.store import Store, StoreError
 from consequential.worlds import TableWorld, World

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from consequential import worlds
-from consequential.learning import Aggregated
+from consequential.sequences import Aggregated
 from consequential.simulation import LearnToDecide, Strategy, paper_strategies
 from consequential.worlds import TableWorld, World
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.log import DecisionLog
-from consequential.objective import InversePropensity
+from consequential.weightings import InversePropensity
 
 Floats = NDArray[np.float64]
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Extremes
 from consequential.log import DecisionLog
-from consequential.objective import InversePropensity, Objective, effective_sample_size
+from consequential.objective import Objective
 from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import decisions_to_any_time_proof, decisions_to_normal_proof
 from consequential.policies import DecisionRule, Logged
 from consequential.shares import checked_share
+from consequential.weightings import InversePropensity, effective_sample_size
 
 Floats = NDArray[np.float64]
 

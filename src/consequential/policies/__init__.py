@@ -14,14 +14,6 @@ from consequential.policies.features import (
     is_words,
     numbered_names,
 )
-from consequential.policies.links import (
-    LINKS,
-    LOGISTIC,
-    SEMI_LOGISTIC,
-    SMOOTH_SEMI_LOGISTIC,
-    Link,
-    link_named,
-)
 from consequential.policies.policy import FeatureMap, Policy, policy_from_model
 from consequential.policies.rules import (
     AcceptAll,
@@ -37,16 +29,11 @@ from consequential.policies.storage import load_policy, save_policy
 from consequential.policies.support import Support, Unsupported, smallest_supported
 
 __all__ = [
-    "LINKS",
-    "LOGISTIC",
-    "SEMI_LOGISTIC",
-    "SMOOTH_SEMI_LOGISTIC",
     "AcceptAll",
     "DecisionRule",
     "EveryNth",
     "FeatureMap",
     "FeaturesError",
-    "Link",
     "Logged",
     "Mixture",
     "NamedFeatures",
@@ -61,7 +48,6 @@ __all__ = [
     "feature_matrix",
     "group_codes",
     "is_words",
-    "link_named",
     "load_policy",
     "logistic_model",
     "numbered_names",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consequential.kernels.links import LinkNumbers
-from consequential.policies.links import LINKS
+from consequential.links import LINKS
 from consequential.policies.policy import Policy
 
 _NUMBERS = {

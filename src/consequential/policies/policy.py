@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.links import Link, link_named
 from consequential.policies.checks import (
     PolicyError,
     checked_floor,
@@ -16,7 +17,6 @@ from consequential.policies.checks import (
     plain_groups,
 )
 from consequential.policies.features import Floats, matched_features
-from consequential.policies.links import Link, link_named
 from consequential.policies.rules import DecisionRule
 from consequential.policies.support import Support
 from consequential.shares import checked_share

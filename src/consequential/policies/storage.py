@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.files import write_atomically
+from consequential.links import LINKS
 from consequential.policies.checks import PolicyError
-from consequential.policies.links import LINKS
 from consequential.policies.policy import Policy
 from consequential.policies.rules import (
     AcceptAll,

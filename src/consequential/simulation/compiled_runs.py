@@ -8,33 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.fairness import Fairness, ShapedFairness
+from consequential.functionals import Shape
 from consequential.kernels.functionals import Learning, Notion
 from consequential.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, Outcome
-from consequential.learning import (
-    Aggregated,
-    FitPredictor,
-    Iterative,
-    PreconditionedStep,
-    Sequence,
-    UpdatePolicy,
-    prediction,
-    sequence_named,
-    update,
-)
-from consequential.objective import (
+from consequential.learning import FitPredictor, UpdatePolicy, prediction, update
+from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
+from consequential.policies.compiled import link_numbers
+from consequential.sequences import Aggregated, Iterative, Sequence, sequence_named
+from consequential.simulation.replay import Experiment
+from consequential.simulation.runs import Run, theta_of
+from consequential.steps import PreconditionedStep
+from consequential.weightings import (
     Clipped,
-    Fairness,
     InversePropensity,
     SelfNormalised,
-    Shape,
-    ShapedFairness,
     Unweighted,
     Weighting,
 )
-from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
-from consequential.policies.compiled import link_numbers
-from consequential.simulation.replay import Experiment
-from consequential.simulation.runs import Run, theta_of
 from consequential.worlds import World
 
 Floats = NDArray[np.float64]

@@ -18,10 +18,10 @@ from consequential.accelerated.step import Given, Program, Shape
 from consequential.kernels.alias_table import FEATURES
 from consequential.kernels.reservoir import changed_slots
 from consequential.kernels.step import Outcome
-from consequential.learning import Aggregated, UpdatePolicy, sequence_named
+from consequential.learning import UpdatePolicy
 from consequential.learning.ascent import Schedule
-from consequential.learning.sequences import reservoir_moves
 from consequential.policies import Policy
+from consequential.sequences import Aggregated, reservoir_moves, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts
 from consequential.simulation.compiled_sweep import Progress, advance_seed, measured, runs_of
 from consequential.simulation.ground_truth import GroundTruth

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Population
+from consequential.fairness import Fairness, benefit_gaps
+from consequential.functionals import NOBODY
 from consequential.kernels.links import THRESHOLD, LinkNumbers, propensities
 from consequential.kernels.path_sums import path_sums
-from consequential.objective import NOBODY, Fairness, benefit_gaps
 from consequential.policies import Policy, ThresholdPolicy
 from consequential.policies.compiled import link_numbers
 from consequential.simulation.compiled_runs import CompiledRuns

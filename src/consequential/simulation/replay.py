@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.evaluation import Metrics
+from consequential.fairness import Fairness
 from consequential.kernels.alias_table import (
     DECISIONS,
     LEARNING,
@@ -23,10 +24,10 @@ from consequential.kernels.step import People as DrawnPeople
 from consequential.learning import UpdatePolicy, consequential_learning
 from consequential.learning.algorithm import Learner
 from consequential.log import DecisionLog
-from consequential.objective import Fairness, InversePropensity, effective_sample_size
 from consequential.policies import DecisionRule
 from consequential.simulation.runs import Run, theta_of
 from consequential.simulation.strategies import Strategy
+from consequential.weightings import InversePropensity, effective_sample_size
 from consequential.worlds import People, World
 from consequential.worlds.world import world_at
 
@@ -53,7 +54,7 @@ class Experiment:
         """Return the first rule that a strategy deploys."""
         return strategy.start(self.world, np.random.default_rng([seed, START]))
 
-    def learner(self, strategy: Strategy, penalty: float) -> Learner:
+    def learner(self, strategy: Strategy, penalty: float) -> Learner | None:
         """Return what turns data into the next rule, for the engine asked for."""
         learner = strategy.learner(self.world, self.fairness, penalty)
         if isinstance(learner, UpdatePolicy) and self.engine == "numpy":

@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from consequential.objective import Fairness, fairness_named
+from consequential.fairness import Fairness, fairness_named
 from consequential.simulation.compiled_runs import compiled_starts
 from consequential.simulation.compiled_sweep import sweep
 from consequential.simulation.replay import Experiment
@@ -118,10 +118,7 @@ def checked_experiment(
     last_only: bool = False,
 ) -> tuple[Experiment, list[int]]:
     """Check what `simulate` was asked for; return what to run, and the seeds."""
-    chosen = [strategies] if isinstance(strategies, Strategy) else list(strategies)
-    names = [strategy.name for strategy in chosen]
-    if not chosen or len(set(names)) < len(names):
-        raise ValueError(f"give strategies with names of their own, not {names}")
+    chosen = _checked_strategies(strategies)
     given = range(seeds) if isinstance(seeds, int | np.integer) else seeds
     numbers = _numbers("seed", (index(seed) for seed in given))
     wanted = _numbers("penalty", (float(penalty) for penalty in penalties))
@@ -143,6 +140,25 @@ def checked_experiment(
         raise ValueError("time_steps and n_proposals are at least 1")
     world_at(world, experiment.time_steps)  # a world that cannot go so far says so now
     return experiment, numbers
+
+
+def _checked_strategies(given: Any) -> list[Strategy]:
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    strategies = list(given) if several else [given]
+    for strategy in strategies:
+        if isinstance(strategy, type) and issubclass(strategy, Strategy):
+            raise TypeError(f"{strategy.__name__} is a class: make one, {strategy.__name__}()")
+        if not isinstance(strategy, Strategy):
+            raise TypeError(
+                "a strategy is a Strategy, such as LearnToDecide('logistic'), LearnToPredict() or "
+                f"one of your own, not {strategy!r}"
+            )
+        if not isinstance(strategy.name, str):
+            raise TypeError(f"the name of {type(strategy).__name__} is not a str: {strategy.name}")
+    names = [strategy.name for strategy in strategies]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"give strategies with names of their own, not {names}")
+    return strategies
 
 
 def gathered(experiment: Experiment, seeds: Sequence[int], runs: Iterable[Run]) -> Runs:

@@ -8,46 +8,58 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.learning import (
-    FitFairPredictor,
-    FitPredictor,
-    GradientStep,
-    PreconditionedStep,
-    Sequence,
-    StepRule,
-    UpdatePolicy,
-    sequence_named,
-)
+from consequential.fairness import Fairness
+from consequential.learning import FitFairPredictor, FitPredictor, UpdatePolicy
 from consequential.learning.algorithm import Learner
-from consequential.objective import Fairness, Objective, Weighting
+from consequential.objective import Objective
 from consequential.policies import DecisionRule, ThresholdPolicy, logistic_model
+from consequential.sequences import Sequence, sequence_named
+from consequential.steps import GradientStep, PreconditionedStep, StepRule
+from consequential.weightings import Weighting
 from consequential.worlds import World
 
 
 class Strategy(ABC):
     """A way to learn in a world, under a name.
 
+    A strategy of your own has a `name` and two methods, `start` and `learner`. `sequence` says
+    which data it learns from: `"iterative"` unless you set it. See docs/how-to-add-a-strategy.md.
+
     Examples
     --------
+    Accept everybody in the first step, then threshold a predictor, and keep accepting one in ten:
+
     >>> import consequential as cq
-    >>> isinstance(cq.LearnToDecide("logistic", named="ours"), cq.Strategy)
-    True
+    >>> class ExploreFirst(cq.Strategy):
+    ...     name = "explore first"
+    ...     sequence = "aggregated"
+    ...     def start(self, world, rng):
+    ...         return cq.AcceptAll()
+    ...     def learner(self, world, fairness, penalty):
+    ...         fit = cq.FitPredictor(world.cost)
+    ...         def learn(policy, log, *, rng, time_step):
+    ...             return fit(policy, log, rng=rng).policy.with_floor(0.1)
+    ...         return learn
+    >>> runs = cq.simulate(cq.worlds.first_setting(), ExploreFirst(), seeds=2, time_steps=3,
+    ...                    progress=False)
+    >>> runs.metric("acceptance", "explore first")[:, 0]
+    array([1., 1.])
     """
 
-    sequence: str | Sequence
+    sequence: str | Sequence = "iterative"
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The strategy's name in tables and figures."""
+        """The strategy's name in tables and figures; `name = "..."` in the class will do."""
 
     @abstractmethod
     def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
         """Return the first rule to deploy."""
 
     @abstractmethod
-    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner:
-        """Return what turns data into the next rule."""
+    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner | None:
+        """Return what turns data into the next rule; None where the first rule stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation import Estimate, sup_t_quantile
+from consequential.evaluation import Estimate
+from consequential.evaluation.contrasts import sup_t_quantile
 from consequential.evaluation.measurement import Measurement
 from consequential.evaluation.out_of_core import ScannedRatios
 

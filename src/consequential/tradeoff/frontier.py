@@ -12,18 +12,21 @@ from numpy.typing import NDArray
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
-from consequential.evaluation import Evaluation, cross_fitted_propensities, evaluate
+from consequential.evaluation import Evaluation, evaluate
+from consequential.evaluation.crossfit import cross_fitted_propensities
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.measurement import Measurement
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.weighted_log import WeightedLog
+from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Fairness, Objective, Weighting, fairness_named
+from consequential.objective import Objective
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.shares import checked_share
 from consequential.tradeoff.band import band
 from consequential.tradeoff.points import Frontier, Point
+from consequential.weightings import Weighting
 from consequential.workers import in_order
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Population
-from consequential.policies import DecisionRule, Link, Policy, group_codes
+from consequential.links import Link
+from consequential.policies import DecisionRule, Policy, group_codes
 from consequential.shares import checked_share
 from consequential.worlds.score import ScoreWorld
 from consequential.worlds.tables import read_data

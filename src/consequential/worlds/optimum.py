@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.evaluation import Metrics, Population
-from consequential.objective import Fairness, deviations
+from consequential.fairness import Fairness
+from consequential.objective import deviations
 from consequential.policies import (
     DecisionRule,
     ThresholdPolicy,
@@ -28,7 +29,15 @@ _MOST_ROUNDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Optimum(Metrics):
-    """The best policy and its metrics; `threshold` is where a single cut lies."""
+    """The best policy and its metrics; `threshold` is where a single cut lies.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> best = cq.worlds.first_setting().optimal(among="thresholds")
+    >>> round(best.threshold, 2), round(best.utility, 4)
+    (-0.3, 0.178)
+    """
 
     policy: DecisionRule
     threshold: float | None = None
@@ -36,7 +45,16 @@ class Optimum(Metrics):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PiecewisePolicy(DecisionRule):
-    """A propensity for every stretch of the score, the same or not for each group."""
+    """A propensity for every stretch of the score, the same or not for each group.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> policy = cq.worlds.PiecewisePolicy(
+    ...     np.array([0.0, 1.0]), np.array([[0.0], [0.5], [1.0]]), groups=(0, 1))
+    >>> policy.propensity([[-1.0], [0.3], [2.0]])
+    array([0. , 0.5, 1. ])
+    """
 
     edges: Floats  # (m - 1,), increasing: where one stretch ends and the next begins
     propensities: Floats  # (m, 1), or (m, groups) where the sensitive attribute is used

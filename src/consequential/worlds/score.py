@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Metrics, Population
-from consequential.objective import Fairness, fairness_named
+from consequential.fairness import Fairness, fairness_named
 from consequential.policies import DecisionRule
 from consequential.worlds.optimum import Optimum, best_policy, best_threshold
 from consequential.worlds.world import World
@@ -21,7 +21,19 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 class ScoreWorld(World):
-    """A world of one score, whose distribution and label probabilities are known."""
+    """A world of one score, whose distribution and label probabilities are known.
+
+    Examples
+    --------
+    What the best policy is worth, without and with a bound on the gap:
+
+    >>> import consequential as cq
+    >>> world = cq.worlds.second_setting()
+    >>> isinstance(world, cq.worlds.ScoreWorld)
+    True
+    >>> [round(world.optimal(max_gap=bound).utility, 4) for bound in (None, 0.05)]
+    [0.092, 0.0767]
+    """
 
     @abstractmethod
     def cells(self, n_cells: int, closer_to: float | None = None) -> Population:
@@ -99,7 +111,27 @@ class ScoreWorld(World):
 
 
 class DensityWorld(ScoreWorld):
-    """A score world whose groups have a density on an interval."""
+    """A score world whose groups have a density on an interval.
+
+    Examples
+    --------
+    Scores between 0 and 1 that are the probability of label 1; group 1 has more of the high ones.
+
+    >>> import numpy as np, consequential as cq
+    >>> class Scores(cq.worlds.DensityWorld):
+    ...     cost = 0.5
+    ...     bounds = (0.0, 1.0)
+    ...     def density(self, score):
+    ...         return np.column_stack([np.ones_like(score), 2 * score])
+    ...     def score_probability(self, score):
+    ...         return score
+    ...     def propose(self, n, rng):
+    ...         group = rng.integers(2, size=n)
+    ...         return rng.random(n) ** (1 / (1 + group)), group
+    >>> best = Scores().optimal()  # accept from 0.5 on: (1/8 + 5/24) / 2
+    >>> round(best.utility, 4), round(best.benefit_gap, 4)
+    (0.1667, -0.25)
+    """
 
     bounds: tuple[float, float]
     n_groups: int = 2

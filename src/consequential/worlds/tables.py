@@ -28,6 +28,17 @@ class TableWorld(World):
 
     Proposals are drawn with replacement from the training rows; metrics are measured on the
     held-out rows, which nobody learns from.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> rng = np.random.default_rng(0)
+    >>> score, group = rng.normal(size=500), rng.choice(["a", "b"], size=500)
+    >>> world = cq.worlds.TableWorld(score, group, score > 0, cost=0.4)
+    >>> len(world.training_rows), len(world.held_out_rows)
+    (400, 100)
+    >>> world.collect(cq.AcceptAll(), 50, rng).n_accepted
+    50
     """
 
     def __init__(

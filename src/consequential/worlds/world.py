@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.evaluation import Metrics, Population
+from consequential.fairness import Fairness, fairness_named
+from consequential.links import Link
 from consequential.log import DecisionLog
-from consequential.objective import Fairness, fairness_named
 from consequential.policies import (
     DecisionRule,
-    Link,
     NamedFeatures,
     Policy,
     as_features,
@@ -33,7 +33,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How Algorithm 1 is run in a world: T, N, M, B, alpha and its decay, as in the paper."""
+    """How Algorithm 1 is run in a world: T, N, M, B, alpha and its decay, as in the paper.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.worlds.compas().parameters.n_iterations
+    2560
+    >>> cq.worlds.Parameters(time_steps=60).batch_size
+    64
+    """
 
     time_steps: int = 200
     n_proposals: int = 4096
@@ -46,7 +55,15 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Applicants, with the labels that only acceptance would bring to light."""
+    """Applicants, with the labels that only acceptance would bring to light.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> people = cq.worlds.first_setting().people(1000, np.random.default_rng(0))
+    >>> people.features.shape, np.unique(people.label)
+    ((1000, 1), array([0., 1.]))
+    """
 
     features: Floats
     group: NDArray[np.intp]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.objective import DemographicParity
+from consequential.fairness import DemographicParity
 from consequential.paper import truths
 from consequential.paper.figures.figure import METRICS, PaperFigure
 from consequential.plotting import (

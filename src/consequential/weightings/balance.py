@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.weights import Weighting, inverse_propensity
+from consequential.weightings.weights import Weighting, inverse_propensity
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class BalanceHeuristic(Weighting):
     >>> log = cq.DecisionLog.from_arrays(
     ...     [[0.0], [0.0]], [1, 1], [0.25, 0.75], [1, 0], time_step=[0, 1],
     ...     policies={0: cq.EveryNth(4), 1: cq.RejectAll().with_floor(0.75)})
-    >>> cq.BalanceHeuristic().weights(log)
+    >>> cq.weightings.BalanceHeuristic().weights(log)
     array([2., 2.])
     """
 

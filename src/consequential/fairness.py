@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.objective.functionals import (
+from consequential.functionals import (
     LABELLED,
     NEGATIVES,
     PEOPLE,
@@ -26,6 +26,17 @@ from consequential.objective.functionals import (
     Tally,
     mean_shape,
 )
+
+__all__ = [
+    "BenefitParity",
+    "DemographicParity",
+    "EqualOpportunity",
+    "EqualisedOdds",
+    "Fairness",
+    "PredictiveParity",
+    "ShapedFairness",
+    "fairness_named",
+]
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +50,7 @@ class Fairness(ABC):
     rejected:
 
     >>> import consequential as cq
-    >>> class SparedFailure(cq.Fairness):
+    >>> class SparedFailure(cq.fairness.Fairness):
     ...     name = "spared_failure"
     ...     def benefits(self, tally):
     ...         return (tally.mean(at_reject=(1.0, 0.0), at_accept=(0.0, 0.0)),)
@@ -56,7 +67,22 @@ class Fairness(ABC):
 
 
 class ShapedFairness(Fairness):
-    """A notion given by shapes, which compiled code can read as numbers."""
+    """A notion given by shapes, which compiled code and logs read in pieces can use.
+
+    Examples
+    --------
+    The false positive rate: of the people with label 0, the share that is accepted.
+
+    >>> import consequential as cq
+    >>> from consequential.functionals import NEGATIVES, Shape
+    >>> class EqualRisk(cq.fairness.ShapedFairness):
+    ...     name = "equal_risk"
+    ...     def shapes(self):
+    ...         return (Shape(NEGATIVES, share_of=NEGATIVES),)
+    >>> world = cq.worlds.first_setting()
+    >>> round(world.exact(world.initial_policy(), fairness=EqualRisk()).benefit_gap, 4)
+    0.0891
+    """
 
     @abstractmethod
     def shapes(self) -> tuple[Shape, ...]:
@@ -74,7 +100,7 @@ class DemographicParity(ShapedFairness):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.Objective(cost=0.5, fairness=cq.DemographicParity(), penalty=1.0).fairness
+    >>> cq.Objective(cost=0.5, fairness=cq.fairness.DemographicParity(), penalty=1.0).fairness
     DemographicParity()
     """
 
@@ -92,7 +118,7 @@ class EqualOpportunity(ShapedFairness):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.fairness_named("equal_opportunity")
+    >>> cq.fairness.fairness_named("equal_opportunity")
     EqualOpportunity()
     """
 
@@ -110,7 +136,7 @@ class EqualisedOdds(ShapedFairness):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.fairness_named("equalised_odds")
+    >>> cq.fairness.fairness_named("equalised_odds")
     EqualisedOdds()
     """
 
@@ -131,7 +157,7 @@ class PredictiveParity(ShapedFairness):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.fairness_named("predictive_parity")
+    >>> cq.fairness.fairness_named("predictive_parity")
     PredictiveParity()
     """
 
@@ -152,7 +178,7 @@ class BenefitParity(ShapedFairness):
     A correct decision as the benefit:
 
     >>> import consequential as cq
-    >>> notion = cq.BenefitParity(lambda d, y: float(d == y))
+    >>> notion = cq.fairness.BenefitParity(lambda d, y: float(d == y))
     >>> world = cq.worlds.first_setting()
     >>> round(world.exact(cq.AcceptAll(), fairness=notion).benefit_gap, 4)
     0.1041
@@ -201,9 +227,9 @@ _SHORT = {
     # notions of fairlearn that have no name here
     **dict.fromkeys(
         ("falsepositiverateparity", "truenegativerateparity"),
-        "a Fairness whose benefits(tally) returns (tally.share(tally.negatives),)",
+        "a fairness.Fairness whose benefits(tally) returns (tally.share(tally.negatives),)",
     ),
-    "errorrateparity": "BenefitParity(lambda d, y: float(d == y))",
+    "errorrateparity": "fairness.BenefitParity(lambda d, y: float(d == y))",
 }
 
 
@@ -213,9 +239,9 @@ def fairness_named(notion: str | Fairness) -> Fairness:
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.fairness_named("demographic_parity")
+    >>> cq.fairness.fairness_named("demographic_parity")
     DemographicParity()
-    >>> cq.fairness_named("equalized_odds")
+    >>> cq.fairness.fairness_named("equalized_odds")
     EqualisedOdds()
     """
     if isinstance(notion, ShapedFairness):
@@ -273,7 +299,7 @@ def benefit_gap(benefits: Floats) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from consequential.objective import benefit_gap
+    >>> from consequential.fairness import benefit_gap
     >>> benefit_gap(np.array([[0.2, 0.5]]))
     -0.3
     >>> round(benefit_gap(np.array([[0.2, 0.5, 0.1]])), 6)

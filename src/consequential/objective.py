@@ -8,12 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.fairness import Fairness, fairness_named
+from consequential.functionals import Coefficients, Sums, Tally, valued_mix
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.fairness import Fairness, fairness_named
-from consequential.objective.functionals import Coefficients, Sums, Tally, valued_mix
-from consequential.objective.weights import InversePropensity, Weighting, counted_rows
 from consequential.policies import Policy
 from consequential.shares import checked_share
+from consequential.weightings.weights import InversePropensity, Weighting, counted_rows
+
+__all__ = ["Objective"]
 
 Floats = NDArray[np.float64]
 

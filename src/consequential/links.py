@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = ["Link", "link_named"]
+
 Array = Any  # a NumPy or a JAX array
 
 
@@ -22,8 +24,9 @@ class Link:
     Examples
     --------
     >>> import numpy as np
-    >>> from consequential.policies import LINKS
-    >>> LINKS["smooth_semi_logistic"].probability(np.array([-1000.0, -1.0, 0.0, 3.0])).round(4)
+    >>> import consequential as cq
+    >>> link = cq.links.link_named("smooth_semi_logistic")
+    >>> link.probability(np.array([-1000.0, -1.0, 0.0, 3.0])).round(4)
     array([0.    , 0.5379, 1.    , 1.    ])
     """
 
@@ -96,8 +99,8 @@ def link_named(name: str | Link) -> Link:
 
     Examples
     --------
-    >>> from consequential.policies import link_named
-    >>> link_named("logistic").name
+    >>> import consequential as cq
+    >>> cq.links.link_named("logistic").name
     'logistic'
     """
     if isinstance(name, Link):

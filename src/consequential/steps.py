@@ -10,6 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["GradientStep", "PreconditionedStep", "StepRule"]
+
 Floats = NDArray[np.float64]
 Step = Callable[[Floats, Floats], Floats]
 
@@ -28,7 +30,27 @@ class Surroundings:
 
 
 class StepRule(ABC):
-    """How far to go along a gradient."""
+    """How far to go along a gradient.
+
+    Examples
+    --------
+    A rule that follows the gradient by a fixed distance:
+
+    >>> import numpy as np, consequential as cq
+    >>> class FixedLength(cq.steps.StepRule):
+    ...     looks_around = False
+    ...     def rate(self, time_step, effective_rows=float("inf")):
+    ...         return 0.1 / (1 + time_step)
+    ...     def prepare(self, around, penalty, rate):
+    ...         return lambda gradient, theta: rate * gradient / np.linalg.norm(gradient)
+    >>> world = cq.worlds.first_setting()
+    >>> start = world.initial_policy()
+    >>> log = world.collect(start, 2000, np.random.default_rng(0))
+    >>> learn = cq.UpdatePolicy(cq.Objective(world.cost), 1, batch_size=500, step=FixedLength())
+    >>> learned = learn(start, log, rng=np.random.default_rng(1)).policy
+    >>> round(float(np.linalg.norm(learned.theta - start.theta)), 6)
+    0.1
+    """
 
     looks_around: ClassVar[bool] = True  # whether `prepare` reads its surroundings
 
@@ -57,7 +79,7 @@ class GradientStep(StepRule):
     Examples
     --------
     >>> import consequential as cq
-    >>> round(cq.GradientStep(0.5, decay=0.8, decay_every=30).rate(time_step=65), 4)
+    >>> round(cq.steps.GradientStep(0.5, decay=0.8, decay_every=30).rate(time_step=65), 4)
     0.32
     """
 
@@ -116,7 +138,7 @@ class PreconditionedStep(StepRule):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.PreconditionedStep().rate(time_step=60)
+    >>> cq.steps.PreconditionedStep().rate(time_step=60)
     0.15
     """
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.functionals import Tally
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective.functionals import Tally
 
 Floats = NDArray[np.float64]
 
@@ -33,8 +33,7 @@ class Weighting(ABC):
     Weights that grow with the square root of one over the propensity:
 
     >>> import numpy as np, consequential as cq
-    >>> from consequential.objective import Weighting
-    >>> class Softened(Weighting):
+    >>> class Softened(cq.weightings.Weighting):
     ...     row_by_row = True
     ...     def weights(self, log):
     ...         return np.where(log.labelled, log.propensity**-0.5, 0.0)
@@ -127,7 +126,7 @@ class InversePropensity(Weighting):
     --------
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
-    >>> cq.InversePropensity().weights(log)
+    >>> cq.weightings.InversePropensity().weights(log)
     array([4., 0.])
     """
 
@@ -150,9 +149,9 @@ class Clipped(Weighting):
     --------
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
-    >>> cq.Clipped(3.0).weights(log)
+    >>> cq.weightings.Clipped(3.0).weights(log)
     array([3., 0.])
-    >>> overall, _ = cq.Clipped(3.0, pessimistic=True).tallies(log)
+    >>> overall, _ = cq.weightings.Clipped(3.0, pessimistic=True).tallies(log)
     >>> overall.positives, overall.negatives
     (array([3., 0.]), array([-2.,  1.]))
     """
@@ -215,7 +214,7 @@ class SelfNormalised(Weighting):
     --------
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
-    >>> cq.SelfNormalised().weights(log)
+    >>> cq.weightings.SelfNormalised().weights(log)
     array([2., 0.])
     """
 
@@ -254,7 +253,7 @@ class Unweighted(Weighting):
     --------
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
-    >>> cq.Unweighted().weights(log)
+    >>> cq.weightings.Unweighted().weights(log)
     array([1., 0.])
     """
 
@@ -293,7 +292,7 @@ class DoublyRobust(Weighting):
     >>> world = cq.worlds.first_setting()
     >>> start = world.initial_policy().with_floor(0.05)
     >>> log = world.collect(start, 10_000, np.random.default_rng(0))
-    >>> objective = cq.Objective(world.cost, weighting=cq.DoublyRobust())
+    >>> objective = cq.Objective(world.cost, weighting=cq.weightings.DoublyRobust())
     >>> round(objective.value(cq.Policy([0.0, 0.0]), log), 2)  # half of accept-all's .1596
     0.08
     """
@@ -377,7 +376,7 @@ def effective_sample_size(weights: Floats) -> float:
     Examples
     --------
     >>> import numpy as np, consequential as cq
-    >>> cq.effective_sample_size(np.array([1.0, 1.0, 0.0, 4.0]))
+    >>> cq.weightings.effective_sample_size(np.array([1.0, 1.0, 0.0, 4.0]))
     2.0
     """
     squares = float(weights @ weights)

@@ -11,9 +11,27 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
 
+__all__ = ["Aggregated", "Iterative", "LastSteps", "Sequence"]
+
 
 class Sequence(ABC):
-    """Keeps, of all that was collected, what the next update uses."""
+    """Keeps, of all that was collected, what the next update uses.
+
+    Examples
+    --------
+    A sequence that learns from the first time step forever:
+
+    >>> import numpy as np, consequential as cq
+    >>> class FirstOnly(cq.sequences.Sequence):
+    ...     name = "first only"
+    ...     def extend(self, kept, new, rng):
+    ...         return new if kept is None else kept
+    >>> strategy = cq.LearnToDecide("logistic", FirstOnly())
+    >>> runs = cq.simulate(cq.worlds.second_setting(), strategy, seeds=1, time_steps=2,
+    ...                    n_proposals=500, progress=False)
+    >>> runs.strategies
+    ('logistic, first only',)
+    """
 
     name: ClassVar[str]
 
@@ -31,7 +49,7 @@ class Iterative(Sequence):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.Iterative().name
+    >>> cq.sequences.Iterative().name
     'iterative'
     """
 
@@ -55,7 +73,7 @@ class Aggregated(Sequence):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.Aggregated(max_rows=100_000).name
+    >>> cq.sequences.Aggregated(max_rows=100_000).name
     'aggregated'
     """
 
@@ -106,7 +124,7 @@ class LastSteps(Sequence):
     Examples
     --------
     >>> import consequential as cq
-    >>> cq.LastSteps(5).k
+    >>> cq.sequences.LastSteps(5).k
     5
     """
 
