@@ -11,7 +11,7 @@ import pytest
 from covering import covering
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 NEW, OLD = cq.Policy([0.2, 0.7, -0.4]), cq.Policy([0.1, 0.6, -0.5])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]

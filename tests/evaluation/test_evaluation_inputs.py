@@ -9,8 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation import mean_sequence, sup_t_quantile
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 NAN = float("nan")

@@ -10,11 +10,11 @@ from covering import covering
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.weighted_log import WeightedLog
 from consequential.objective import Benefit
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 PI = "pi"

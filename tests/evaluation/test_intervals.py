@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation import sup_t_quantile
 from consequential.evaluation.contrasts import normal_quantile, skewness_corrected
 from consequential.evaluation.influence import Ratios
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]

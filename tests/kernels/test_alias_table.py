@@ -16,8 +16,7 @@ from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
 import consequential as cq
-from consequential.kernels.alias_table import FEATURES, GROUP, alias_table, draw_people
-from consequential.kernels.random import stream_key
+from consequential.kernels.alias_table import FEATURES, GROUP, alias_table, draw_proposals
 from consequential.simulation.replay import Proposals, fill_proposals
 from consequential.worlds.synthetic import FirstSetting, SecondSetting
 
@@ -62,7 +61,7 @@ def in_group(table, group):
 
 def drawn(table, n, key=1):
     features, group, label = np.empty((table.n_features, n)), np.empty(n, np.int16), np.empty(n)
-    draw_people(table, np.uint64(stream_key(key, 0, 0)), features, group, label)
+    draw_proposals(table, np.uint64(key), 0, features, group, label, np.empty(0))
     return features, group, label
 
 
@@ -325,7 +324,7 @@ def test_equal_keys_bring_equal_people_and_other_keys_others():
 def test_a_step_of_a_run_and_its_log_have_the_same_people():
     world, n = SETTINGS["second"], 50
     features, group, label = np.empty((1, n)), np.empty(n, np.int16), np.empty(n)
-    fill_proposals(world, 4, 7, features, group, label, np.empty(0))
+    fill_proposals(world, 4, 7, features, group, label, uniforms=np.empty(0))
     rng = np.random.default_rng(0)
     log = Proposals(world, 4).collect(cq.AcceptAll(), n, rng, time_step=7)
     assert_array_equal(log.features, features.T)

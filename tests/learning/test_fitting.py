@@ -8,11 +8,11 @@ import pytest
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.learning import Constraint, fitting, search
 from consequential.learning.problem import Price
 from consequential.learning.solver import Climb
 from consequential.worlds.synthetic import SecondSetting
+from exploring_logs import exploring_log
 
 
 class ThreeGroups(SecondSetting):

@@ -16,13 +16,13 @@ from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.kernels.logistic import RIDGE, fit_logistic
 from consequential.learning import StepRule
 from consequential.learning.sequences import reservoir_moves
 from consequential.learning.update import is_compiled
 from consequential.policies import LINKS
 from consequential.policies.compiled import link_numbers
+from exploring_logs import exploring_log
 
 JUDGED_CORRECTLY = cq.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [

@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.learning import Constraint, fit_policy, solver
 from consequential.learning.fitting import _problem
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
 from consequential.policies.compiled import link_numbers
+from exploring_logs import exploring_log
 
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
 

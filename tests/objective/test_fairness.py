@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log, residual_slopes
+from ascent_means import residual_slopes
 from consequential.objective import Sums, benefit_gap, deviations
+from exploring_logs import exploring_log
 
 NOTIONS = {
     "demographic_parity": cq.DemographicParity(),

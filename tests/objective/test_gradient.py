@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log, residual_slopes
+from ascent_means import residual_slopes
 from consequential.objective import deviations
+from exploring_logs import exploring_log
 
 F_TABLE = {(0, 0): 0.7, (0, 1): -0.2, (1, 0): 0.1, (1, 1): 1.3}
 LABEL_DEPENDENT = cq.BenefitParity(lambda d, y: F_TABLE[d, y])

@@ -9,7 +9,7 @@ import consequential as cq
 from consequential.paper import tasks
 from consequential.paper.studies import QUICK, STUDIES, Scale
 from consequential.paper.tasks import LendingExample, Simulation, task_of
-from consequential.simulation.simulate import planned, stream
+from consequential.simulation.simulate import checked_experiment, stream
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_what_two_columns_have_in_common_runs_once(monkeypatch):
 
     def spied(world, strategies, **options):
         asked.extend(strategies)
-        return planned(world, strategies, **options)
+        return checked_experiment(world, strategies, **options)
 
-    monkeypatch.setattr(tasks, "planned", spied)
+    monkeypatch.setattr(tasks, "checked_experiment", spied)
     task = task_of(STUDIES["second-time"], Scale(seeds=1, time_steps=1))
     list(task.run([0], 1, lambda n_seeds: None))
     names = [strategy.name for strategy in asked]
