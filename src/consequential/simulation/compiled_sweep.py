@@ -264,9 +264,8 @@ class _SeedRuns:
         """Let all runs decide and learn at one time step."""
         world = world_at(self.experiment.world, time_step)
         plain = self.inputs[None]
-        fill_proposals(
-            world, self.seed, time_step, plain[1:], self.group, self.label, self.uniforms
-        )
+        drawn = (plain[1:], self.group, self.label)
+        fill_proposals(world, self.seed, time_step, *drawn, uniforms=self.uniforms)
         for runs in self.all_runs:
             if (own := _inputs_key(runs)) is not None:
                 self.inputs[own][:] = self._mapped(runs, plain[1:].T)

@@ -163,7 +163,7 @@ class Proposals:
             return world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
         features = np.empty((table.n_features, n))
         group, label = np.empty(n, dtype=np.int16), np.empty(n)
-        fill_proposals(world, self.seed, time_step, features, group, label, np.empty(0))
+        fill_proposals(world, self.seed, time_step, features, group, label, uniforms=np.empty(0))
         return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)
 
 
@@ -174,6 +174,7 @@ def fill_proposals(
     features: Floats,
     group: NDArray[np.int16],
     label: Floats,
+    *,
     uniforms: Floats,
 ) -> None:
     """Fill in the people a seed has at a time step, and the random numbers that decide on them.
