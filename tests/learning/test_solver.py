@@ -13,6 +13,7 @@ from consequential.learning.fitting import _problem
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
 from consequential.policies.compiled import link_numbers
+from covering import covering
 from exploring_logs import exploring_log
 
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
@@ -39,20 +40,20 @@ def somewhere(notion, link, apart, n_groups):
     return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("link", ["logistic", "smooth_semi_logistic"])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("notion", "link", "apart", "n_groups"),
+    covering(NOTIONS, ["logistic", "smooth_semi_logistic"], [False, True], [2, 3]),
+)
 def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
     problem, price, beta = somewhere(notion, link, apart, n_groups)
     numeric = approx_fprime(beta, lambda at: problem.loss(at, price)[0], 1e-7)
     assert_allclose(problem.loss(beta, price)[1], numeric, atol=2e-6)
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("link", ["logistic", "semi_logistic", "smooth_semi_logistic"])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("notion", "link", "apart", "n_groups"),
+    covering(NOTIONS, ["logistic", "semi_logistic", "smooth_semi_logistic"], [False, True], [2, 3]),
+)
 def test_the_loss_has_the_curvature_it_says(notion, link, apart, n_groups):
     problem, price, beta = somewhere(notion, link, apart, n_groups)
     step = 1e-6 * np.eye(len(beta))  # nobody's score passes 0 on so short a way
@@ -232,17 +233,17 @@ def test_penalising_variance_prefers_what_is_known():
 @pytest.mark.parametrize(
     ("log", "objective", "constraint", "message"),
     [
-        (exploring_log(n_groups=1), cq.Objective(0.5, "demographic_parity"), 0.1, "two groups"),
-        (exploring_log(), cq.Objective(0.5), 0.1, "a constraint needs a fairness notion"),
-        (
-            cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None]),
-            cq.Objective(0.5),
-            None,
-            "nobody was accepted",
-        ),
+        ("one group", cq.Objective(0.5, "demographic_parity"), 0.1, "two groups"),
+        ("two groups", cq.Objective(0.5), 0.1, "a constraint needs a fairness notion"),
+        ("all rejected", cq.Objective(0.5), None, "nobody was accepted"),
     ],
 )
 def test_what_cannot_be_fitted(log, objective, constraint, message):
+    log = {
+        "one group": exploring_log(n_groups=1),
+        "two groups": exploring_log(),
+        "all rejected": cq.DecisionLog.from_arrays([[0], [1]], [0, 0], [0.5] * 2, [None, None]),
+    }[log]
     size = log.features.shape[1] + 1
     with pytest.raises(ValueError, match=message):
         fitted(log, cq.Policy(np.zeros(size)), objective, Constraint(constraint))
