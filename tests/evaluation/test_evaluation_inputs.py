@@ -120,12 +120,12 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("function", list(FUNCTIONS))
 @pytest.mark.parametrize("wrong", list(ANYWHERE))
-def test_what_cannot_be_evaluated_is_refused_everywhere_with_advice(function, wrong, log):
+def test_what_cannot_be_evaluated_is_refused_everywhere_with_advice(wrong, log):
     rule, given, options, error, message = ANYWHERE[wrong]
-    with pytest.raises(error, match=message):
-        FUNCTIONS[function](rule, given(log), **options)
+    for function in FUNCTIONS.values():
+        with pytest.raises(error, match=message):
+            function(rule, given(log), **options)
 
 
 QUESTIONS = {

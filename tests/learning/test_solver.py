@@ -9,7 +9,7 @@ from scipy.optimize import approx_fprime
 
 import consequential as cq
 from consequential.learning import Constraint, fit_policy, solver
-from consequential.learning.fitting import _problem
+from consequential.learning.fitting import problem_in_memory
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
 from consequential.policies.compiled import link_numbers
@@ -35,7 +35,7 @@ def somewhere(notion, link, apart, n_groups):
     size = 3 * (n_groups if apart else 1)
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
-    problem, _ = _problem(log, template, objective, link_numbers(template), 0.01, 0.5)
+    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.01, 0.5)
     beta = np.random.default_rng(3).normal(size=size)
     return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
 
@@ -83,7 +83,7 @@ def test_everybody_alike_is_what_a_pass_says(notion, apart):
 def test_the_worst_excess_has_the_gradient_it_says(notion):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))
-    problem, _ = _problem(
+    problem, _ = problem_in_memory(
         log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0
     )
     constraint = Constraint(max_gap=0.01)
@@ -96,7 +96,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
     log = exploring_log(n=300)
     policy = cq.Policy([0.3, -1.0, 0.5])
     objective = cq.Objective(0.4, "equal_opportunity", 2.0)
-    problem, _ = _problem(log, policy, objective, link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, objective, link_numbers(policy), 0.0, 0.0)
     loss, _ = problem.loss(problem.standardised(policy.theta), Price(Constraint()))
     assert_allclose(-loss * problem.unit, objective.value(policy, log), rtol=1e-12)
 
@@ -104,7 +104,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
 def test_standardising_parameters_can_be_undone():
     log = exploring_log(n=100)
     policy = cq.Policy(np.arange(6.0), groups=log.groups)
-    problem, _ = _problem(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
     there = problem.standardised(policy.theta)
     assert_allclose(problem.original(there), policy.theta, atol=1e-12)
 

@@ -246,12 +246,12 @@ def test_a_group_that_cannot_be_measured_is_left_out_and_nothing_turns_nan(
 
 @pytest.mark.parametrize("weighting", [cq.SelfNormalised(), cq.Clipped(2.0)], ids=repr)
 @pytest.mark.parametrize("what", list(UNDEFINED))
-@pytest.mark.parametrize("notion", list(NOTIONS))
-def test_other_weights_stay_finite_too(notion, what, weighting):
-    objective = cq.Objective(0.4, NOTIONS[notion], 5.0, weighting=weighting)
+def test_other_weights_stay_finite_too(what, weighting):
     log = rows_without(what)
-    assert np.isfinite(objective.value(POLICY, log))
-    assert np.isfinite(objective.gradient(POLICY, log)).all()
+    for notion in NOTIONS.values():
+        objective = cq.Objective(0.4, notion, 5.0, weighting=weighting)
+        assert np.isfinite(objective.value(POLICY, log))
+        assert np.isfinite(objective.gradient(POLICY, log)).all()
 
 
 @pytest.mark.parametrize("notion", list(NOTIONS))

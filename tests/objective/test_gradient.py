@@ -79,7 +79,7 @@ def assert_gradient_is_derivative(
     assert_allclose(objective.gradient(policy, log), numeric, rtol=1e-5, atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     link=st.sampled_from(LINKS),
     case=st.sampled_from(CASES),

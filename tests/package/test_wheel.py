@@ -110,6 +110,8 @@ def test_the_installed_package_runs_the_demo_from_anywhere(installed, tmp_path):
     small = ("--seeds", 1, "--steps", 2, "--compas-steps", 1)
     done = run(command, "demo", *small, folder=tmp_path)
     assert "best possible: utility 0.1780" in done.stdout
+    assert "6.00/6.00" in done.stderr
+    assert "Warning" not in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["consequential-report.html"]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from threadpoolctl import threadpool_limits
 from toy_learners import (
     Hopeful,
     KeepWhatPays,
@@ -27,12 +26,6 @@ import consequential as cq
 from consequential.worlds import Optimum, PiecewisePolicy, ScoreWorld
 
 FIRST, SECOND, LENDING = "first", "second", "lending"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    with threadpool_limits(1):  # small fits: threads would only wait for one another
-        yield
 
 
 @cache
