@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 jax = pytest.importorskip("jax")
 optax = pytest.importorskip("optax")

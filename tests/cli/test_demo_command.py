@@ -76,27 +76,6 @@ def test_the_demo_prints_a_table_a_world_and_writes_a_page(quick, capsys):
     assert "<td>best possible</td><td>0.1780</td>" in text
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """The real thing, in a process of its own, as short as it can be."""
-    folder = tmp_path_factory.mktemp("demo")
-    arguments = ["demo", "--seeds", "1", "--steps", "1", "--compas-steps", "1"]
-    return run(*arguments, folder=folder, LOKY_MAX_CPU_COUNT="1"), folder
-
-
-def test_the_demo_runs_from_a_shell(demo):
-    done, folder = demo
-    assert done.returncode == 0
-    assert [file.name for file in folder.iterdir()] == ["consequential-report.html"]
-    assert str(folder / "consequential-report.html") in done.stdout
-    assert "6.00/6.00" in done.stderr
-
-
-def test_the_demo_warns_of_nothing(demo):
-    done, _ = demo
-    assert "Warning" not in done.stderr
-
-
 @pytest.mark.slow
 def test_the_demo_as_it_stands_approaches_the_optimum(tmp_path):
     done = run("demo", folder=tmp_path)

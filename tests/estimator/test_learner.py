@@ -16,7 +16,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 CHECKS = [
     pytest.param(estimator, check, id=check.func.__name__)

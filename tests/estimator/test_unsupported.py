@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.learning import fitting
+from exploring_logs import exploring_log
 
 CUT = -1.0
 

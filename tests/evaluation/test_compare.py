@@ -8,10 +8,10 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from covering import covering
 
 import consequential as cq
-from conftest import exploring_log
+from covering import covering
+from exploring_logs import exploring_log
 
 NEW, OLD = cq.Policy([0.2, 0.7, -0.4]), cq.Policy([0.1, 0.6, -0.5])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]

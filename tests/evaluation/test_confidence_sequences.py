@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import WeightedLog
 from consequential.statistics import mean_sequence
+from exploring_logs import exploring_log
 
 
 def psi(bet):

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.fairness import benefit_gap
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 

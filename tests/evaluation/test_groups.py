@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import precision_score, zero_one_loss
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 THEIRS = {

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from covering import covering
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation.bootstrap import replicates
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.functionals import Benefit
+from consequential.fairness import Benefit
+from covering import covering
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 PI = "pi"
@@ -88,8 +88,7 @@ def by_perturbation(log, measure, rows) -> np.ndarray:
     return (more - base) / share
 
 
-@pytest.mark.parametrize("weighting", list(WEIGHTINGS))
-@pytest.mark.parametrize("notion", list(NOTIONS))
+@pytest.mark.parametrize(("notion", "weighting"), covering(list(NOTIONS), list(WEIGHTINGS)))
 def test_influence_is_what_a_little_more_of_a_row_changes(notion, weighting):
     """A derivative by a finite step: 3 percent of the largest influence."""
     log = exploring_log(60, 2, seed=5)

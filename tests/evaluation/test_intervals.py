@@ -6,15 +6,15 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from covering import covering
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.evaluation.contrasts import normal_quantile, skewness_corrected
 from consequential.evaluation.influence import Ratios
 from consequential.statistics import sup_t_quantile
+from covering import covering
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
@@ -51,9 +51,10 @@ def test_the_skewness_correction_covers_better_where_means_are_skewed():
     """Means of 40 exponentials, 8000 times: both tails nearer to their 2.5 percent."""
     rng = np.random.default_rng(1)
     missed = np.zeros((2, 2))
-    for values in rng.exponential(size=(8000, 40)):
-        error = (values.mean() - 1.0) / (values.std(ddof=1) / sqrt(40))
-        hall = skewness_corrected(float(stats.skew(values)), 40, 0.95)
+    values = rng.exponential(size=(8000, 40))
+    errors = (values.mean(axis=1) - 1.0) / (values.std(axis=1, ddof=1) / sqrt(40))
+    for error, skewness in zip(errors, stats.skew(values, axis=1), strict=True):
+        hall = skewness_corrected(float(skewness), 40, 0.95)
         for k, (below, above) in enumerate(((1.96, 1.96), hall)):
             missed[k] += [error > below, -error > above]
     plain, corrected = missed / 8000

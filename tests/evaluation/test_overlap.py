@@ -138,10 +138,11 @@ def weight_surprise(decision, p):
     return CoverageSums.of(log, 0.01).coverage("all", 0.5, 0.95).surprise
 
 
+@pytest.mark.parametrize("repeats", [500, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("low", [0.01, 0.05, 0.3])
-def test_true_propensities_are_seldom_doubted(low):
+def test_true_propensities_are_seldom_doubted(low, repeats):
     rng = np.random.default_rng(1)
-    n, repeats = 2000, 2000
+    n = 2000
     p = low + (1 - low) * rng.random(n) ** 3
     drawn = (rng.random((repeats, n)) < p) / p
     surprises = np.array([weight_surprise(weights > 0, p) for weights in drawn])

@@ -300,9 +300,9 @@ CELLS = [
     for n in (2000, 5000, 20_000)
 ]
 SOME = [
-    pytest.param("first", "soft", 0.02, 2000, 200),
-    pytest.param("second", "steep", 0.05, 2000, 200),
-    pytest.param("first, three groups", "steep", 0.02, 5000, 200),
+    pytest.param("first", "soft", 0.02, 2000, 100),
+    pytest.param("second", "steep", 0.05, 2000, 100),
+    pytest.param("first, three groups", "steep", 0.02, 5000, 100),
 ]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from conftest import exploring_log
-from consequential.weightings import Weighting
+from consequential.objective import Weighting
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])
 NOTIONS = {

@@ -7,6 +7,7 @@ within five standard errors, with fixed seeds.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -16,27 +17,31 @@ from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
 import consequential as cq
-from consequential.kernels.alias_table import FEATURES, GROUP, alias_table, draw_people
-from consequential.kernels.random import stream_key
+from consequential.kernels.alias_table import FEATURES, GROUP, alias_table, draw_proposals
 from consequential.kernels.step import People
 from consequential.simulation.replay import Proposals, fill_proposals
 from consequential.worlds.synthetic import FirstSetting, SecondSetting
 
-SETTINGS = {"first": cq.worlds.first_setting(), "second": cq.worlds.second_setting()}
+SETTINGS = {"first": cq.worlds.first_setting, "second": cq.worlds.second_setting}
 TABLES = {
-    "compas": cq.worlds.compas(),
-    "compas by sex": cq.worlds.compas(sensitive="sex"),
-    "german": cq.worlds.german(),
-    "german by age": cq.worlds.german(sensitive="age"),
+    "compas": cq.worlds.compas,
+    "compas by sex": lambda: cq.worlds.compas(sensitive="sex"),
+    "german": cq.worlds.german,
+    "german by age": lambda: cq.worlds.german(sensitive="age"),
 }
 LENDING = {
-    "lending": cq.worlds.lending(),
-    "lending, four groups": cq.worlds.lending(
+    "lending": cq.worlds.lending,
+    "lending, four groups": lambda: cq.worlds.lending(
         {"asian": 0.1, "black": 0.3, "hispanic": 0.2, "white": 0.4}
     ),
 }
 WORLDS = SETTINGS | TABLES | LENDING
 KEEP, ALIAS, LABEL, CHANGE = 0, 1, 3, 4
+
+
+@cache
+def world_named(name):
+    return WORLDS[name]()
 
 
 def score_of(name, group):
@@ -63,7 +68,7 @@ def in_group(table, group):
 
 def drawn(table, n, key=1):
     features, group, label = np.empty((table.n_features, n)), np.empty(n, np.int16), np.empty(n)
-    draw_people(table, np.uint64(stream_key(key, 0, 0)), features, group, label)
+    draw_proposals(table, np.uint64(key), 0, features, group, label, np.empty(0))
     return features, group, label
 
 
@@ -72,7 +77,7 @@ def drawn(table, n, key=1):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_tables_masses_are_probabilities(name):
-    table = WORLDS[name].alias_table
+    table = world_named(name).alias_table
     assert_allclose(masses(table).sum(), 1.0, rtol=1e-12)
     keep, alias = table.cells[:, KEEP], table.cells[:, ALIAS]
     assert ((keep >= 0) & (keep <= 1)).all()
@@ -106,7 +111,7 @@ def test_a_lookup_table_has_the_masses_it_was_made_from(weights):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_settings_groups_are_equally_large(name):
-    table = SETTINGS[name].alias_table
+    table = world_named(name).alias_table
     share = np.bincount(table.cells[:, GROUP].astype(int), masses(table))
     assert_allclose(share, [0.5, 0.5], rtol=1e-12)
 
@@ -114,7 +119,7 @@ def test_a_settings_groups_are_equally_large(name):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_scores_have_their_distribution(name, group):
-    table, score = SETTINGS[name].alias_table, score_of(name, group)
+    table, score = world_named(name).alias_table, score_of(name, group)
     cells, mass = in_group(table, group)
     low, width = cells[:, FEATURES], table.width
     assert (np.diff(low) > 0).all()
@@ -131,7 +136,7 @@ def test_a_settings_scores_have_their_distribution(name, group):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_cells_have_their_densities(name, group):
-    table, score = SETTINGS[name].alias_table, score_of(name, group)
+    table, score = world_named(name).alias_table, score_of(name, group)
     cells, mass = in_group(table, group)
     low, width = cells[:, FEATURES], table.width
     unit = 1.0 if name == "first" else 3.5
@@ -146,7 +151,7 @@ def test_a_settings_cells_have_their_densities(name, group):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_settings_labels_have_their_rates(name, group):
-    world = SETTINGS[name]
+    world = world_named(name)
     table, score = world.alias_table, score_of(name, group)
     cells, mass = in_group(table, group)
 
@@ -172,7 +177,7 @@ def test_a_settings_labels_have_their_rates(name, group):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_settings_label_probabilities_are_right_within_each_cell(name):
-    world = SETTINGS[name]
+    world = world_named(name)
     table = world.alias_table
     for place in (0.0, 0.25, 0.5, 0.99):
         score = table.cells[:, FEATURES] + place * table.width
@@ -183,7 +188,7 @@ def test_a_settings_label_probabilities_are_right_within_each_cell(name):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalised_odds", "predictive_parity"])
 def test_what_a_policy_gains_from_a_table_is_what_the_world_says(name, notion):
-    world = SETTINGS[name]
+    world = world_named(name)
     table, policy = world.alias_table, world.initial_policy("logistic")
     mass, cells = masses(table), table.cells
     group = cells[:, GROUP].astype(int)
@@ -216,7 +221,7 @@ def test_what_a_policy_gains_from_a_table_is_what_the_world_says(name, notion):
 
 @pytest.mark.parametrize("name", LENDING)
 def test_lendings_table_is_its_table(name):
-    world = LENDING[name]
+    world = world_named(name)
     table, exact = world.alias_table, world.cells(0)
     assert table.width == 0.0
     mass = masses(table).reshape(len(world.groups), -1)
@@ -229,7 +234,7 @@ def test_lendings_table_is_its_table(name):
 
 
 def test_lendings_groups_have_the_shares_asked_for():
-    world = LENDING["lending, four groups"]
+    world = world_named("lending, four groups")
     table = world.alias_table
     share = np.bincount(table.cells[:, GROUP].astype(int), masses(table))
     assert world.groups == ("asian", "black", "hispanic", "white")
@@ -238,7 +243,7 @@ def test_lendings_groups_have_the_shares_asked_for():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_table_of_a_data_set_is_its_training_rows(name):
-    world = TABLES[name]
+    world = world_named(name)
     table, rows, data = world.alias_table, world.training_rows, world.table
     assert table.width == 0.0
     assert_allclose(masses(table), 1 / len(rows), rtol=1e-12)
@@ -253,10 +258,10 @@ def test_the_table_of_a_data_set_is_its_training_rows(name):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_people_drawn_are_like_the_table(name):
-    table, n = WORLDS[name].alias_table, 200_000
+    table, n = world_named(name).alias_table, 200_000
     features, group, label = drawn(table, n)
     mass, cells = masses(table), table.cells
-    for z in range(len(WORLDS[name].groups)):
+    for z in range(len(world_named(name).groups)):
         here = cells[:, GROUP] == z
         share, own = mass[here].sum(), mass[here] / mass[here].sum()
         count = (group == z).sum()
@@ -278,7 +283,7 @@ def test_people_drawn_are_like_the_table(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_people_drawn_are_like_the_worlds_own(name):
-    world, n = SETTINGS[name], 200_000
+    world, n = world_named(name), 200_000
     features, group, label = drawn(world.alias_table, n)
     own = world.people(n, np.random.default_rng(1))
     edges = np.quantile(own.features[:, 0], np.linspace(0, 1, 21)[1:-1])
@@ -297,7 +302,7 @@ def test_people_drawn_are_like_the_worlds_own(name):
 
 
 def test_people_of_the_first_setting_stay_within_its_bounds():
-    features, *_ = drawn(SETTINGS["first"].alias_table, 100_000)
+    features, *_ = drawn(world_named("first").alias_table, 100_000)
     assert features.min() >= -0.8
     assert features.max() <= 0.8
     assert len(np.unique(features)) > 99_000  # a place of their own, not their cell's
@@ -305,7 +310,7 @@ def test_people_of_the_first_setting_stay_within_its_bounds():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_people_of_a_table_are_rows_of_it(name):
-    world = TABLES[name]
+    world = world_named(name)
     features, group, label = drawn(world.alias_table, 2000)
     rows, table = world.training_rows, world.table
     known = {
@@ -317,14 +322,14 @@ def test_people_of_a_table_are_rows_of_it(name):
 
 
 def test_equal_keys_bring_equal_people_and_other_keys_others():
-    table = SETTINGS["second"].alias_table
+    table = world_named("second").alias_table
     one, again, other = (drawn(table, 100, key)[0] for key in (1, 1, 2))
     assert_array_equal(one, again)
     assert len(np.intersect1d(one, other)) == 0
 
 
 def test_a_step_of_a_run_and_its_log_have_the_same_people():
-    world, n = SETTINGS["second"], 50
+    world, n = world_named("second"), 50
     features, group, label = np.empty((1, n)), np.empty(n, np.int16), np.empty(n)
     fill_proposals(world, 4, 7, People(features, group, label, np.empty(0)))
     rng = np.random.default_rng(0)
@@ -414,7 +419,7 @@ def test_any_change_of_how_people_come_leaves_the_table_behind(method):
 
 
 def test_a_subclass_whose_people_come_as_before_is_drawn_from_the_table():
-    assert_array_equal(Renamed().alias_table.cells, SETTINGS["second"].alias_table.cells)
+    assert_array_equal(Renamed().alias_table.cells, world_named("second").alias_table.cells)
 
 
 def test_a_table_follows_a_curve_of_ones_own():

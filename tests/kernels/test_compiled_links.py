@@ -40,17 +40,25 @@ ETA = np.concatenate(
     ]
 )
 SAME = {"rtol": 2e-15, "atol": 2e-282}
-POLICIES = [
-    pytest.param(cq.Policy([0.0], name, floor=floor), id=f"{name}, floor {floor}")
-    for name in LINKS
-    for floor in (0.0, 1e-6, 0.1, 0.9)
-]
+LINKS_AND_FLOORS = list(itertools.product(LINKS, (0.0, 1e-6, 0.1, 0.9)))
+
+
+@pytest.fixture(scope="module", params=LINKS_AND_FLOORS, ids=lambda pair: f"{pair[0]}, {pair[1]}")
+def policy(request):
+    link, floor = request.param
+    return cq.Policy([0.0], link, floor=floor)
 
 
 @numba.vectorize([numba.float64(numba.float64)])
 def each_exponential(x):
     above, below = exponential_ratio(x)
     return above / below
+
+
+@numba.njit
+def drawn_from(key, propensity, derivative, decision, slope):
+    """Call a function that only compiled code can call."""
+    draw(key, 0, propensity, derivative, decision, slope)
 
 
 # --- the exponential
@@ -86,7 +94,6 @@ def test_the_exponential_of_nothing_known_is_not_known():
 # --- links
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_propensities_are_those_of_the_links(policy):
     compiled = np.empty_like(ETA)
     propensities(link_numbers(policy), ETA, compiled)
@@ -96,7 +103,6 @@ def test_compiled_propensities_are_those_of_the_links(policy):
     assert compiled[:-1].max() <= 1.0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_derivatives_are_those_of_the_links(policy):
     propensity, derivative, steepness = np.empty((3, ETA.size))
     responses(link_numbers(policy), ETA, propensity, derivative, steepness)
@@ -109,11 +115,10 @@ def drawn(policy, eta, key=7):
     """Return decisions drawn with a policy's propensities, and `d g'/g`."""
     propensity, derivative, steepness, decision, slope = np.empty((5, eta.size))
     responses(link_numbers(policy), eta, propensity, derivative, steepness)
-    draw(np.uint64(key), 0, propensity, derivative, decision, slope)
+    drawn_from(np.uint64(key), propensity, derivative, decision, slope)
     return decision, slope
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_decisions_are_drawn_with_the_links_propensities(policy):
     known = ETA[np.abs(ETA) < 650]
     decision, slope = drawn(policy, known)
@@ -126,7 +131,6 @@ def test_compiled_decisions_are_drawn_with_the_links_propensities(policy):
     )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_compiled_scores_are_exact_where_the_propensity_underflows(policy):
     eta = np.array([-1e4, -800.0, -746.0, -709.0])
     propensity, derivative, steepness = np.empty((3, eta.size))
@@ -135,7 +139,6 @@ def test_compiled_scores_are_exact_where_the_propensity_underflows(policy):
     assert_allclose(derivative / propensity, policy.log_derivative(eta), rtol=2e-15, atol=2e-276)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 def test_nobody_with_an_unknown_score_is_accepted(policy):
     assert_array_equal(drawn(policy, np.full(3, np.nan))[0], np.zeros(3))
 
@@ -172,12 +175,12 @@ KEYS = [0, 1, 2**63, 2**64 - 1, int(stream_key(5, 1, 3))]
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("start", [0, 1, 7, 12_345, 2**31, 2**40 + 3])
-@pytest.mark.parametrize("n", [0, 1, 8, 1001])
-def test_numpy_and_compiled_code_make_the_same_numbers(key, start, n):
-    compiled = np.empty(n)
-    fill_uniforms(np.uint64(key), start, compiled)
-    assert compiled.tobytes() == uniforms(np.uint64(key), start, n).tobytes()
+def test_numpy_and_compiled_code_make_the_same_numbers(key):
+    starts = [0, 1, 7, 12_345, 2**31, 2**40 + 3]
+    for start, n in itertools.product(starts, [0, 1, 8, 1001]):
+        compiled = np.empty(n)
+        fill_uniforms(np.uint64(key), start, compiled)
+        assert compiled.tobytes() == uniforms(np.uint64(key), start, n).tobytes(), (start, n)
 
 
 def test_numbers_are_those_of_splitmix64():

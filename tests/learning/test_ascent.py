@@ -5,12 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log, means_at
+from ascent_means import means_at
 from consequential.fairness import benefit_gap
 from consequential.kernels.random import UniformStream
 from consequential.learning.ascent import Means, Minibatch, Schedule
 from consequential.learning.update import compiled_rows
 from consequential.objective import deviations
+from exploring_logs import exploring_log
 
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]

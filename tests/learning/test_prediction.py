@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 
 def rule(size=2, cost=0.5):

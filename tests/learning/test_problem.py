@@ -38,7 +38,7 @@ def test_another_link_is_another_pass():
     passes = Remembered(Counting())
     theta = np.ones(2)
     passes.sums(theta, LINK)
-    assert_array_equal(passes.sums(theta, LINK._replace(bend=2.0))[0], 2.0 * theta)
+    assert_array_equal(passes.sums(theta, LINK._replace(below=2.0))[0], 2.0 * theta)
 
 
 def test_few_passes_are_remembered():

@@ -8,12 +8,13 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.learning import Constraint, fit_policy, solver
-from consequential.learning.fitting import _problem
+from consequential.learning.fitting import problem_in_memory
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
 from consequential.policies.compiled import link_numbers
+from covering import covering
+from exploring_logs import exploring_log
 
 NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
 
@@ -34,25 +35,25 @@ def somewhere(notion, link, apart, n_groups):
     size = 3 * (n_groups if apart else 1)
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
-    problem, _ = _problem(log, template, objective, link_numbers(template), 0.01, 0.5)
+    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.01, 0.5)
     beta = np.random.default_rng(3).normal(size=size)
     return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("link", ["logistic", "smooth_semi_logistic"])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("notion", "link", "apart", "n_groups"),
+    covering(NOTIONS, ["logistic", "smooth_semi_logistic"], [False, True], [2, 3]),
+)
 def test_the_loss_has_the_gradient_it_says(notion, link, apart, n_groups):
     problem, price, beta = somewhere(notion, link, apart, n_groups)
     numeric = approx_fprime(beta, lambda at: problem.loss(at, price)[0], 1e-7)
     assert_allclose(problem.loss(beta, price)[1], numeric, atol=2e-6)
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("link", ["logistic", "semi_logistic", "smooth_semi_logistic"])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("notion", "link", "apart", "n_groups"),
+    covering(NOTIONS, ["logistic", "semi_logistic", "smooth_semi_logistic"], [False, True], [2, 3]),
+)
 def test_the_loss_has_the_curvature_it_says(notion, link, apart, n_groups):
     problem, price, beta = somewhere(notion, link, apart, n_groups)
     step = 1e-6 * np.eye(len(beta))  # nobody's score passes 0 on so short a way
@@ -82,7 +83,7 @@ def test_everybody_alike_is_what_a_pass_says(notion, apart):
 def test_the_worst_excess_has_the_gradient_it_says(notion):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))
-    problem, _ = _problem(
+    problem, _ = problem_in_memory(
         log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0
     )
     constraint = Constraint(max_gap=0.01)
@@ -95,7 +96,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
     log = exploring_log(n=300)
     policy = cq.Policy([0.3, -1.0, 0.5])
     objective = cq.Objective(0.4, "equal_opportunity", 2.0)
-    problem, _ = _problem(log, policy, objective, link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, objective, link_numbers(policy), 0.0, 0.0)
     loss, _ = problem.loss(problem.standardised(policy.theta), Price(Constraint()))
     assert_allclose(-loss * problem.unit, objective.value(policy, log), rtol=1e-12)
 
@@ -103,7 +104,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
 def test_standardising_parameters_can_be_undone():
     log = exploring_log(n=100)
     policy = cq.Policy(np.arange(6.0), groups=log.groups)
-    problem, _ = _problem(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
     there = problem.standardised(policy.theta)
     assert_allclose(problem.original(there), policy.theta, atol=1e-12)
 
@@ -232,17 +233,17 @@ def test_penalising_variance_prefers_what_is_known():
 @pytest.mark.parametrize(
     ("log", "objective", "constraint", "message"),
     [
-        (exploring_log(n_groups=1), cq.Objective(0.5, "demographic_parity"), 0.1, "two groups"),
-        (exploring_log(), cq.Objective(0.5), 0.1, "a constraint needs a fairness notion"),
-        (
-            cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 0], [0.5, 0.5], [None, None]),
-            cq.Objective(0.5),
-            None,
-            "nobody was accepted",
-        ),
+        ("one group", cq.Objective(0.5, "demographic_parity"), 0.1, "two groups"),
+        ("two groups", cq.Objective(0.5), 0.1, "a constraint needs a fairness notion"),
+        ("all rejected", cq.Objective(0.5), None, "nobody was accepted"),
     ],
 )
 def test_what_cannot_be_fitted(log, objective, constraint, message):
+    log = {
+        "one group": exploring_log(n_groups=1),
+        "two groups": exploring_log(),
+        "all rejected": cq.DecisionLog.from_arrays([[0], [1]], [0, 0], [0.5] * 2, [None, None]),
+    }[log]
     size = log.features.shape[1] + 1
     with pytest.raises(ValueError, match=message):
         fitted(log, cq.Policy(np.zeros(size)), objective, Constraint(constraint))

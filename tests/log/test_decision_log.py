@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 NAN = np.nan
 COLUMNS = {

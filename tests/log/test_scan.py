@@ -11,12 +11,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.learning import fitting
 from consequential.learning.problem import Columns
 from consequential.learning.rows import Rows, ScannedRows, whole_of
 from consequential.log import files
 from consequential.policies.compiled import link_numbers
+from exploring_logs import exploring_log
 
 NAMES = {
     "features": ["x0", "x1"],

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log, residual_slopes
+from ascent_means import residual_slopes
 from consequential.fairness import benefit_gap
-from consequential.functionals import Sums
-from consequential.objective import deviations
+from consequential.objective import Sums, deviations
+from exploring_logs import exploring_log
 
 NOTIONS = {
     "demographic_parity": cq.fairness.DemographicParity(),
@@ -255,12 +255,12 @@ def test_a_group_that_cannot_be_measured_is_left_out_and_nothing_turns_nan(
     "weighting", [cq.weightings.SelfNormalised(), cq.weightings.Clipped(2.0)], ids=repr
 )
 @pytest.mark.parametrize("what", list(UNDEFINED))
-@pytest.mark.parametrize("notion", list(NOTIONS))
-def test_other_weights_stay_finite_too(notion, what, weighting):
-    objective = cq.Objective(0.4, NOTIONS[notion], 5.0, weighting=weighting)
+def test_other_weights_stay_finite_too(what, weighting):
     log = rows_without(what)
-    assert np.isfinite(objective.value(POLICY, log))
-    assert np.isfinite(objective.gradient(POLICY, log)).all()
+    for notion in NOTIONS.values():
+        objective = cq.Objective(0.4, notion, 5.0, weighting=weighting)
+        assert np.isfinite(objective.value(POLICY, log))
+        assert np.isfinite(objective.gradient(POLICY, log)).all()
 
 
 @pytest.mark.parametrize("notion", list(NOTIONS))

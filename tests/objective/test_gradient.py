@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log, residual_slopes
+from ascent_means import residual_slopes
 from consequential.objective import deviations
+from exploring_logs import exploring_log
 
 F_TABLE = {(0, 0): 0.7, (0, 1): -0.2, (1, 0): 0.1, (1, 1): 1.3}
 LABEL_DEPENDENT = cq.fairness.BenefitParity(lambda d, y: F_TABLE[d, y])
@@ -78,7 +79,7 @@ def assert_gradient_is_derivative(
     assert_allclose(objective.gradient(policy, log), numeric, rtol=1e-5, atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     link=st.sampled_from(LINKS),
     case=st.sampled_from(CASES),

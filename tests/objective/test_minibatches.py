@@ -14,8 +14,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
 from consequential.objective import decided
+from exploring_logs import exploring_log
 
 B = 256
 

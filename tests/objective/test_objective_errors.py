@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from conftest import exploring_log
+from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.3, 0.5])
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
+from covering import covering
 
 LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 NOTIONS = {
@@ -83,10 +84,10 @@ def sampled_and_expected(**options: Any) -> tuple[cq.Objective, cq.Objective]:
     )
 
 
-@pytest.mark.parametrize("rejection_utility", [(0.0, 0.0), (0.1, 0.3)], ids=["g0", "g"])
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize("floor", [0.0, 0.1])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("link", "floor", "normalisation", "rejection_utility"),
+    covering(list(LINKS), [0.0, 0.1], ["applicants", "paper"], [(0.0, 0.0), (0.1, 0.3)]),
+)
 def test_without_a_penalty_sampling_changes_neither_mean_value_nor_mean_gradient(
     log, link, floor, normalisation, rejection_utility
 ):
@@ -102,9 +103,10 @@ def test_without_a_penalty_sampling_changes_neither_mean_value_nor_mean_gradient
     assert_allclose(gradients, expected.gradient(policy, log), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize("notion", list(NOTIONS))
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("link", "notion", "normalisation"),
+    covering(list(LINKS), list(NOTIONS), ["applicants", "paper"]),
+)
 def test_sums_from_elsewhere_make_the_sampled_penalised_gradient_unbiased(
     log, link, notion, normalisation
 ):

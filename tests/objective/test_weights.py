@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from conftest import exploring_log
-from consequential.weightings import Weighting
+from consequential.objective import Weighting
+from exploring_logs import exploring_log
 
 HALF, QUARTER = cq.EveryNth(2), cq.EveryNth(4)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
-
-import pytest
 
 from consequential.cli import command_parser
 from consequential.paper.studies import COLUMNS, FULL, NAMES
@@ -13,9 +12,8 @@ from consequential.paper.studies import COLUMNS, FULL, NAMES
 PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_study_is_on_the_page(name):
-    assert f"`{name}`" in PAGE
+def test_every_study_is_on_the_page():
+    assert not [name for name in NAMES if f"`{name}`" not in PAGE]
 
 
 def test_the_page_names_the_columns_and_the_size():
@@ -34,6 +32,6 @@ def options_of_the_command() -> list[str]:
     return [action.option_strings[-1] for action in actions if action.option_strings]
 
 
-@pytest.mark.parametrize("option", [o for o in options_of_the_command() if o != "--help"])
-def test_every_option_is_on_the_page(option):
-    assert f"`{option}" in PAGE or f" {option}" in PAGE
+def test_every_option_is_on_the_page():
+    options = [option for option in options_of_the_command() if option != "--help"]
+    assert not [option for option in options if not re.search(f"[` ]{option}", PAGE)]

@@ -9,11 +9,11 @@ from scipy.optimize import linprog
 
 import consequential as cq
 from consequential.evaluation import Population
+from consequential.paper import truths
 from consequential.paper.limits import (
     SMALL_GAP,
     LogisticClass,
     ParetoFront,
-    TableLimits,
     distinct,
     worth_and_gap,
 )
@@ -95,11 +95,11 @@ def test_the_path_over_penalties_lies_below_the_frontier_and_narrows_the_gap():
 
 
 @pytest.mark.parametrize(
-    ("label", "best", "fair", "accept_all"),
-    [("no_rearrest", 0.0540, 0.0213, -0.0730), ("rearrest", 0.0419, 0.0169, -0.1270)],
+    ("name", "best", "fair", "accept_all"),
+    [("compas", 0.0540, 0.0213, -0.0730), ("compas-rearrest", 0.0419, 0.0169, -0.1270)],
 )
-def test_what_is_possible_on_compas(label, best, fair, accept_all):
-    limits = TableLimits.of(cq.worlds.compas(label=label))
+def test_what_is_possible_on_compas(name, best, fair, accept_all):
+    limits = truths.limits(name)
     linear, fair_linear = (limits.metrics(p) for p in (limits.logistic, limits.fair_logistic))
     assert limits.metrics(cq.RejectAll()).utility == 0
     assert limits.metrics(cq.AcceptAll()).utility == pytest.approx(accept_all, abs=5e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,15 +85,15 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(in_peace, tmp_pat
 
 
 def test_a_run_that_ended_between_two_files_of_a_study_makes_the_other(in_peace, tmp_path):
-    run(tmp_path, 1)
-    missing = tmp_path / "results" / "second-time-corrected.parquet"
-    other = tmp_path / "results" / "second-time-paper.parquet"
+    folder = shutil.copytree(in_peace, tmp_path / "ended early")
+    missing = folder / "results" / "second-time-corrected.parquet"
+    other = folder / "results" / "second-time-paper.parquet"
     missing.unlink()
     before = other.stat().st_mtime_ns
-    run(tmp_path, 1)
-    assert files(tmp_path) == files(in_peace)
+    run(folder, 1)
+    assert files(folder) == files(in_peace)
     assert other.stat().st_mtime_ns == before
-    assert not (tmp_path / "parts").exists()
+    assert not (folder / "parts").exists()
 
 
 def test_a_finished_directory_is_not_run_again(in_peace):

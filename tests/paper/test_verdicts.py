@@ -47,10 +47,13 @@ def ends(place, **changes):
 OUTSIDE = {"proposition-2", "reweighting", "lending-more-data"}  # exact, and not as printed
 
 
-@pytest.mark.parametrize("claim_id", sorted(set(BY_ID) - OUTSIDE))
-def test_a_claim_holds_on_results_as_the_paper_tells_them(claim_id, good):
-    checked = BY_ID[claim_id].check(good)
-    assert checked.overall == HOLDS, [str(n) for f in checked.findings.values() for n in f.numbers]
+def test_every_claim_holds_on_results_as_the_paper_tells_them(good):
+    checked = {name: BY_ID[name].check(good) for name in sorted(set(BY_ID) - OUTSIDE)}
+    assert not {
+        name: [str(n) for f in found.findings.values() for n in f.numbers]
+        for name, found in checked.items()
+        if found.overall != HOLDS
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from tiny_worlds import Districts, small_table
 
 import consequential as cq
-from consequential.learning import Iterative
+from consequential.sequences import Iterative
 from consequential.simulation.compiled_runs import CompiledRuns
 from consequential.simulation.ground_truth import GroundTruth
 

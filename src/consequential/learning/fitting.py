@@ -134,7 +134,9 @@ def fit_policy(
     template = replace(template, support=_support(settled, template, unsupported, n_settled))
     fingerprint = _beside(lambda: log.fingerprint)
     shrinkage = max(l2, LEAST_SHRUNK)
-    problem, rows = _problem(settled, template, objective, link, shrinkage, variance_penalty)
+    problem, rows = problem_in_memory(
+        settled, template, objective, link, shrinkage, variance_penalty
+    )
     stages = Stages.of(problem, rows, rng)
     known = _known(settled)
     if isinstance(log, LogScan) and len(settled) < len(log):
@@ -264,7 +266,7 @@ def _check_measured(
             )
 
 
-def _problem(
+def problem_in_memory(
     log: DecisionLog,
     template: Policy,
     objective: Objective,
@@ -272,6 +274,7 @@ def _problem(
     l2: float,
     variance_penalty: float,
 ) -> tuple[Problem, Rows]:
+    """Return the problem of a log in memory, and its rows."""
     coefficients = objective.coefficients(log)
     rows = Rows.of(log, coefficients, template, squares=variance_penalty > 0.0)
     centre, scale = moments(rows.inputs)
