@@ -11,19 +11,20 @@ import json
 import time
 
 import numpy as np
-from consequential.simulation.device import DeviceFleet
-from consequential.simulation.loop import Plan
-from consequential.simulation.sweep import crew_of
 
 import consequential as cq
 from consequential.objective import fairness_named
+from consequential.simulation.compiled_runs import compiled_starts
+from consequential.simulation.compiled_sweep import runs_of
+from consequential.simulation.device_sweep import DeviceSweep
+from consequential.simulation.replay import Experiment
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-0.5, 4, 19))
 
 
 def seconds(world, strategies, n_seeds: int, time_steps: int) -> float:
     """Return how long a sweep of strategies that fit into one program takes, host work included."""
-    plan = Plan(
+    experiment = Experiment(
         world,
         tuple(strategies),
         PENALTIES,
@@ -33,14 +34,11 @@ def seconds(world, strategies, n_seeds: int, time_steps: int) -> float:
         "jax",
     )
     seeds = list(range(n_seeds))
-    crews = [
-        crew_of(plan, strategy, [plan.start(strategy, seed) for seed in seeds])
-        for strategy in strategies
-    ]
+    all_runs = runs_of(experiment, seeds, compiled_starts(experiment, seeds), PENALTIES)
     start = time.perf_counter()
-    for _ in DeviceFleet(world, seeds, crews, plan.n_proposals).sail(time_steps):
+    for _ in DeviceSweep(experiment, all_runs).advance():
         pass
-    assert all(np.isfinite(crew.path).all() for crew in crews)
+    assert all(np.isfinite(runs.path).all() for runs in all_runs)
     return time.perf_counter() - start
 
 

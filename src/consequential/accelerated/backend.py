@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from consequential.learning.ascent import Schedule
 
 
 def needed(library: str) -> Any:
@@ -39,3 +42,11 @@ def pad(column: NDArray[Any], length: int) -> NDArray[Any]:
     padded = np.zeros((length, *column.shape[1:]), column.dtype)
     padded[: len(column)] = column
     return padded
+
+
+def shortened(schedule: Schedule) -> Schedule:
+    """Return the schedule of the shortest log that is used alike.
+
+    A loop is compiled for a schedule; longer logs then share it.
+    """
+    return replace(schedule, n_batches=max(1, schedule.n_before))
