@@ -45,8 +45,8 @@ def pad(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def shortened(schedule: Schedule) -> Schedule:
-    """Return the schedule of the shortest log that is used alike.
+    """Return the same schedule for the shortest log that has it.
 
-    A loop is compiled for a schedule; longer logs then share it.
+    A loop is compiled for a schedule, so that longer logs share the compiled loop.
     """
     return replace(schedule, n_batches=max(1, schedule.n_before))

@@ -47,8 +47,8 @@ class UpdateDifferentiable:
     n_iterations, batch_size
         The paper's M and B.
     optimiser
-        An optax optimiser, `optax.adam(1e-2)` without one; make it once, since each is compiled
-        anew. Its state starts afresh at each update, which has data of its own.
+        An optax optimiser, `optax.adam(1e-2)` without one; make it once, since the loop is
+        compiled for each. Its state is initialised at each update, which has data of its own.
     n_reference
         Rows that each running mean is worth; 0 for the minibatch itself.
     shuffle

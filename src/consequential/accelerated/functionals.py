@@ -42,18 +42,18 @@ def inverse(values: Array) -> Array:
 def functionals(
     program: Program, learning: Learning, log: People, weights: Array, at: Array, n_log: Array
 ) -> Rows:
-    """Return the functionals of the people at some places of a log.
+    """Return the functionals of the people at some positions of a log.
 
-    They are normalised by the whole log, of which the first `n_log` people are there.
+    They are normalised by the whole log. Its rows after the first `n_log` are padding.
     """
     notion, accepted_only = learning.notion, program.accepted_only
     groups = jnp.arange(program.n_groups)[:, None]
-    of_group = (log.group == groups) & (jnp.arange(log.label.shape[0]) < n_log)
+    in_log = (log.group == groups) & (jnp.arange(log.label.shape[0]) < n_log)
 
     def by_group(values: Array) -> Array:
-        return jnp.where(of_group, values, 0.0).sum(axis=-1)
+        return jnp.where(in_log, values, 0.0).sum(axis=-1)
 
-    # Labels are added up directly: a difference of totals would not be exactly 0 where nobody is.
+    # Added up directly: a difference of totals would not be exactly 0 if nobody is there.
     positives, negatives = by_group(weights * log.label), by_group(weights * (1.0 - log.label))
     sizes = by_group(1.0)
     norm, overall = jnp.ones_like(sizes), 1.0
@@ -64,7 +64,7 @@ def functionals(
     counted = in_size = sizes
     if accepted_only:
         counted, in_size = positives + negatives, by_group((weights > 0.0).astype("float64"))
-    elif program.label_free:  # does not depend on weights, so runs of a seed share the columns
+    elif program.label_free:  # without the weights, runs of a seed share their columns
         positives = negatives = jnp.zeros_like(sizes)
     counts, total = jnp.stack([counted, positives, negatives], axis=-1), in_size.sum()
 
@@ -73,8 +73,8 @@ def functionals(
 
     in_total = jnp.where(notion.by_size[:, None], in_size, mixed(notion.share_of))
     scale = inverse(in_total)  # (benefits, groups)
-    group, label, weights = log.group[at], log.label[at], weights[at]
-    of_group = group == groups  # (groups, n)
+    label, weights = log.label[at], weights[at]
+    of_group = log.group[at] == groups  # (groups, n)
 
     def columns(mix: Array) -> Array:
         """Return a functional of each benefit, (benefits x groups, n)."""

@@ -35,7 +35,7 @@ class DifferentiablePolicy(DecisionRule):
     propensity
         A function written in `jax.numpy` from theta and a matrix of features to one probability
         per row. A row's probability may depend on that row only. Functions are compiled once each:
-        define it once, not anew for every policy.
+        define it once, not again for every policy.
     floor
         The exploration floor: nobody is accepted with a smaller probability.
     groups

@@ -126,7 +126,7 @@ def _learn(
     n_rows = n_accepted if program.accepted_only else update.n_kept
     start = (update.start * n_rows).astype("int64")
     at = (start + jnp.arange(program.n_read)) % jnp.maximum(n_rows, 1)
-    if program.accepted_only:  # so far among the accepted people
+    if program.accepted_only:  # positions among the accepted people so far
         at = jnp.searchsorted(jnp.cumsum(weights > 0.0), at + 1, method="scan_unrolled")
     rows = functionals(program, learning, log, weights, at, update.n_kept)
     n_batches = jnp.minimum(n_rows, program.n_read) // size

@@ -174,11 +174,10 @@ class DeviceSweep:
             starts[s], keys[s] = rng.random(), rng.integers(2**63)
             return change
 
+        each = pool.map if self.size else map  # threads pay off only for reservoirs
+        changes = list(each(draw, range(n_seeds)))
         if not self.size:
-            for s in range(n_seeds):
-                draw(s)
             return starts, keys, None, None
-        changes = list(pool.map(draw, range(n_seeds)))
         longest = backend.round_length(max(len(slots) for slots, _ in changes))
         slots = np.full((n_seeds, longest), self.size, dtype=np.int32)
         sources = np.zeros((n_seeds, longest), dtype=np.int32)
