@@ -81,10 +81,19 @@ def flat(theta):
 # The same update as UpdatePolicy
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-@pytest.mark.parametrize("penalty", [0.0, 2.0])
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize(
+    ("notion", "penalty", "normalisation", "n_groups"),
+    [
+        ("demographic_parity", 0.0, "applicants", 2),
+        ("demographic_parity", 2.0, "paper", 3),
+        ("equal_opportunity", 2.0, "applicants", 3),
+        ("equal_opportunity", 0.0, "paper", 2),
+        ("equalised_odds", 2.0, "paper", 2),
+        ("equalised_odds", 0.0, "applicants", 3),
+        ("predictive_parity", 2.0, "applicants", 2),
+        ("predictive_parity", 0.0, "paper", 3),
+    ],
+)
 def test_a_logistic_policy_learns_what_the_numpy_ascent_learns(
     notion, penalty, normalisation, n_groups
 ):
@@ -102,6 +111,7 @@ def test_a_logistic_policy_learns_what_the_numpy_ascent_learns(
         {"shuffle": False},
         {"batch_size": 400, "n_reference": 64},
         {"batch_size": 7, "n_reference": 100},
+        {"batch_size": 5, "n_reference": 180},  # refreshed too rarely to unroll the loop
         {"n_iterations": 3},
     ],
 )
@@ -318,7 +328,7 @@ def test_a_policy_survives_pickling_and_decides_on_nobody():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda theta, x: theta + x, r"one number a row: for 4 rows it returned shape \(4, 1\)"),
+        (lambda theta, x: theta + x, r"one number per row: for 4 rows it returned shape \(4, 1\)"),
         (lambda theta, x: theta, r"returned shape \(\)"),
         (lambda theta, x: theta + x[:, 0] / 0.0, "3 of 3 are not .first: nan in row 0"),
         (lambda theta, x: theta + x[:, 0], "1 of 3 are not .first: 1.5 in row 2"),
@@ -354,7 +364,7 @@ def test_people_are_checked():
     policy = DifferentiablePolicy(np.zeros((2, 2)), logistic_by_group, groups=["a", "b"])
     with pytest.raises(cq.PolicyError, match="pass `sensitive`"):
         policy.propensity([[0.0]])
-    with pytest.raises(cq.PolicyError, match="one value a row"):
+    with pytest.raises(cq.PolicyError, match="one value per row"):
         policy.propensity([[0.0]], ["a", "b"])
     with pytest.raises(cq.PolicyError, match="unknown sensitive group 'c'"):
         policy.propensity([[0.0]], ["c"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from consequential.learning.ascent import Schedule
 
 
 def needed(library: str) -> Any:
@@ -39,3 +42,11 @@ def pad(column: NDArray[Any], length: int) -> NDArray[Any]:
     padded = np.zeros((length, *column.shape[1:]), column.dtype)
     padded[: len(column)] = column
     return padded
+
+
+def shortened(schedule: Schedule) -> Schedule:
+    """Return the same schedule for the shortest log that has it.
+
+    A loop is compiled for a schedule, so that longer logs share the compiled loop.
+    """
+    return replace(schedule, n_batches=max(1, schedule.n_before))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from consequential.accelerated.backend import compiled, needed
-from consequential.accelerated.loop import ascend, circle_of
-from consequential.accelerated.policy import DifferentiablePolicy
+from consequential.accelerated.backend import compiled, needed, pad, round_length, shortened
+from consequential.accelerated.policy import DifferentiablePolicy, People
+from consequential.kernels.batch_sums import Rows
 from consequential.learning.ascent import Schedule
 from consequential.learning.update import (
     CHECKED,
@@ -18,6 +19,7 @@ from consequential.learning.update import (
     Update,
     UpdatePolicy,
     absent_groups,
+    compiled_rows,
     update_notes,
 )
 from consequential.log import DecisionLog
@@ -45,8 +47,8 @@ class UpdateDifferentiable:
     n_iterations, batch_size
         The paper's M and B.
     optimiser
-        An optax optimiser, `optax.adam(1e-2)` without one; make it once, since each is compiled
-        anew. Its state starts afresh at each update, which has data of its own.
+        An optax optimiser, `optax.adam(1e-2)` without one; make it once, since the loop is
+        compiled for each. Its state is initialised at each update, which has data of its own.
     n_reference
         Rows that each running mean is worth; 0 for the minibatch itself.
     shuffle
@@ -109,39 +111,32 @@ class UpdateDifferentiable:
         if rows.n_accepted == 0:
             return Update(policy, 0.0, 0.0, (NOBODY_ACCEPTED,))
         counterpart = self._counterpart()
-        n_passed, batch_size = counterpart.sizes(len(rows))
-        order = counterpart.order(len(rows), n_passed, rng)
-        passed = rows.take(order)
-        people = policy.inputs(passed.features, passed.sensitive if policy.groups else None)
-        of_all = self.objective.coefficients(log)
-        coefficients, n_batches = of_all.take(order), n_passed // batch_size
-        n_before = Schedule(n_batches, batch_size, self.n_reference).n_before
-        first = slice(0, min(n_passed, CHECKED))
+        n_read, batch_size = counterpart.sizes(len(rows))
+        order = counterpart.order(len(rows), n_read, rng)
+        read, of_all = rows.take(order), self.objective.coefficients(log)
+        people = policy.inputs(read.features, read.sensitive if policy.groups else None)
+        coefficients = of_all.take(order)
+        batches = compiled_rows(people[0], coefficients, of_all.shares(), batch_size)
+        if self.objective.penalty == 0:
+            batches = batches._replace(columns=batches.columns[:0])
+        n_batches, first = n_read // batch_size, slice(0, min(n_read, CHECKED))
 
         def value(policy: DifferentiablePolicy) -> float:
             propensity = policy.propensity_at(tuple(part[first] for part in people))
             return self.objective.value_at(coefficients.take(first).sums(propensity))
 
         before = value(policy)  # also checks what the function returns
-        jax = needed("jax")
-        with jax.enable_x64(True):
-            theta, rejected = compiled(ascend, "function", "optimiser", "sizes", "on_the_spot")(
+        with needed("jax").enable_x64(True):
+            theta, rejected = compiled(_ascend, "function", "optimiser", "schedule")(
                 policy.theta,
-                circle_of(
-                    people,
-                    coefficients,
-                    of_all.shares(),
-                    n_batches=n_batches,
-                    n_before=n_before,
-                    penalised=self.objective.penalty > 0,
-                ),
+                _padded(batches, people, batch_size),
                 floor=policy.floor,
                 penalty=self.objective.penalty,
                 n_iterations=self.n_iterations,
+                n_batches=n_batches,
                 function=policy.function,
                 optimiser=self.optimiser or _default_optimiser(),
-                sizes=(batch_size, self.n_reference),
-                on_the_spot=n_before == 0,
+                schedule=shortened(Schedule(n_batches, batch_size, self.n_reference)),
             )
         learned = policy.at(theta)
         after = value(learned)
@@ -150,3 +145,36 @@ class UpdateDifferentiable:
             *update_notes(int(rejected), self.n_iterations, before, after),
         )
         return Update(learned, before, after, notes)
+
+
+def _padded(rows: Rows, people: People, batch_size: int) -> Rows:
+    """Return rows with the inputs of a policy, padded so that logs share a compiled loop."""
+    length = round_length(rows.utility.size)
+    return rows._replace(
+        inputs=tuple(pad(part, length).T for part in people),  # type: ignore[arg-type]
+        utility=pad(rows.utility, length),
+        columns=pad(rows.columns.T, length).T,
+        batch_shares=pad(rows.batch_shares, length // batch_size),
+    )
+
+
+def _ascend(
+    theta: Any,
+    rows: Rows,
+    *,
+    function: Callable[..., Any],
+    floor: Any,
+    optimiser: Any,
+    schedule: Schedule,
+    **numbers: Any,
+) -> tuple[Any, Any]:
+    from consequential.accelerated.ascent import ascend
+    from consequential.accelerated.response import differentiable_response
+    from consequential.accelerated.steps import optax_step
+
+    flat, unravel = needed("jax.flatten_util").ravel_pytree(theta)
+    respond = differentiable_response(function, unravel, floor)
+    found, rejected = ascend(
+        rows, respond, optax_step(optimiser, unravel), schedule, flat, **numbers
+    )
+    return unravel(found), rejected

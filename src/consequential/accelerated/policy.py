@@ -34,8 +34,8 @@ class DifferentiablePolicy(DecisionRule):
         vector as an array). Kept in float64.
     propensity
         A function written in `jax.numpy` from theta and a matrix of features to one probability
-        a row. A row's probability may depend on that row only. Functions are compiled once each:
-        define it once, not anew for every policy.
+        per row. A row's probability may depend on that row only. Functions are compiled once each:
+        define it once, not again for every policy.
     floor
         The exploration floor: nobody is accepted with a smaller probability.
     groups
@@ -93,13 +93,13 @@ class DifferentiablePolicy(DecisionRule):
             return (matrix,)
         if sensitive is None:
             raise PolicyError(
-                "this policy uses the sensitive attribute: pass `sensitive`, one value a row"
+                "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
             )
         codes = group_codes(sensitive, self.groups)
         if codes.shape != (len(matrix),):
             raise PolicyError(
                 f"sensitive has shape {codes.shape} but features has {len(matrix)} rows: "
-                "one value a row is needed"
+                "one value per row is needed"
             )
         return matrix, codes
 
@@ -118,7 +118,7 @@ class DifferentiablePolicy(DecisionRule):
         base = np.asarray(found, dtype=np.float64)
         if base.shape != (length,):
             raise PolicyError(
-                f"propensity must return one number a row: for {length} rows it returned "
+                f"propensity must return one number per row: for {length} rows it returned "
                 f"shape {base.shape}"
             )
         base = base[:n]

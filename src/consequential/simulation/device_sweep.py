@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.accelerated import backend, step
-from consequential.accelerated.functionals import Link, Settings
-from consequential.accelerated.people import Crowd as DeviceCrowd
-from consequential.accelerated.step import Given, Program, Shape
+from consequential.accelerated.functionals import Program
+from consequential.accelerated.people import Population
 from consequential.kernels.alias_table import FEATURES
+from consequential.kernels.links import LinkNumbers
 from consequential.kernels.reservoir import changed_slots
 from consequential.kernels.step import Outcome
 from consequential.learning import UpdatePolicy
@@ -100,82 +100,61 @@ class DeviceSweep:
         self.world, self.n_proposals = experiment.world, experiment.n_proposals
         self.seeds, self.n_penalties = first.seeds, len(first.penalties)
         assert isinstance(first.learner, UpdatePolicy)
-        self.learner = first.learner
+        self.learner, self.learning = first.learner, first.learning(self.world.cost)
         self.size = 0  # of the reservoir
         if isinstance(first.sequence, Aggregated):
             self.size = min(first.sequence.max_rows, self.n_proposals * first.time_steps)
 
     def advance(self) -> Iterator[int]:
         """Take all runs through time; yield after each step how many have taken it."""
-        time_steps = self.experiment.time_steps
-        jax = backend.needed("jax")
+        jax, n = backend.needed("jax"), self.n_proposals
         decide = backend.compiled(step.decide, "program")
         learn = backend.compiled(step.learn, "program")
         keep = backend.compiled(step.keep, donate="kept")
         thetas, gained, found = [], [], []
         with jax.enable_x64(True), ThreadPoolExecutor(os.cpu_count()) as pool:
-            theta = jax.device_put(self._stacked([runs.thetas for runs in self.all_runs]))
-            crowd, given = jax.device_put(self._crowd()), jax.device_put(self._given())
-            seeds = jax.device_put(np.array([seed % 2**64 for seed in self.seeds], dtype=np.uint64))
-            kept = self._empty(jax.numpy)
-            for time_step in range(time_steps):
+            shape = len(self.seeds), self.n_penalties, -1
+            stacked = [each.thetas.reshape(shape) for each in self.all_runs]
+            theta, runs = jax.device_put((np.concatenate(stacked, axis=1), self._runs()))
+            numbers = jax.numpy.zeros((shape[0], self.size), dtype="int64")
+            kept = step.Kept(numbers, jax.numpy.zeros((*theta.shape[:2], self.size)))
+            for time_step in range(self.experiment.time_steps):
                 starts, keys, slots, sources = self._draws(time_step, pool)
-                n_kept = min(self.n_proposals * (time_step + 1), self.size or self.n_proposals)
-                program = self._program(n_kept)
-                fresh, *gains = decide(program, given, crowd, seeds, time_step, theta)
+                n_kept = min(n * (time_step + 1), self.size or n)
+                program = self.program(n_kept)
+                fresh, *gains = decide(program, runs, time_step, theta)
                 kept = keep(kept, fresh, slots, sources) if self.size else fresh
-                rate = self.all_runs[0].rate(time_step)
+                update = step.Update(n_kept, self.all_runs[0].rate(time_step), starts, keys)
                 thetas.append(theta)
-                theta, learned = learn(
-                    program, given, crowd, seeds, kept, n_kept, theta, rate, starts, keys
-                )
+                theta, learned = learn(program, runs, kept, update, theta)
                 gained.append(gains)
                 found.append(learned)
-                yield sum(runs.n_runs for runs in self.all_runs)
-            # in one piece each: hundreds of small copies would take longer than the last steps
-            gained, found = (
-                jax.tree.map(lambda *each: jax.numpy.stack(each), *parts)
-                for parts in (gained, found)
-            )
+                yield sum(each.n_runs for each in self.all_runs)
+            # stacked first: hundreds of small copies would take longer than the last steps
             path, gained, found = jax.device_get(
-                (jax.numpy.stack([*thetas, theta], axis=2), gained, found)
+                jax.tree.map(
+                    lambda *each: jax.numpy.stack(each),
+                    *zip([*thetas[1:], theta], gained, found, strict=True),
+                )
             )
-        for at, runs in enumerate(self.all_runs):
-            runs.path[:] = self._of(at, path).reshape(runs.path.shape)
-            runs.thetas = runs.path[:, -1].copy()
-            brought = [self._of(at, values, axis=2) for values in (*gained, *found[:4])]
-            runs.outcome = Outcome(
-                *(np.array(values).reshape(time_steps, -1) for values in brought)
+        for at, own in enumerate(self.all_runs):
+            here = slice(at * self.n_penalties, (at + 1) * self.n_penalties)
+            brought = [values[:, :, here] for values in (path, *gained, *found)]
+            steps, *outcome, n_accepted = (
+                values.reshape(len(values), own.n_runs, *values.shape[3:]) for values in brought
             )
-            fewest = self._of(at, found.n_accepted, axis=2).min(axis=0)
-            self._repeat_thin_runs(runs, fewest.reshape(-1), time_steps)
+            own.path[:, 1:] = np.moveaxis(steps, 0, 1)
+            own.thetas, own.outcome = own.path[:, -1].copy(), Outcome(*map(np.array, outcome))
+            if self.learning.accepted_only:
+                self._repeat_thin_runs(own, n_accepted.min(axis=0))
 
-    def _stacked(self, parts: list[Floats]) -> Floats:
-        """Put strategies beside one another along the axis of the penalties."""
-        n_seeds = len(self.seeds)
-        return np.concatenate([each.reshape(n_seeds, self.n_penalties, -1) for each in parts], 1)
-
-    def _of(self, at: int, values: Any, axis: int = 1) -> Any:
-        own = range(at * self.n_penalties, (at + 1) * self.n_penalties)
-        return np.take(values, own, axis=axis)
-
-    def _empty(self, jnp: Any) -> step.Kept:
-        n_seeds, n_runs = len(self.seeds), self.n_penalties * len(self.all_runs)
-        return step.Kept(
-            jnp.zeros((n_seeds, self.size), dtype="int64"), jnp.zeros((n_seeds, n_runs, self.size))
-        )
-
-    def _repeat_thin_runs(self, runs: CompiledRuns, n_rows: NDArray[Any], time_steps: int) -> None:
+    def _repeat_thin_runs(self, runs: CompiledRuns, n_rows: NDArray[Any]) -> None:
         """Run again, on the CPU, seeds with a run that once had fewer rows than the program reads.
 
         Under the paper's normalisation an update has as many rows as people were accepted.
         """
-        n = self.n_penalties
-        if not self._accepted_only:
-            return
-        settings = self._program(self.n_proposals).settings
-        enough = settings.batch_size * max(2, settings.n_before)
-        thin = np.flatnonzero(n_rows < enough)
+        n, schedule = self.n_penalties, self.program(self.n_proposals).schedule
+        thin = np.flatnonzero(n_rows < schedule.batch_size * max(2, schedule.n_before))
         for s in sorted({int(run) // n for run in thin}):
             again = replace(runs, seeds=[self.seeds[s]], starts=[runs.starts[s]])
             advance_seed(self.experiment, [again])
@@ -183,10 +162,6 @@ class DeviceSweep:
             runs.path[own], runs.thetas[own] = again.path, again.thetas
             for old, new in zip(runs.outcome, again.outcome, strict=True):
                 old[:, own] = new
-
-    @property
-    def _accepted_only(self) -> bool:
-        return self.learner.objective.normalisation == "paper"
 
     def _draws(
         self, time_step: int, pool: ThreadPoolExecutor
@@ -204,11 +179,10 @@ class DeviceSweep:
             starts[s], keys[s] = rng.random(), rng.integers(2**63)
             return change
 
+        each = pool.map if self.size else map  # threads pay off only for reservoirs
+        changes = list(each(draw, range(n_seeds)))
         if not self.size:
-            for s in range(n_seeds):
-                draw(s)
             return starts, keys, None, None
-        changes = list(pool.map(draw, range(n_seeds)))
         longest = backend.round_length(max(len(slots) for slots, _ in changes))
         slots = np.full((n_seeds, longest), self.size, dtype=np.int32)
         sources = np.zeros((n_seeds, longest), dtype=np.int32)
@@ -216,58 +190,42 @@ class DeviceSweep:
             slots[s, : len(slot)], sources[s, : len(slot)] = slot, source
         return starts, keys, slots, sources
 
-    def _program(self, n_log: int) -> Program:
-        learner, learning = self.learner, self.all_runs[0].learning(self.world.cost)
-        fairness: Any = learner.objective.fairness
-        shapes = () if fairness is None else fairness.shapes()
-        at_most = max(self.size, self.n_proposals)
-        n_passed = learner.sizes(at_most)[0]
-        n_now, batch_size = learner.sizes(at_most if self._accepted_only else n_log)
+    def program(self, n_log: int) -> Program:
+        """Return what a time step with a log of n rows is compiled for."""
+        learner, learning = self.learner, self.learning
+        n_most = max(self.size, self.n_proposals)
+        n_read = learner.sizes(n_most)[0]
+        n_now, batch_size = learner.sizes(n_most if learning.accepted_only else n_log)
         schedule = Schedule(n_now // batch_size, batch_size, learner.n_reference)
         return Program(
-            Settings(
-                n_iterations=learner.n_iterations,
-                batch_size=batch_size,
-                n_reference=learner.n_reference,
-                n_groups=len(self.world.groups),
-                is_ratio=tuple(shape.denominator is not None for shape in shapes),
-                sampled=learning.ascent.sampled,
-                preconditioned=learning.ascent.preconditioned,
-                penalised=max(self.all_runs[0].penalties) > 0.0,
-                ridge=learning.ascent.ridge,
-                max_step=learning.ascent.max_step,
-                max_share=learning.ascent.max_share,
-                on_the_spot=schedule.in_batch,
-                n_before=schedule.n_before,
-            ),
-            tuple(
-                Shape(shape.values, shape.constant, shape.share_of, shape.denominator)
-                for shape in shapes
-            ),
+            backend.shortened(schedule),
+            n_iterations=learner.n_iterations,
             n_people=self.n_proposals,
-            n_passed=n_passed,
-            n_checked=min(n_passed, learning.n_checked),
-            accepted_only=self._accepted_only,
+            n_read=n_read,
+            n_groups=len(self.world.groups),
+            n_checked=min(n_read, learning.n_checked),
+            penalised=max(self.all_runs[0].penalties) > 0.0,
+            has_ratio=bool(learning.notion.is_ratio.any()),
+            label_free=learning.notion.label_free,
+            sampled=learning.ascent.sampled,
+            preconditioned=learning.ascent.preconditioned,
             weighted=learning.weighted,
             self_normalised=learning.self_normalised,
+            accepted_only=learning.accepted_only,
         )
 
-    def _given(self) -> Given:
-        each = [runs.learning(self.world.cost) for runs in self.all_runs]
-        links = np.repeat([learning.link for learning in each], self.n_penalties, axis=0)
-        penalties = np.tile(self.all_runs[0].penalties, (len(self.seeds), len(self.all_runs)))
-        first = each[0]
-        return Given(
-            Link(*(column[:, None] for column in links.T)),
-            first.cost,
-            first.world_cost,
-            first.largest_weight,
-            first.enough_rows,
-            penalties,
-        )
-
-    def _crowd(self) -> DeviceCrowd:
-        table, start = self.world.alias_table, self.all_runs[0].starts[0]
+    def _runs(self) -> step.Runs:
+        table, start, n = self.world.alias_table, self.all_runs[0].starts[0], self.n_penalties
         assert table is not None
         assert isinstance(start, Policy)
-        return DeviceCrowd(table.cells, start.inputs(table.cells[:, FEATURES:]), table.width)
+        inputs = start.inputs(table.cells[:, FEATURES:]).T
+        widths = np.zeros(len(inputs))
+        widths[1:2] = table.width  # of the first feature; other feature maps have cells of width 0
+        links = [runs.learning(self.world.cost).link for runs in self.all_runs]
+        link = LinkNumbers(*np.repeat(links, n, axis=0).T)
+        return step.Runs(
+            Population(table, inputs, widths),
+            self.learning._replace(link=link),
+            np.tile(self.all_runs[0].penalties, len(self.all_runs)),
+            np.array([seed % 2**64 for seed in self.seeds], dtype=np.uint64),
+        )
