@@ -1,6 +1,6 @@
 """The ascent: the loop of `UpdatePolicy`, compiled.
 
-It computes what learning/ascent.py and learning/steps.py say in NumPy. There the reasons are given
+It computes what learning/ascent.py and steps.py say in NumPy. There the reasons are given
 too; here is only how it is done quickly. Means are kept as flat arrays, so that bringing a
 minibatch into all of them is one loop.
 """
