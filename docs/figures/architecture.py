@@ -15,7 +15,7 @@ LAYERS = [
     ],
     [("worlds", "people with a known truth"), ("accelerated", "JAX")],
     [("evaluation", "estimates, intervals"), ("learning", "ascent, solver")],
-    [("objective", "weightings, fairness, the columns A")],
+    [("objective", "with weightings, fairness: the columns A")],
     [("log", "decision logs")],
     [("policies", "links, rules, files")],
     [("kernels", "the pass over rows, compiled")],
