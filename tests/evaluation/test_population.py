@@ -7,10 +7,10 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from covering import covering
 
 import consequential as cq
 from consequential.evaluation import Metrics, Population
+from covering import covering
 
 COST = 0.35
 GROUPS = ("north", "south", "west")
