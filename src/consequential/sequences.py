@@ -89,7 +89,7 @@ class Aggregated(Sequence):
     ) -> DecisionLog:
         """Return old and new rows together, in random order, a sample where there are too many."""
         n_kept = 0 if kept is None else len(kept)
-        # beyond its room the reservoir no longer tells how many rows it has seen
+        # once it is full, the reservoir no longer tells how many rows it has seen
         seen = n_kept if n_kept < self.max_rows else int(new.time_step.min()) * len(new)
         moves = reservoir_moves(rng.random(len(new)), max(seen, n_kept), self.max_rows)
         both = new if kept is None else DecisionLog.concatenate([kept, new])

@@ -170,8 +170,8 @@ class PreconditionedStep(StepRule):
             change = _shortened(change, _score_change(change, scale), self.max_step)
             accepted = around.acceptance + float(around.acceptance_slope @ (theta - around.theta))
             drift = float(around.acceptance_slope @ change)
-            room = max(min(accepted, 1.0 - accepted), 0.0)
-            return _shortened(change, abs(drift), self.max_share * room)
+            distance = max(min(accepted, 1.0 - accepted), 0.0)
+            return _shortened(change, abs(drift), self.max_share * distance)
 
         return step
 

@@ -241,7 +241,7 @@ def test_a_frontier_learns_from_a_sample_and_is_judged_on_the_rest(tmp_path):
         "accept all",
         "reject all",
     ]
-    assert "judged on all others" in found.notes[0]
+    assert "evaluated on all others" in found.notes[0]
     # the same policies, judged on the same rows in memory
     sample, rest = scan.split(3000, 3)
     others = cq.DecisionLog.concatenate(list(rest.map(lambda piece: piece)))

@@ -34,7 +34,7 @@ def plot_metric(
     strategies: Sequence[str],
     ax: Axes | None,
 ) -> Axes:
-    """Draw a metric's median and quartiles over seeds, a line a strategy."""
+    """Draw a metric's median and quartiles over seeds, one line per strategy."""
     ax = new_axes(ax)
     if over not in ("time_step", "penalty"):
         raise ValueError(f"over is 'time_step' or 'penalty', not {over!r}")

@@ -70,7 +70,7 @@ def theta_of(rule: DecisionRule) -> Floats | None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A row a strategy and penalty: quartiles over seeds of the metrics at the last step."""
+    """One row per strategy and penalty: quartiles over seeds of the metrics at the last step."""
 
     rows: tuple[dict[str, Any], ...]
     n_steps: int
@@ -151,7 +151,7 @@ class Runs:
         return found
 
     def metric(self, name: str, strategy: str, penalty: float | None = None) -> Floats:
-        """Return a metric of a strategy, one row a seed and one column a time step."""
+        """Return a metric of a strategy, one row per seed and one column per time step."""
         found = self.select(strategy, penalty)
         if name not in found[0].metrics:
             raise RunsError(f"no metric {name!r}; there are {list(found[0].metrics)}")
@@ -273,11 +273,11 @@ def _theta_columns(runs: Sequence[Run]) -> dict[str, Floats]:
     widest = max((0 if run.thetas is None else run.thetas.shape[1] for run in runs), default=0)
     rows = []
     for run in runs:
-        room = np.full((len(run.metrics["utility"]), widest), np.nan)
+        padded = np.full((len(run.metrics["utility"]), widest), np.nan)
         if run.thetas is not None:
-            room[:, : run.thetas.shape[1]] = run.thetas
-        rows.append(room)
-    return {_theta_column(k): np.concatenate([room[:, k] for room in rows]) for k in range(widest)}
+            padded[:, : run.thetas.shape[1]] = run.thetas
+        rows.append(padded)
+    return {_theta_column(k): np.concatenate([row[:, k] for row in rows]) for k in range(widest)}
 
 
 def _quartiles(quartiles: Floats, n_runs: int) -> str:
