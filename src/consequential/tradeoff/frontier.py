@@ -205,8 +205,8 @@ class _Trace:
 
         sample, rest = scan.split(min(_LEARNED, len(scan) // 2), self.seed)
         notes = [
-            f"learned from a sample of {len(sample)} rows and evaluated on all others: no policy is "
-            "evaluated on a row that it was learned from"
+            f"learned from a sample of {len(sample)} rows and evaluated on all others: no policy "
+            "is evaluated on a row that it was learned from"
         ]
         rules: list[DecisionRule] = [
             clone(self.learner).set_params(max_gap=bound).fit_log(sample).policy_
