@@ -223,9 +223,9 @@ def _cut_at_jumps(
     for j, other in permutations(range(4), 2):
         basis[..., j] *= (places - _NODES[other]) / (_NODES[j] - _NODES[other])
     by_node = columns.reshape(len(columns), -1, 4)[:, cell] / _NODE_WEIGHTS
-    sums[rows] += np.einsum(
-        "ki,kij,ckj->kc", weights * propensity.reshape(eta.shape), basis, by_node, optimize=True
-    )
+    # plain sums: a product of matrices may round differently from call to call
+    change = ((weights * propensity.reshape(eta.shape))[..., None] * basis).sum(axis=1)
+    sums[rows] += (by_node * change).sum(axis=2).T
 
 
 def _coarse(score: Floats, columns: Floats, cells: Cells) -> tuple[Floats, Floats]:
