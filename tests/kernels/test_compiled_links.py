@@ -55,12 +55,6 @@ def each_exponential(x):
     return above / below
 
 
-@numba.njit
-def drawn_from(key, propensity, derivative, decision, slope):
-    """Call a function that only compiled code can call."""
-    draw(key, 0, propensity, derivative, decision, slope)
-
-
 # --- the exponential
 
 
@@ -113,9 +107,8 @@ def test_compiled_derivatives_are_those_of_the_links(policy):
 
 def drawn(policy, eta, key=7):
     """Return decisions drawn with a policy's propensities, and `d g'/g`."""
-    propensity, derivative, steepness, decision, slope = np.empty((5, eta.size))
-    responses(link_numbers(policy), eta, propensity, derivative, steepness)
-    drawn_from(np.uint64(key), propensity, derivative, decision, slope)
+    decision, slope = np.empty((2, eta.size))
+    draw(link_numbers(policy), eta, np.uint64(key), 0, decision, slope)
     return decision, slope
 
 

@@ -285,9 +285,10 @@ def ascend(
         n_levels += has_levels
         n_slopes += has_slopes
         linear_scores(theta, inputs, start, eta)
-        responses(link, eta, propensity, derivative, steepness)
         if ascent.sampled:
-            draw(key, (j + before) * size, propensity, derivative, decision, slope)
+            draw(link, eta, key, (j + before) * size, decision, slope)
+        if has_slopes or not ascent.sampled:
+            responses(link, eta, propensity, derivative, steepness)
         for moment in range(2):
             # the minibatch enters the means before the step that is made of it alone, else after
             if moment == (0 if in_batch else 1):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from consequential.kernels import NOBODY
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers, linear_scores, propensities
+from consequential.kernels.links import LinkNumbers, linear_scores, propensities, response
 from consequential.kernels.random import fill_uniforms
 
 Floats = NDArray[np.float64]
@@ -70,14 +70,14 @@ def batch_shares(group: Codes, size: int, n_groups: int) -> Floats:
 
 @compiled
 def draw(
-    key: np.uint64, position: int, propensity: Floats, derivative: Floats, decision: Floats,
-    slope: Floats,
-) -> None:  # fmt: skip
-    """Draw decisions with the propensities, and set `d g'/g`."""
+    link: LinkNumbers, eta: Floats, key: np.uint64, position: int, decision: Floats, slope: Floats
+) -> None:
+    """Draw decisions with the propensities of scores, and set `d g'/g`."""
     fill_uniforms(key, position, slope)
     for i in range(decision.size):
-        decision[i] = 1.0 if slope[i] < propensity[i] else 0.0
-        slope[i] = decision[i] * (derivative[i] / propensity[i])
+        propensity, derivative, _ = response(eta[i], link)
+        decision[i] = 1.0 if slope[i] < propensity else 0.0
+        slope[i] = decision[i] * (derivative / propensity)
 
 
 @compiled

@@ -97,6 +97,13 @@ def read_cyclically(values: NDArray[Any], start: int, out: NDArray[Any]) -> None
 
 
 @compiled
+def _copy(values: Floats, out: Floats) -> None:
+    # for an assignment of arrays Numba would compile an error message about shapes, for 2 s
+    for i in range(out.size):
+        out[i] = values[i]
+
+
+@compiled
 def count_groups(group: Codes, sizes: Floats) -> None:
     """Set how many people each group has."""
     for z in range(sizes.size):
@@ -284,7 +291,7 @@ def advance_deciding(
         outcome.before[run] = objective_value(rows, link, theta, n_checked, penalty)
         outcome.after[run] = objective_value(rows, link, learned, n_checked, penalty)
         outcome.rejected[run] = rejected
-        runs.thetas[run] = learned
+        _copy(learned, runs.thetas[run])
 
 
 @compiled
@@ -317,5 +324,5 @@ def advance_predicting(
             fitted, reached = fit_logistic(
                 kept.inputs, label, weights, runs.thetas[run], RIDGE, max_iterations
             )
-            runs.thetas[run] = fitted
+            _copy(fitted, runs.thetas[run])
             outcome.rejected[run] = 0 if reached else 1

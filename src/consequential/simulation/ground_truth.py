@@ -101,13 +101,12 @@ class _Population:
         benefits = self.coefficients.benefits
         by_group = [benefit.values for benefit in benefits]
         by_group += [b.denominator for b in benefits if b.denominator is not None]
-        self.columns = np.concatenate(
-            [
-                self.coefficients.utility.reshape(shape).sum(axis=1)[None],
-                population.mass.sum(axis=1)[None],
-                *(column.reshape(shape).T for column in by_group),
-            ]
-        )
+        columns = [
+            self.coefficients.utility.reshape(shape).sum(axis=1)[None],
+            population.mass.sum(axis=1)[None],
+            *(column.reshape(shape).T for column in by_group),
+        ]
+        self.columns = np.ascontiguousarray(np.concatenate(columns))
         self.plain_inputs = _inputs(Policy(np.zeros(population.points.shape[1] + 1)), population)
         self.coarse: tuple[Floats, Floats] | None = None
         if self.cells.n_cells > 0 and self.cells.n_cells % _COARSE_CELLS == 0:
