@@ -15,7 +15,7 @@ from consequential.learning import fitting
 from consequential.learning.problem import Columns
 from consequential.learning.rows import Rows, ScannedRows, whole_of
 from consequential.log import files
-from consequential.policies.compiled import link_numbers
+from consequential.policies import link_numbers
 from exploring_logs import exploring_log
 
 NAMES = {

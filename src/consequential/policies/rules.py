@@ -10,13 +10,23 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.checks import (
+from consequential.policies.features import (
     FeaturesError,
+    Floats,
     PolicyError,
-    checked_floor,
-    percentage,
+    as_features,
+    counted_columns,
+    matched_frame,
 )
-from consequential.policies.features import Floats, as_features, counted_columns, matched_frame
+from consequential.shares import percentage
+
+
+def checked_floor(floor: float) -> float:
+    """Return an exploration floor, a probability below 1."""
+    if not 0.0 <= floor < 1.0:
+        advice = percentage(floor)
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{advice}")
+    return float(floor)
 
 
 class Predictor(Protocol):

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.checks import FeaturesError, PolicyError
-from consequential.policies.features import Floats
+from consequential.policies.features import FeaturesError, Floats, PolicyError
 
 Codes = NDArray[np.intp]
 
