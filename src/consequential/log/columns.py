@@ -1,4 +1,4 @@
-"""Columns of numbers, text, words and dates, parsed to numbers."""
+"""Columns of numbers, words and dates, parsed to numbers; an error says where that fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from consequential.log.errors import DecisionLogError, fail
 
 Floats = NDArray[np.float64]
 Dates = NDArray[np.datetime64]
@@ -51,6 +49,35 @@ _UNITS = {
     "quarter": ("M", 3, 0),
     "year": ("Y", 1, 0),
 }
+
+
+class DecisionLogError(ValueError):
+    """A table of decisions that cannot be what it claims to be."""
+
+
+def fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
+    """Raise an error if rows are bad; it has their number, the first of them, and advice."""
+    if bad.any():
+        count = int(bad.sum())
+        rows = "1 row has" if count == 1 else f"{count} rows have"
+        raise DecisionLogError(f"{rows} {what} (first: row {int(np.argmax(bad))}). {advice}")
+
+
+class FrameColumn(np.ndarray[Any, Any]):
+    """The values of a frame's column, with its name."""
+
+    column: str = ""
+
+
+def column_name(values: Any) -> str:
+    """Return the name of a frame's column; empty for other values."""
+    return values.column if isinstance(values, FrameColumn) else ""
+
+
+def title(role: str, values: Any) -> str:
+    """Return how a column is called in an error: by its role, and by its name in a frame."""
+    name = column_name(values)
+    return role if name in ("", role) else f"{role} (column {name!r})"
 
 
 # Numbers

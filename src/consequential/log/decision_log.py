@@ -14,13 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import parts
-from consequential.log.checks import Given, checked_columns
-from consequential.log.columns import Period
+from consequential.log.checks import (
+    checked_amount,
+    checked_cost,
+    checked_decision,
+    checked_features,
+    checked_groups,
+    checked_horizon,
+    checked_label,
+    checked_propensity,
+    checked_time_step,
+)
+from consequential.log.columns import DecisionLogError, Period, column_name
 from consequential.log.concerns import data_concerns, propensity_concerns
-from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
-from consequential.log.files import read_table
-from consequential.log.frames import frame_columns, to_frame
+from consequential.log.frames import frame_columns, read_table, to_frame
 from consequential.log.parts import ROW_COLUMNS
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
@@ -138,7 +146,7 @@ class DecisionLog:
         horizon: int | None = None,
         missing: Missing = "refuse",
         observed: ArrayLike | None = None,
-        period: str | None = None,
+        period: str | Period | None = None,
         copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
@@ -148,31 +156,37 @@ class DecisionLog:
         sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
         features is used as it is, for large ones: do not change it.
         """
-        columns = (
-            features,
-            decision,
-            propensity,
-            label,
-            sensitive,
-            time_step,
-            amount,
-            cost,
-            observed,
-        )
-        given = Given(*columns, groups, feature_names, horizon, missing, period)
-        return cls._of(given, policies or {}, copy=copy)
-
-    @classmethod
-    def _of(cls, given: Given, policies: Mapping[int, DecisionRule], *, copy: bool) -> DecisionLog:
-        columns = checked_columns(given, copy=copy)
+        matrix, names = checked_features(features, feature_names, copy=copy)
+        n = len(matrix)
+        accepted, decision_notes = checked_decision(decision, n)
+        group, group_names = checked_groups(sensitive, groups, n)
+        horizon = checked_horizon(horizon)
+        if isinstance(propensity, EstimatedPropensity):
+            chances = propensity.propensities(matrix, accepted, group, group_names)
+        elif column_name(propensity) == column_name(decision) != "":
+            chances = accepted.astype(np.float64)  # of a rule that left nothing to chance
+        else:
+            chances = checked_propensity(propensity, accepted)
+        outcome, label_notes = checked_label(label, accepted)
+        steps, step_notes = checked_time_step(time_step, period, n)
         log = cls(
-            **columns,
-            policies=policies,
-            as_of=int(columns["time_step"].max()),
-            estimated_propensity=isinstance(given.propensity, EstimatedPropensity),
-            missing=given.missing,
+            features=matrix,
+            decision=accepted,
+            propensity=chances,
+            label=outcome,
+            group=group,
+            time_step=steps,
+            groups=group_names,
+            feature_names=names,
+            amount=checked_amount(amount, n),
+            cost=checked_cost(cost, n),
+            policies=policies or {},
+            horizon=horizon,
+            as_of=int(steps.max()),
+            estimated_propensity=isinstance(propensity, EstimatedPropensity),
+            missing=missing,
+            notes=decision_notes + label_notes + step_notes,
         )
-        observed = None if given.observed is None else given.column("observed", len(log))
         return replace(log, observed=observed_probability(log, observed))
 
     @classmethod
@@ -214,20 +228,21 @@ class DecisionLog:
         """
         if period is not None and time_step is None:
             raise DecisionLogError("period says what a time step is: name the column of dates")
-        named = {
-            "decision": decision,
-            "propensity": propensity,
-            "label": label,
-            "sensitive": sensitive,
-            "time_step": time_step,
-            "amount": amount,
-            "cost": cost,
-            "observed": observed,
-        }
-        matrix, names, columns = frame_columns(frame, features, **named)
+        matrix, names, columns = frame_columns(
+            frame,
+            features,
+            decision=decision,
+            propensity=propensity,
+            label=label,
+            sensitive=sensitive,
+            time_step=time_step,
+            amount=amount,
+            cost=cost,
+            observed=observed,
+        )
         if time_step is None:
             columns["time_step"] = 0
-        given = Given(
+        return cls.from_arrays(
             matrix,
             **columns,
             groups=groups,
@@ -235,9 +250,8 @@ class DecisionLog:
             horizon=horizon,
             missing=missing,
             period=period,
-            titles={role: name for role, name in named.items() if isinstance(name, str)},
+            copy=False,  # the matrix was made here
         )
-        return cls._of(given, {}, copy=False)  # the matrix was made here
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from consequential.log.errors import DecisionLogError, fail
+from consequential.log.checks import checked_observed
+from consequential.log.columns import DecisionLogError
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
@@ -175,15 +176,14 @@ class EstimatedPropensity:
             )
 
 
-def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | None:
+def observed_probability(log: DecisionLog, given: ArrayLike | None) -> Floats | None:
     """Return the probability with which each accepted person's label becomes known.
 
     None where labels are not thinned: for `"refuse"` and `"against"`. For `"at_random"` it is the
     probability given, or an estimate by a classifier that did not see the person, among accepted
-    people old enough to have a label. People who were rejected have no label to observe; theirs is
-    not used.
+    people old enough to have a label. Rejected people have no label to observe; theirs is not used.
     """
-    if log.missing not in ("refuse", "against", "at_random"):
+    if log.missing not in get_args(Missing):
         raise DecisionLogError(
             f"missing is 'refuse', 'against' or 'at_random', not {log.missing!r}: what to make of "
             "accepted people without a label"
@@ -193,12 +193,7 @@ def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | Non
             raise DecisionLogError('observed= is for missing="at_random" only')
         return None
     if given is not None:
-        fail(
-            log.decision & ~((given > 0.0) & (given <= 1.0)),
-            "an observed probability outside (0, 1] although decision is 1",
-            "It is the probability that the label of an accepted person becomes known.",
-        )
-        return np.where(log.decision, given, 1.0)
+        return checked_observed(given, log.decision)
     old = log.time_step <= log.time_step.max() - (log.horizon or 0)
     rows = np.flatnonzero(log.decision & old)
     probability = np.ones(len(log))

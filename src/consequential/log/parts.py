@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from consequential.log.errors import DecisionLogError
+from consequential.log.columns import DecisionLogError
 from consequential.policies import DecisionRule
 
 if TYPE_CHECKING:

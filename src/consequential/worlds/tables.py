@@ -162,7 +162,7 @@ def from_frame(
     return TableWorld(
         matrix,
         columns["sensitive"],
-        columns["label"],
+        np.asarray(columns["label"]),
         cost=cost,
         name=name,
         feature_names=names,
