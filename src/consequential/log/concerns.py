@@ -185,12 +185,13 @@ def _copies(log: DecisionLog) -> Iterator[str]:
     with equal features differ with probability `2 p (1 - p)`, on copies never: so people with equal
     features are put in pairs, and the pairs that were decided differently are counted.
     """
-    alike = row_hashes(log.features, log.group, log.time_step, log.amount, log.cost)
+    person = log.features, log.group, log.time_step, log.amount, log.cost
+    alike = row_hashes(*person)
     order = np.argsort(alike, kind="stable")
     new = np.diff(alike[order], prepend=~alike[order[:1]]) != 0
     if new.all():
         return
-    rows = row_hashes(alike, log.decision, log.label, log.propensity)
+    rows = row_hashes(*person, log.decision, log.label, log.propensity)
     _, first, counts = np.unique(rows, return_index=True, return_counts=True)
     if len(first) == len(log):
         return
@@ -221,26 +222,17 @@ def _copies(log: DecisionLog) -> Iterator[str]:
 
 def row_hashes(*columns: NDArray[Any] | None) -> Hashes:
     """Return one number per row, equal for equal rows and else different (but for 1 in 2^64)."""
-    given = [c if c.ndim == 2 else c[:, None] for c in columns if c is not None]
-    rng = np.random.default_rng(0)
+    given = [column.reshape(len(column), -1) for column in columns if column is not None]
     n_columns = sum(column.shape[1] for column in given)
-    keys = 2 * rng.integers(2**63, size=n_columns, dtype=np.uint64) + 1
-    total = np.zeros(len(given[0]), dtype=np.uint64)
-    for column in given:
-        multipliers, keys = np.split(keys, [column.shape[1]])
-        for start in range(0, len(total), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            total[block] += _mixed(column[block], multipliers)
-    return total
-
-
-def _mixed(block: NDArray[Any], multipliers: Hashes) -> Hashes:
-    if block.dtype != np.uint64:
-        # 0 and -0 are equal; so are all that is not a number
-        block = (block + 0.0).astype(np.float64).view(np.uint64)
-    mixed = (block ^ (block >> np.uint64(32))) * multipliers
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= multipliers
-    mixed ^= mixed >> np.uint64(32)
-    found: Hashes = mixed.sum(axis=1, dtype=np.uint64)
-    return found
+    keys = 2 * np.random.default_rng(0).integers(2**63, size=n_columns, dtype=np.uint64) + 1
+    hashes = np.empty(len(given[0]), dtype=np.uint64)
+    for start in range(0, len(hashes), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        # adding 0.0 makes 0 of -0, which are equal
+        bits = (np.column_stack([column[rows] for column in given]) + 0.0).view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * keys
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= keys
+        mixed ^= mixed >> np.uint64(32)
+        hashes[rows] = mixed.sum(axis=1, dtype=np.uint64)
+    return hashes
