@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -117,14 +117,10 @@ class DecisionLog:
                 column.setflags(write=False)
         object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without what is cached; a read-only mapping cannot be pickled
         state = {column.name: getattr(self, column.name) for column in fields(self)}
-        return state | {"policies": dict(self.policies)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        self.__post_init__()
+        return partial(DecisionLog, **state | {"policies": dict(self.policies)}), ()
 
     # Building
 
@@ -374,18 +370,16 @@ class DecisionLog:
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]
-        counts = [
-            f"{len(self)} decisions",
-            f"{self.n_accepted} accepted",
-            f"{self.n_pending} pending",
-            f"{n_features} feature{'s' if n_features != 1 else ''}",
-        ]
+        said = (
+            f"{len(self)} decisions, {self.n_accepted} accepted, {self.n_pending} pending, "
+            f"{n_features} feature{'s' if n_features != 1 else ''}"
+        )
         if len(self.groups) > 1:
             sizes = zip(self.groups, self.group_counts, strict=True)
-            counts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+            said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
         if self.estimated_propensity:
-            counts.append("propensities estimated")
-        return f"DecisionLog({', '.join(counts)})"
+            said += ", propensities estimated"
+        return f"DecisionLog({said})"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -120,16 +120,9 @@ def _column(series: Any) -> FrameColumn:
 
 def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
     """Return the rows as a data frame; unknown labels are missing values."""
-    columns: dict[str, NDArray[Any]] = {}
-    if len(log.groups) > 1:
-        columns["sensitive"] = log.sensitive
-    columns |= {
-        "decision": log.decision.astype(np.int8),
-        "propensity": log.propensity,
-        "label": log.label,
-        "time_step": log.time_step,
-    }
-    for name in ("amount", "cost", "observed"):
+    columns = {"sensitive": log.sensitive} if len(log.groups) > 1 else {}
+    columns["decision"] = log.decision.astype(np.int8)
+    for name in ("propensity", "label", "time_step", "amount", "cost", "observed"):
         if getattr(log, name) is not None:
             columns[name] = getattr(log, name)
     features = {name: log.features[:, k] for k, name in enumerate(log.feature_names)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from consequential.log.frames import (
     found_pieces,
     indicator_names,
 )
-from consequential.policies import is_words, plain_groups
+from consequential.policies import plain_groups
 
 Found = TypeVar("Found")
 
@@ -81,36 +81,14 @@ class Draw:
         return inside if self.inside else ~inside
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(NamedTuple):
     """What the rows of a piece contain; periods are counted from 1970."""
 
-    groups: NDArray[Any]
-    words: dict[str, set[str]]
+    groups: tuple[Any, ...]
+    feature_names: tuple[str, ...]
     first_step: int
     last_step: int
     notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, names: Names, piece: Piece) -> Contents:
-        """Read a piece, check it, and return what it contains."""
-        import narwhals as nw
-
-        table = piece.table(names.columns)
-        frame = nw.from_native(table, eager_only=True)
-        words = {
-            name: {str(word) for word in frame[name].unique().to_list() if word is not None}
-            for name in names.features
-            if is_words(frame[name])
-        }
-        groups = np.array([])
-        if names.sensitive is not None:
-            groups = np.unique(frame[names.sensitive].unique().drop_nulls().to_numpy())
-        if names.period is not None:
-            names = replace(names, period=replace(names.period, first=0))
-        log = names.log(piece, table, None)
-        steps = int(log.time_step.min()), int(log.time_step.max())
-        return cls(groups, words, *steps, log.notes)
 
 
 @dataclass(frozen=True)
@@ -174,19 +152,15 @@ class LogScan:
     @cached_property
     def _common(self) -> Common:
         """What a first pass over all rows finds."""
-        contents = list(self._mapped(partial(Contents.of, self.names), "looking at the log"))
-        words: dict[str, set[str]] = defaultdict(set)
-        for piece in contents:
-            for name, found in piece.words.items():
-                words[name] |= found
+        contents = list(self._mapped(partial(_contents, self.names), "looking at the log"))
+        found = {name for each in contents for name in each.feature_names}
         features: list[str] = []
         for name in self.names.features:
-            features += indicator_names(name, words[name]) if name in words else [name]
+            words = {each.removeprefix(f"{name}=") for each in found if each.startswith(f"{name}=")}
+            features += [name] if name in found else indicator_names(name, words)
         groups = self.given_groups
-        if self.names.sensitive is None:
-            groups = ("everyone",)
-        elif groups is None:
-            groups = tuple(np.unique(np.concatenate([each.groups for each in contents])).tolist())
+        if groups is None:
+            groups = tuple(sorted({group for each in contents for group in each.groups}))
         last = max(each.last_step for each in contents)
         notes = [note for each in contents for note in each.notes]
         period = self.names.period
@@ -240,8 +214,8 @@ class LogScan:
         Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
         threads, or by the workers of a Dask client.
         """
-        task = partial(_applied, function, self._common, self.draw, settled)
-        return self._mapped(task, what)
+        read = partial(self._common.log, draw=self.draw, settled=settled)
+        return self._mapped(partial(_applied, function, read), what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
         """Return about n of the rows, settled, each as likely as any other, in memory."""
@@ -350,10 +324,15 @@ def _each(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found
 
 
 def _applied(
-    function: Callable[[DecisionLog], Found],
-    common: Common,
-    draw: Draw | None,
-    settled: bool,
-    piece: Piece,
+    function: Callable[[DecisionLog], Found], read: Callable[[Piece], DecisionLog], piece: Piece
 ) -> Found:
-    return function(common.log(piece, draw, settled))
+    return function(read(piece))
+
+
+def _contents(names: Names, piece: Piece) -> Contents:
+    """Read a piece, check it, and return what it contains."""
+    if names.period is not None:
+        names = replace(names, period=replace(names.period, first=0))
+    log = names.log(piece, piece.table(names.columns), None)
+    first, last = int(log.time_step.min()), int(log.time_step.max())
+    return Contents(log.groups, log.feature_names, first, last, log.notes)
