@@ -181,7 +181,7 @@ def read_damage(where: str) -> Iterator[None]:
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
-    """Read a file; a column that does not keep to the type of its beginning becomes text."""
+    """Read a CSV file, and say how it was read where that is not the usual way."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -193,33 +193,19 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
         notes.append(f"the file was read with {marks} between columns{decimals}")
     if encoding != "utf8":
         notes.append(f"the file was read as text in {encoding}, since it is not UTF-8")
-    types: dict[str, Any] = {}
-    options = {
-        "parse_options": pyarrow.csv.ParseOptions(delimiter=delimiter),
-        "read_options": pyarrow.csv.ReadOptions(encoding=encoding),
-    }
-    while True:
-        convert = pyarrow.csv.ConvertOptions(
-            strings_can_be_null=True, decimal_point=decimal, column_types=types
+    table = pyarrow.csv.read_csv(
+        path,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+        read_options=pyarrow.csv.ReadOptions(encoding=encoding),
+        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal),
+    )
+    undecoded = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+    if undecoded:
+        raise DecisionLogError(
+            f"{os.fspath(path)} is not UTF-8 text throughout (column {undecoded[0]!r}): save "
+            "it as UTF-8"
         )
-        try:
-            table = pyarrow.csv.read_csv(path, convert_options=convert, **options)
-        except pa.ArrowInvalid as error:
-            place = re.search(r"In CSV column #(\d+): CSV conversion error to (\w+)", str(error))
-            if place is None or place[2] == "string":
-                raise
-            with pyarrow.csv.open_csv(path, **options) as reader:
-                name = reader.schema.names[int(place[1])]
-            # whole numbers at first may be decimals later; anything else is words
-            types[name] = pa.float64() if place[2] == "int64" else pa.string()
-            continue
-        undecoded = [field.name for field in table.schema if pa.types.is_binary(field.type)]
-        if undecoded:
-            raise DecisionLogError(
-                f"{os.fspath(path)} is not UTF-8 text throughout (column {undecoded[0]!r}): save "
-                "it as UTF-8"
-            )
-        return table, tuple(notes)
+    return table, tuple(notes)
 
 
 def _dialect(path: str | os.PathLike[str]) -> tuple[str, str, str]:
