@@ -198,13 +198,13 @@ class Policy(DecisionRule):
 
     def probability(self, eta: Floats) -> Floats:
         """Return the propensity of supported people as a function of the linear score."""
-        base: Floats = self.link.probability(eta)
-        return self.floor + (1.0 - self.floor) * base if self.floor else base
+        found: Floats = self.floor + (1.0 - self.floor) * self.link.probability(eta)
+        return found
 
     def derivative(self, eta: Floats) -> Floats:
         """Return the derivative of the propensity in the linear score."""
-        base: Floats = self.link.derivative(eta)
-        return (1.0 - self.floor) * base if self.floor else base
+        found: Floats = (1.0 - self.floor) * self.link.derivative(eta)
+        return found
 
     def log_derivative(self, eta: Floats) -> Floats:
         """Return the derivative of the log propensity in the linear score."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,14 +27,6 @@ def checked_floor(floor: float) -> float:
         advice = percentage(floor)
         raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{advice}")
     return float(floor)
-
-
-class Predictor(Protocol):
-    """Anything fitted that predicts a probability: scikit-learn's classifiers do."""
-
-    def predict_proba(self, features: Any, /) -> Any:
-        """Return one column of probabilities per class."""
-        ...
 
 
 class DecisionRule(ABC):
@@ -166,7 +158,7 @@ class ThresholdPolicy(DecisionRule):
     array([0., 1.])
     """
 
-    predictor: Predictor
+    predictor: Any
     threshold: float
 
     def __post_init__(self) -> None:
