@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,27 +47,22 @@ class Lending(ScoreWorld):
         self.cost = checked_share("the cost", cost)
         self.initial_threshold = float(initial_threshold)
         self._shares = np.array([shares[group] for group in sorted(shares)])
-        self._names = tuple(sorted(shares))
+        self.groups = tuple(sorted(shares))
         table = read_data("fico.csv")
         self.scores: Floats = np.interp(table["percentile"], _PERCENTILE, _FICO)
-        self._cdf = np.column_stack([table[f"cdf_{group}"] for group in self._names])
+        self._cdf = np.column_stack([table[f"cdf_{group}"] for group in self.groups])
         self._cdf /= self._cdf[-1]
-        self._repaid = np.column_stack([table[f"repaid_{group}"] for group in self._names])
-
-    @cached_property
-    def groups(self) -> tuple[str, ...]:
-        """The groups with a share, sorted."""
-        return self._names
+        self._repaid = np.column_stack([table[f"repaid_{group}"] for group in self.groups])
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
         """Draw scores by inverting each group's cumulative distribution."""
-        group = rng.choice(len(self._names), size=n, p=self._shares)
+        group = rng.choice(len(self.groups), size=n, p=self._shares)
         quantile = rng.random(n)
         score = np.empty(n)
-        for code in range(len(self._names)):
+        for code in range(len(self.groups)):
             here = group == code
             score[here] = self.scores[np.searchsorted(self._cdf[:, code], quantile[here])]
-        return score[:, None], np.array(self._names, dtype=object)[group]
+        return score[:, None], np.array(self.groups, dtype=object)[group]
 
     def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> Floats:
         """Return the repayment rate at each score and group."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,7 +73,7 @@ class TableWorld(World):
         self.parameters = parameters or Parameters()
         self.feature_names = checked.feature_names
         self.table = People(checked.features, checked.group, checked.label)
-        self._groups = checked.groups
+        self.groups = checked.groups
         order = np.random.default_rng(split_seed).permutation(len(checked))
         n_held_out = max(1, round(held_out_fraction * len(checked)))
         self.held_out_rows = order[:n_held_out]
@@ -82,11 +82,6 @@ class TableWorld(World):
             raise ValueError(
                 f"held_out_fraction={held_out_fraction} leaves no training row of {len(checked)}"
             )
-
-    @cached_property
-    def groups(self) -> tuple[Hashable, ...]:
-        """The sensitive groups, sorted."""
-        return self._groups
 
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n training rows with replacement."""

@@ -131,14 +131,10 @@ class World(ABC):
     @cached_property
     def alias_table(self) -> AliasTable | None:
         """The alias table, unless a subclass of the class that has it changed how people come."""
-        if vars(self).keys() & _HOW_PEOPLE_COME:
-            return None
-        for ancestor in type(self).__mro__:
-            if "as_alias_table" in vars(ancestor):
-                return self.as_alias_table()
-            if vars(ancestor).keys() & _HOW_PEOPLE_COME:
-                return None
-        return None
+        kinds = type(self).__mro__
+        owner = next(k for k, kind in enumerate(kinds) if "as_alias_table" in vars(kind))
+        changed = any(vars(each).keys() & _HOW_PEOPLE_COME for each in (self, *kinds[:owner]))
+        return None if changed else self.as_alias_table()
 
     @property
     def decides_as_usual(self) -> bool:
