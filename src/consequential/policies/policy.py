@@ -67,8 +67,8 @@ class Policy(DecisionRule):
         name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
         `car`. In a plain array they are found by position.
     support
-        The people whom the log can speak about that the parameters were learned from, and what is
-        done with everybody else (see `Support`); None where nobody is treated differently.
+        The people supported by the log that the parameters were learned from, and what is done
+        with everybody else (see `Support`); None where nobody is treated differently.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class Policy(DecisionRule):
     def supports(
         self, features: ArrayLike, sensitive: ArrayLike | None = None
     ) -> NDArray[np.bool_]:
-        """Whether the log it was learned from can speak about people like these, for each row.
+        """Whether the log it was learned from supports people like these, for each row.
 
         Examples
         --------
