@@ -112,15 +112,13 @@ def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:
 
 def _coded(role: Role, given: ArrayLike, n: int) -> tuple[Floats, Notes]:
     values = as_array(title(role, given), given)
-    if values.dtype != object or values.ndim != 1:
-        return _column(role, given, n), ()
-    notes: Notes = ()
-    try:
-        found = values.astype(np.float64)
-    except (TypeError, ValueError):
-        found, said = yes_or_no(role, column_name(given), values)
-        notes = (said,)
-    return _of_length(role, found, n), notes
+    if values.dtype == object and values.ndim == 1:
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            found, said = yes_or_no(role, column_name(given), values)
+            return _of_length(role, found, n), (said,)
+    return _column(role, values, n), ()
 
 
 def _column(role: str, values: Any, n: int) -> Floats:

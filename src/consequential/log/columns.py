@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 Dates = NDArray[np.datetime64]
 Role = Literal["decision", "label"]
 
-_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")  # a number to a person
+# what a person reads as a number
+_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
 _ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
 _MANY = 10  # different numbers that are too many for codes of categories
 _SHOWN = 6  # different values in a message, at most
@@ -142,7 +143,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _spelling_advice(value: Any) -> str:
-    """Say how to write what is a number to a person."""
+    """Say how to write what a person reads as a number."""
     text = str(value).strip()
     if text.lower() in _ABSENT:
         return ": leave missing values empty"

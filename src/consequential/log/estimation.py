@@ -34,7 +34,7 @@ class EstimatedPropensity:
     * A rule that left nothing to chance. Of the people who were at most as likely to be accepted
       as the median rejected person, a share `floor` or more must have been accepted, in every
       group; otherwise the log is refused. This looks at ranks and counts only, so a classifier
-      that is merely unsure near a sharp boundary does not pass for exploration: half of the
+      that is only unsure near a sharp boundary is not taken for exploration: half of the
       rejected lie far from it.
     * An officer who went by something that is not among the features. Decisions then look
       random and are not; nothing in the log can tell. The log remembers that its propensities
@@ -169,8 +169,8 @@ class EstimatedPropensity:
             raise DecisionLogError(
                 f"the past rule left next to nothing to chance: of the {people} people{whose} it "
                 f"was least likely to accept, {accepted} were accepted, less than "
-                f"{self.floor:.0%}. Nobody stands for the people it rejects, so this log cannot "
-                "say what accepting them would bring. Decisions with an exploration floor can: "
+                f"{self.floor:.0%}. No accepted people are like those it rejects, so this log "
+                "cannot say what accepting them would bring. Decisions with an exploration floor can: "
                 "deploy rule.with_floor(0.05), log its propensities, and let consequential.plan "
                 "say what that costs and how long it takes"
             )

@@ -37,7 +37,7 @@ class ScoreWorld(World):
     def cells(self, n_cells: int, closer_to: float | None = None) -> Population:
         """Return the distribution as some `n_cells` points in increasing order.
 
-        `closer_to` a score there are as many again, to tell its neighbours apart.
+        Around the score `closer_to` there are as many again, so close that its neighbours differ.
         """
 
     @abstractmethod

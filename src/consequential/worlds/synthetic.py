@@ -183,8 +183,8 @@ def drift(start: float = 0.4, end: float = 0.0, steps: int = 200) -> Drift:
     """Return the first setting with a label curve that moves.
 
     By default people get better: the curve begins too far to the right by 0.4 and ends where the
-    paper has it, so that the best cut falls from 0.1 to -0.3. Only who still accepts some of those
-    rejected so far can notice. With `start=0.0, end=0.4` people get worse instead.
+    paper has it, so that the best cut falls from 0.1 to -0.3. Only a rule that still accepts
+    some of the people rejected so far can notice. With `start=0.0, end=0.4` people get worse.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Worlds made of a table: its rows are the population, drawn again and again."""
+"""Worlds made of a table: its rows are the population, drawn with replacement."""
 
 from __future__ import annotations
 

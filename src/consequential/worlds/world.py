@@ -205,7 +205,7 @@ class World(ABC):
 
     @cached_property
     def held_out(self) -> Population:
-        """People nobody learns from, for measuring."""
+        """Held-out people, on whom rules are measured."""
         rng = np.random.default_rng(20_200_626)
         features, group, probability = self._proposed(self.n_held_out, rng)
         return labelled_population(self.named(features), group, probability, self.groups)
