@@ -170,9 +170,9 @@ class EstimatedPropensity:
                 f"the past rule left next to nothing to chance: of the {people} people{whose} it "
                 f"was least likely to accept, {accepted} were accepted, less than "
                 f"{self.floor:.0%}. No accepted people are like those it rejects, so this log "
-                "cannot say what accepting them would bring. Decisions with an exploration floor can: "
-                "deploy rule.with_floor(0.05), log its propensities, and let consequential.plan "
-                "say what that costs and how long it takes"
+                "cannot say what accepting them would bring. Decisions with an exploration floor "
+                "can: deploy rule.with_floor(0.05), log its propensities, and let "
+                "consequential.plan say what that costs and how long it takes"
             )
 
 
