@@ -111,7 +111,7 @@ def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:
 
 
 def _coded(role: Role, given: ArrayLike, n: int) -> tuple[Floats, Notes]:
-    values = as_array(title(role, given), given)
+    values = as_array(role, given)
     if values.dtype == object and values.ndim == 1:
         try:
             values = values.astype(np.float64)
@@ -123,7 +123,7 @@ def _coded(role: Role, given: ArrayLike, n: int) -> tuple[Floats, Notes]:
 
 def _column(role: str, values: Any, n: int) -> Floats:
     """Return a column of n numbers."""
-    return _of_length(role, numbers(title(role, values), values), n)
+    return _of_length(role, numbers(role, values), n)
 
 
 def _of_length(role: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:

@@ -84,27 +84,27 @@ def title(role: str, values: Any) -> str:
 # Numbers
 
 
-def numbers(title: str, values: Any, names: Sequence[str] | None = None) -> Floats:
+def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Floats:
     """Return values as numbers; missing ones are NaN, and text that is a number counts as one.
 
     `names` are those of a matrix's columns.
     """
-    array = as_array(title, values)
+    array = as_array(role, values)
     try:
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError):
         pass
     flat = array.ravel().tolist()
     row, value = next((k, value) for k, value in enumerate(flat) if not _is_number(value))
-    advice = _spelling_advice(value)
+    advice, what = _spelling_advice(value), title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
-        title = f"{title} (column {names[column]!r})" if names is not None else title
+        what = f"{role} (column {names[column]!r})" if names is not None else what
         advice = advice or ": encode categories first (one-hot, say), or build the log of a frame"
-    raise DecisionLogError(f"{title} must be numbers, but row {row} has {value!r}{advice}")
+    raise DecisionLogError(f"{what} must be numbers, but row {row} has {value!r}{advice}")
 
 
-def as_array(title: str, values: Any) -> NDArray[Any]:
+def as_array(role: str, values: Any) -> NDArray[Any]:
     """Return an array; where it has objects or text, NaN is in place of what is missing."""
     try:
         array = np.asarray(values)
@@ -113,7 +113,7 @@ def as_array(title: str, values: Any) -> NDArray[Any]:
         array = np.array(values, dtype=object)  # or NaN would become the text "nan"
     except ValueError:
         raise DecisionLogError(
-            f"{title} must be numbers, as many in every row: rows differ in length"
+            f"{title(role, values)} must be numbers, as many in every row: rows differ in length"
         ) from None
     array[missing_values(array)] = np.nan
     return array
