@@ -170,9 +170,7 @@ def read_damage(where: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         advice = ""
-        if "invalid UTF8" in str(error):
-            advice = ". Save the file as UTF-8"
-        elif re.search(r"Expected \d+ columns, got", str(error)):
+        if re.search(r"Expected \d+ columns, got", str(error)):
             advice = (
                 ". A comma within a number or a text must be in quotes; with decimal commas, "
                 "separate columns by semicolons"
