@@ -106,11 +106,8 @@ class Lending(ScoreWorld):
         """Return the start, in hundreds of points from the initial threshold."""
         from sklearn.preprocessing import StandardScaler
 
-        scaler = StandardScaler()
-        scaler.mean_, scaler.scale_ = np.array([self.initial_threshold]), np.array([100.0])
-        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, 1
-        scaler.n_samples_seen_ = 1
-        return Policy([0.0, 1.0], link, scaler)
+        hundreds = self.initial_threshold + np.array([[-100.0], [100.0]])
+        return Policy([0.0, 1.0], link, StandardScaler().fit(hundreds))
 
 
 def lending(
