@@ -22,7 +22,7 @@ from measure import machine
 
 import consequential as cq
 from consequential.learning.rows import ScannedRows, whole_of
-from consequential.policies.compiled import link_numbers
+from consequential.policies import link_numbers
 
 FEATURES = [f"x{k}" for k in range(10)]
 NAMES = {

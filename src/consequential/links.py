@@ -58,38 +58,28 @@ def _sigmoid_log_derivative(eta: Array) -> Array:
     return _sigmoid(-eta)
 
 
-def _below_zero(function: Callable[[Array], Array], above: float) -> Callable[[Array], Array]:
-    """Apply `function` where eta < 0 and the constant `above` where eta >= 0."""
+def _flat_from_zero(name: str, factor: float) -> Link:
+    """Return the link that is `factor sigma(eta)` where eta < 0, and 1 where eta >= 0."""
 
-    def piecewise(eta: Array) -> Array:
-        xp = eta.__array_namespace__()
-        return xp.where(eta >= 0, above, function(eta))
+    def piecewise(function: Callable[[Array], Array], above: float) -> Callable[[Array], Array]:
+        return lambda eta: eta.__array_namespace__().where(eta >= 0, above, function(eta))
 
-    return piecewise
-
-
-def _doubled(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda eta: 2.0 * function(eta)
+    return Link(
+        name,
+        piecewise(lambda eta: factor * _sigmoid(eta), 1.0),
+        piecewise(lambda eta: factor * _sigmoid_derivative(eta), 0.0),
+        piecewise(_sigmoid_log_derivative, 0.0),
+    )
 
 
 LOGISTIC = Link("logistic", _sigmoid, _sigmoid_derivative, _sigmoid_log_derivative)
 
 # The paper's [K20: semi-logistic] jumps from 1/2 to 1 at eta = 0. Its derivative, like the
 # paper's, is that of the smooth parts only: see docs/deviations.md for the boundary term.
-SEMI_LOGISTIC = Link(
-    "semi_logistic",
-    _below_zero(_sigmoid, 1.0),
-    _below_zero(_sigmoid_derivative, 0.0),
-    _below_zero(_sigmoid_log_derivative, 0.0),
-)
+SEMI_LOGISTIC = _flat_from_zero("semi_logistic", 1.0)
 
 # min(1, 2 sigma(eta)): the same idea without the jump, so its gradient has no boundary term.
-SMOOTH_SEMI_LOGISTIC = Link(
-    "smooth_semi_logistic",
-    _below_zero(_doubled(_sigmoid), 1.0),
-    _below_zero(_doubled(_sigmoid_derivative), 0.0),
-    _below_zero(_sigmoid_log_derivative, 0.0),
-)
+SMOOTH_SEMI_LOGISTIC = _flat_from_zero("smooth_semi_logistic", 2.0)
 
 LINKS = {link.name: link for link in (LOGISTIC, SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC)}
 

@@ -252,7 +252,7 @@ class Objective:
         people = rows.named_features, rows.sensitive if policy.uses_sensitive else None
         phi = policy.inputs(*people)
         taken, slope = decided(self.decisions, policy, phi @ policy.theta, rng)
-        if policy.support is not None and policy.support.overrules:
+        if policy.overrules:
             moves = policy.supports(*people)
             taken = np.where(moves, taken, policy.propensity(*people))
             slope = np.where(moves, slope, 0.0)

@@ -26,3 +26,8 @@ def checked_share(name: str, value: Any) -> float:
     meant = number / 100.0 if is_percentage else number
     advice = f": write {meant:g}" if 0.0 < meant < 1.0 else ""
     raise ValueError(f"{name} lies strictly between 0 and 1, not {value!r}{advice}")
+
+
+def percentage(value: float) -> str:
+    """Say how to write a number that looks like a percentage as a fraction; else say nothing."""
+    return f": write {value / 100.0:g}" if 1.0 < value < 100.0 else ""

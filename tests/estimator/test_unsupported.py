@@ -75,7 +75,7 @@ def test_a_scan_that_left_nothing_to_chance_is_refused(tmp_path):
 def test_extrapolating_from_it_can_be_asked_for_and_is_said():
     world, log = deterministic()
     learner = cq.FairPolicyLearner(cost=world.cost, unsupported="trust_model").fit_log(log)
-    assert "extrapolates to people whom its log cannot speak about" in repr(learner.policy_)
+    assert "extrapolates to people whom its log does not support" in repr(learner.policy_)
     assert "The policy extrapolates to them" in learner.result_.notes[-1]
     # which is why it has to be asked for: the log promises a gain where there is a loss
     assert learner.result_.utility > 0.01 > 0.0 > world.exact(learner.policy_).utility
@@ -114,7 +114,7 @@ def test_a_log_that_supports_nobody_in_particular_is_refused():
 def test_people_who_were_never_accepted_are_not_accepted(options):
     world, log = knocked_out()
     learner = cq.FairPolicyLearner(cost=world.cost, floor=0.02, **options).fit_log(log)
-    assert "rejects people whom its log cannot speak about" in repr(learner.policy_)
+    assert "rejects people whom its log does not support" in repr(learner.policy_)
     for seed in (10, 11):
         new, group = world.propose(20_000, np.random.default_rng(seed))
         chance, out = chance_of(learner, new, group), new[:, 0] < CUT

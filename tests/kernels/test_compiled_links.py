@@ -28,7 +28,7 @@ from consequential.kernels.links import (
 )
 from consequential.kernels.random import UniformStream, fill_uniforms, stream_key, uniforms
 from consequential.links import LINKS
-from consequential.policies.compiled import link_numbers
+from consequential.policies import link_numbers
 
 ETA = np.concatenate(
     [

@@ -19,7 +19,7 @@ import consequential as cq
 from consequential.kernels.logistic import RIDGE, fit_logistic
 from consequential.learning.update import is_compiled
 from consequential.links import LINKS
-from consequential.policies.compiled import link_numbers
+from consequential.policies import link_numbers
 from consequential.sequences import reservoir_moves
 from consequential.steps import StepRule
 from covering import covering

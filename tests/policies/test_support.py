@@ -11,8 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from consequential.policies import Support, smallest_supported
-from consequential.policies.compiled import link_numbers
+from consequential.policies import Support, link_numbers, smallest_supported
 
 N = 20_000
 

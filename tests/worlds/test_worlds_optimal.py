@@ -13,6 +13,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 import consequential as cq
 from consequential.evaluation import Population
+from covering import covering
 
 NOTIONS: dict[str, cq.fairness.Fairness] = {
     "demographic_parity": cq.fairness.DemographicParity(),
@@ -44,10 +45,10 @@ def variables(world: FiniteScores, best: cq.worlds.Optimum, uses_sensitive: bool
 # A handful of scores: every propensity in one linear programme
 
 
-@pytest.mark.parametrize("max_gap", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
-@pytest.mark.parametrize("uses_sensitive", [False, True])
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("n_groups", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize(
+    ("n_groups", "notion", "uses_sensitive", "max_gap"),
+    covering([2, 3, 4], list(NOTIONS), [False, True], [0.0, 0.05]),
+)
 def test_with_a_bound_on_gaps_no_propensities_do_better(n_groups, notion, uses_sensitive, max_gap):
     world = scores(n_groups)
     programme = Programme.of(world.people_there, world.cost, notion, uses_sensitive)
@@ -56,10 +57,10 @@ def test_with_a_bound_on_gaps_no_propensities_do_better(n_groups, notion, uses_s
     assert programme.gaps(variables(world, best, uses_sensitive)).max() <= max_gap + 1e-7
 
 
-@pytest.mark.parametrize("penalty", [pytest.param(1.0, marks=pytest.mark.slow), 30.0])
-@pytest.mark.parametrize("uses_sensitive", [False, True])
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("n_groups", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    ("n_groups", "notion", "uses_sensitive", "penalty"),
+    covering([2, 3], list(NOTIONS), [False, True], [1.0, 30.0]),
+)
 def test_under_a_penalty_no_propensities_do_better(n_groups, notion, uses_sensitive, penalty):
     world = scores(n_groups)
     programme = Programme.of(world.people_there, world.cost, notion, uses_sensitive)
@@ -159,12 +160,12 @@ def dual(name: str, notion: str) -> Dual:
     return Dual(SETTINGS[name][1], notion)
 
 
-@pytest.mark.parametrize("max_gap", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
-@pytest.mark.parametrize("uses_sensitive", [False, True])
 @pytest.mark.parametrize(
-    "notion", [pytest.param("demographic_parity", marks=pytest.mark.slow), "equal_opportunity"]
+    ("name", "notion", "uses_sensitive", "max_gap"),
+    covering(
+        list(SETTINGS), ["demographic_parity", "equal_opportunity"], [False, True], [0.0, 0.05]
+    ),
 )
-@pytest.mark.parametrize("name", SETTINGS)
 def test_in_the_settings_a_bounded_gap_costs_what_duality_says(
     name, notion, uses_sensitive, max_gap
 ):
@@ -174,9 +175,10 @@ def test_in_the_settings_a_bounded_gap_costs_what_duality_says(
     assert abs(best.benefit_gap) <= max_gap + 1e-7
 
 
-@pytest.mark.parametrize("penalty", [pytest.param(1.0, marks=pytest.mark.slow), 10.0])
-@pytest.mark.parametrize("uses_sensitive", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "uses_sensitive", "penalty"),
+    covering(list(SETTINGS), [False, True], [1.0, 10.0]),
+)
 def test_in_the_settings_a_penalty_costs_what_duality_says(name, uses_sensitive, penalty):
     best = world_named(name).optimal(penalty=penalty, uses_sensitive=uses_sensitive)
     bound = dual(name, "demographic_parity").bound(uses_sensitive, None, penalty)
@@ -296,13 +298,15 @@ def cuts_by_hand(people: Population, cost: float, notion: str):
 
 
 @pytest.mark.parametrize(
-    ("max_gap", "penalty"), [(None, 0.0), (0.15, 0.0), (None, 2.0), (0.2, 1.0)]
+    ("n_groups", "notion", "asked"),
+    covering(
+        [2, 3],
+        ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"],
+        [(None, 0.0), (0.15, 0.0), (None, 2.0), (0.2, 1.0)],
+    ),
 )
-@pytest.mark.parametrize(
-    "notion", ["demographic_parity", "equal_opportunity", "equalised_odds", "predictive_parity"]
-)
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_no_other_single_threshold_does_better(n_groups, notion, max_gap, penalty):
+def test_no_other_single_threshold_does_better(n_groups, notion, asked):
+    max_gap, penalty = asked
     people = scores(n_groups).people_there
     world = FiniteScores(people, cost=0.3)
     value = {}

@@ -15,8 +15,8 @@ from consequential.policies import (
     PolicyError,
     as_features,
     checked_floor,
-    group_codes,
     plain_groups,
+    sensitive_codes,
 )
 
 Floats = NDArray[np.float64]
@@ -91,17 +91,7 @@ class DifferentiablePolicy(DecisionRule):
             raise PolicyError("features must be finite: impute missing values before deciding")
         if not self.groups:
             return (matrix,)
-        if sensitive is None:
-            raise PolicyError(
-                "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
-            )
-        codes = group_codes(sensitive, self.groups)
-        if codes.shape != (len(matrix),):
-            raise PolicyError(
-                f"sensitive has shape {codes.shape} but features has {len(matrix)} rows: "
-                "one value per row is needed"
-            )
-        return matrix, codes
+        return matrix, sensitive_codes(sensitive, self.groups, len(matrix))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Probability of a positive decision, a number for each row."""

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from consequential.cli.options import ALL_OTHERS, named
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
-from consequential.log.files import read_table
-from consequential.log.frames import feature_names
+from consequential.log.frames import feature_names, read_table
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
 
 _ROLES = (

@@ -25,8 +25,7 @@ from consequential.learning.search import (
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, Whole
-from consequential.policies import Policy, Support, Unsupported
-from consequential.policies.compiled import link_numbers
+from consequential.policies import Policy, Support, Unsupported, link_numbers
 
 Floats = NDArray[np.float64]
 

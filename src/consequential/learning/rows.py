@@ -111,7 +111,7 @@ class Rows:
         columns = _columns(coefficients)
         n_groups = coefficients.n_groups
         fixed: Floats | None = None
-        if template.support is not None and template.support.overrules:
+        if template.overrules:
             sensitive = log.sensitive if template.uses_sensitive else None
             outside = ~template.supports(log.named_features, sensitive)
             added = columns[:, outside] * log.propensity_of(template)[outside]

@@ -287,7 +287,7 @@ def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy)
 
     objective: Objective = problem.objective
     seen = log.labelled
-    if template.support is not None and template.support.overrules:
+    if template.overrules:
         sensitive = log.sensitive if template.uses_sensitive else None
         seen = seen & template.supports(log.named_features, sensitive)
     chosen = np.flatnonzero(seen)

@@ -16,8 +16,7 @@ from consequential.kernels.jit import compiling_reported
 from consequential.learning import ascent
 from consequential.log import DecisionLog
 from consequential.objective import Objective
-from consequential.policies import DecisionRule, Policy
-from consequential.policies.compiled import link_numbers
+from consequential.policies import DecisionRule, Policy, link_numbers
 from consequential.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.weightings import effective_sample_size
 
@@ -106,7 +105,7 @@ class UpdatePolicy:
                 "UpdatePolicy moves the parameters of a Policy, such as "
                 f"world.initial_policy('logistic'); {type(policy).__name__} has none"
             )
-        if policy.support is not None and policy.support.overrules:
+        if policy.overrules:
             raise ValueError(
                 "minibatch ascent learns for everybody, but this policy decides only on people "
                 "whom the log it was learned from supports: learn with FairPolicyLearner, or "

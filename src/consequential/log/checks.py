@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.columns import (
+    DecisionLogError,
     Floats,
     Period,
     Role,
     as_array,
     as_dates,
+    column_name,
+    fail,
     listed,
     missing_values,
     numbers,
+    title,
     yes_or_no,
 )
-from consequential.log.errors import DecisionLogError, fail
-from consequential.log.estimation import EstimatedPropensity
 from consequential.policies import (
     PolicyError,
     as_features,
@@ -31,96 +32,30 @@ from consequential.policies import (
 )
 
 Kind = TypeVar("Kind", bound=np.generic)
+Bools = NDArray[np.bool_]
+Notes = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a user gives as a log; `titles` are the names of the columns in a frame, if any."""
-
-    features: ArrayLike
-    decision: ArrayLike
-    propensity: ArrayLike | EstimatedPropensity | None
-    label: ArrayLike
-    sensitive: ArrayLike | None = None
-    time_step: ArrayLike | int = 0
-    amount: ArrayLike | None = None
-    cost: ArrayLike | None = None
-    observed: ArrayLike | None = None
-    groups: Sequence[Hashable] | None = None
-    feature_names: Sequence[str] | None = None
-    horizon: int | None = None
-    missing: Any = "refuse"
-    period: str | Period | None = None
-    titles: Mapping[str, str] = field(default_factory=dict)
-
-    def title(self, role: str) -> str:
-        """Return how a column is called in an error."""
-        name = self.titles.get(role, role)
-        return role if name == role else f"{role} (column {name!r})"
-
-    def column(self, role: str, n: int) -> Floats:
-        """Return a column of n numbers."""
-        return _of_length(role, numbers(self.title(role), getattr(self, role)), n)
-
-
-def checked_columns(given: Given, *, copy: bool = True) -> dict[str, Any]:
-    """Return what a user gives as checked, private, typed columns: a log's fields by name."""
-    features = _features(given, copy)
-    n, notes = len(features), list[str]()
-    decision = _decision(_coded(given, "decision", n, notes))
-    group, groups = _groups(given, n)
-    horizon = given.horizon
-    if horizon is not None and (horizon < 0 or horizon != int(horizon)):
-        raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
-    if isinstance(given.propensity, EstimatedPropensity):
-        propensity = given.propensity.propensities(features, decision, group, groups)
-    elif "decision" in given.titles and given.titles.get("propensity") == given.titles["decision"]:
-        propensity = decision.astype(np.float64)  # of a rule that left nothing to chance
-    else:
-        propensity = _propensity(given, decision)
-    return {
-        "features": features,
-        "feature_names": _feature_names(given, features.shape[1]),
-        "decision": decision,
-        "propensity": propensity,
-        "label": _label(_coded(given, "label", n, notes), decision),
-        "group": group,
-        "groups": groups,
-        "time_step": _time_step(given, n, notes),
-        "amount": _amount(given, n),
-        "cost": _cost(given, n),
-        "horizon": horizon,
-        "notes": tuple(notes),
-    }
-
-
-def _of_length(name: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
-    if column.shape != (n,):
-        found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
-        raise DecisionLogError(
-            f"{name} has {found} values but features has {n} rows: one value per row is needed"
-        )
-    return column
-
-
-def _features(given: Given, copy: bool) -> Floats:
-    features = given.features
+def checked_features(
+    features: ArrayLike, names: Sequence[str] | None, *, copy: bool
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return a matrix of finite numbers, and the names of its columns."""
     if not copy and isinstance(features, np.ndarray) and features.dtype == np.float64:
         # a view, so that making the log's columns read-only leaves the caller's array writeable
         matrix = features.view()
     else:
-        matrix = numbers("features", features, given.feature_names)
+        matrix = numbers("features", features, names)
     try:
         matrix = as_features(matrix)
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
+    found = _feature_names(names, matrix.shape[1])
     missing = ~np.isfinite(matrix)
     if missing.any():
-        names = _feature_names(given, matrix.shape[1])
         which = [
-            f"{names[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
+            f"{found[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
             for k in np.flatnonzero(missing.any(axis=0))[:5]
         ]
         fail(
@@ -129,13 +64,13 @@ def _features(given: Given, copy: bool) -> Floats:
             f"By column: {', '.join(which)}. Impute or drop them before building the log, for "
             "accepted and rejected alike.",
         )
-    return matrix
+    return matrix, found
 
 
-def _feature_names(given: Given, n_features: int) -> tuple[str, ...]:
-    if given.feature_names is None:
+def _feature_names(given: Sequence[str] | None, n_features: int) -> tuple[str, ...]:
+    if given is None:
         return numbered_names(n_features)
-    names = tuple(str(name) for name in given.feature_names)
+    names = tuple(str(name) for name in given)
     if len(names) != n_features:
         raise DecisionLogError(f"{len(names)} feature names were given for {n_features} features")
     for k, name in enumerate(names):
@@ -144,20 +79,9 @@ def _feature_names(given: Given, n_features: int) -> tuple[str, ...]:
     return names
 
 
-def _coded(given: Given, role: Role, n: int, notes: list[str]) -> Floats:
-    """Return decisions or labels as numbers, and note what words were taken for."""
-    values = as_array(given.title(role), getattr(given, role))
-    if values.dtype == object and values.ndim == 1:
-        try:
-            found = values.astype(np.float64)
-        except (TypeError, ValueError):
-            found, said = yes_or_no(role, given.titles.get(role, ""), values)
-            notes.append(said)
-        return _of_length(role, found, n)
-    return given.column(role, n)
-
-
-def _decision(decision: Floats) -> NDArray[np.bool_]:
+def checked_decision(values: ArrayLike, n: int) -> tuple[Bools, Notes]:
+    """Return whether each of n people was accepted, and what words were taken for."""
+    decision, notes = _coded("decision", values, n)
     neither = np.isin(decision, (0.0, 1.0), invert=True)
     fail(
         neither,
@@ -165,11 +89,12 @@ def _decision(decision: Floats) -> NDArray[np.bool_]:
         "1 is accepted, 0 is rejected; leave out people nobody has decided on."
         + _found(decision, neither),
     )
-    accepted: NDArray[np.bool_] = decision == 1
-    return accepted
+    return decision == 1, notes
 
 
-def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
+def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:
+    """Return labels, NaN where there is none, and what words were taken for."""
+    label, notes = _coded("label", values, len(decision))
     known = ~np.isnan(label)
     fail(
         known & ~decision,
@@ -182,25 +107,51 @@ def _label(label: Floats, decision: NDArray[np.bool_]) -> Floats:
         "a label that is not 0 or 1",
         "1 is the outcome hoped for (repaid, no claim), 0 the other." + _found(label, neither),
     )
-    return np.where(known, label, np.nan)  # one bit pattern of NaN, for the fingerprint
+    return np.where(known, label, np.nan), notes  # one bit pattern of NaN, for the fingerprint
 
 
-def _found(column: Floats, bad: NDArray[np.bool_]) -> str:
+def _coded(role: Role, given: ArrayLike, n: int) -> tuple[Floats, Notes]:
+    values = as_array(role, given)
+    if values.dtype == object and values.ndim == 1:
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            found, said = yes_or_no(role, column_name(given), values)
+            return _of_length(role, found, n), (said,)
+    return _column(role, values, n), ()
+
+
+def _column(role: str, values: Any, n: int) -> Floats:
+    """Return a column of n numbers."""
+    return _of_length(role, numbers(role, values), n)
+
+
+def _of_length(role: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
+    if column.shape != (n,):
+        found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
+        raise DecisionLogError(
+            f"{role} has {found} values but features has {n} rows: one value per row is needed"
+        )
+    return column
+
+
+def _found(column: Floats, bad: Bools) -> str:
     """Say which values there are, if some are bad."""
     if not bad.any():
         return ""
     return f" Found: {listed(np.unique(column[~np.isnan(column)]).tolist())}."
 
 
-def _propensity(given: Given, decision: NDArray[np.bool_]) -> Floats:
-    if given.propensity is None:
+def checked_propensity(values: ArrayLike | None, decision: Bools) -> Floats:
+    """Return probabilities of acceptance that the decisions do not contradict."""
+    if values is None:
         raise DecisionLogError(
             "propensity is missing: the probability with which each person would be accepted "
             "by the rule then in force. Without it what was learned from accepted people says "
             "nothing about the rejected. If it was not logged but decisions left something to "
             "chance, give propensity=EstimatedPropensity()"
         )
-    p = given.column("propensity", len(decision))
+    p = _column("propensity", values, len(decision))
     fail(np.isnan(p), "no propensity", "Every decision needs the probability it was drawn with.")
     fail(
         (p < 0) | (p > 1),
@@ -228,10 +179,12 @@ def _percentages(values: Floats) -> str:
     return " These look like percentages: divide by 100." if percentages else ""
 
 
-def _groups(given: Given, n: int) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
-    sensitive = given.sensitive
+def checked_groups(
+    sensitive: ArrayLike | None, groups: Sequence[Hashable] | None, n: int
+) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
+    """Return the position of each of n people's group among the groups, and these."""
     if sensitive is None:
-        if given.groups is not None:
+        if groups is not None:
             raise DecisionLogError("groups are given but no sensitive attribute that has them")
         return np.zeros(n, dtype=np.intp), ("everyone",)
     values = np.asarray(sensitive)
@@ -248,9 +201,9 @@ def _groups(given: Given, n: int) -> tuple[NDArray[np.intp], tuple[Hashable, ...
             "no sensitive group",
             "Name a group for people whose group is not known; do not drop them silently.",
         )
-    if given.groups is not None:
+    if groups is not None:
         try:
-            names = plain_groups(given.groups)
+            names = plain_groups(groups)
             return group_codes(values, names), names
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
@@ -258,49 +211,57 @@ def _groups(given: Given, n: int) -> tuple[NDArray[np.intp], tuple[Hashable, ...
     return codes.astype(np.intp), tuple(seen.tolist())
 
 
-def _time_step(given: Given, n: int, notes: list[str]) -> NDArray[np.int64]:
-    values = given.time_step
+def checked_time_step(
+    values: ArrayLike, period: str | Period | None, n: int
+) -> tuple[NDArray[np.int64], Notes]:
+    """Return time steps, numbered from dates where there is a period, and what one step is."""
     if np.ndim(values) == 0:
         values = np.full(n, values)
-    title, period = given.title("time_step"), given.period
-    dates = as_dates(values)
+    what, dates = title("time_step", values), as_dates(values)
     if period is not None:
         if dates is None:
             raise DecisionLogError(
-                f"period numbers dates, but {title} has {np.asarray(values).tolist()[0]!r}: write "
+                f"period numbers dates, but {what} has {np.asarray(values).tolist()[0]!r}: write "
                 "dates as 2024-03-01, or leave period out where time steps are numbers already"
             )
         asked = Period(period) if isinstance(period, str) else period
         steps, counted = asked.time_steps(_of_length("time_step", dates, n))
-        if asked.first is None:
-            notes.append(counted.said)
-        return steps
+        return steps, (counted.said,) if asked.first is None else ()
     if dates is not None:
         raise DecisionLogError(
-            f"{title} has dates, such as {dates[0]}: say period='month' (--period month; or day, "
+            f"{what} has dates, such as {dates[0]}: say period='month' (--period month; or day, "
             "week, quarter, year), and time steps number the months from the first"
         )
-    found = _of_length("time_step", numbers(title, values), n)
+    found = _column("time_step", values, n)
     fail(
         ~np.isfinite(found) | (found != np.floor(found)),
         "a time step that is not a whole number",
         "Number the periods (months, rounds) in which decisions were taken.",
     )
-    return found.astype(np.int64)
+    return found.astype(np.int64), ()
 
 
-def _amount(given: Given, n: int) -> Floats | None:
-    if given.amount is None:
+def checked_horizon(horizon: int | None) -> int | None:
+    """Return a number of time steps, or None."""
+    if horizon is not None and (horizon < 0 or horizon != int(horizon)):
+        raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
+    return horizon
+
+
+def checked_amount(values: ArrayLike | None, n: int) -> Floats | None:
+    """Return n positive amounts, or None."""
+    if values is None:
         return None
-    amount = given.column("amount", n)
+    amount = _column("amount", values, n)
     fail(~np.isfinite(amount) | (amount <= 0), "an amount that is not above 0", "Fix or drop.")
     return amount
 
 
-def _cost(given: Given, n: int) -> Floats | None:
-    if given.cost is None:
+def checked_cost(values: ArrayLike | None, n: int) -> Floats | None:
+    """Return n costs between 0 and 1, or None."""
+    if values is None:
         return None
-    cost = given.column("cost", n)
+    cost = _column("cost", values, n)
     fail(
         ~((cost > 0) & (cost < 1)),
         "a cost outside (0, 1)",
@@ -308,3 +269,14 @@ def _cost(given: Given, n: int) -> Floats | None:
         + _percentages(cost),
     )
     return cost
+
+
+def checked_observed(values: ArrayLike, decision: Bools) -> Floats:
+    """Return the probability that each label becomes known, 1 for rejected people."""
+    observed = _column("observed", values, len(decision))
+    fail(
+        decision & ~((observed > 0.0) & (observed <= 1.0)),
+        "an observed probability outside (0, 1] although decision is 1",
+        "It is the probability that the label of an accepted person becomes known.",
+    )
+    return np.where(decision, observed, 1.0)

@@ -1,4 +1,4 @@
-"""Columns of numbers, text, words and dates, parsed to numbers."""
+"""Columns of numbers, words and dates, parsed to numbers; an error says where that fails."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.errors import DecisionLogError, fail
-
 Floats = NDArray[np.float64]
 Dates = NDArray[np.datetime64]
 Role = Literal["decision", "label"]
 
-_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")  # a number to a person
+# what a person reads as a number
+_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
 _ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
 _MANY = 10  # different numbers that are too many for codes of categories
 _SHOWN = 6  # different values in a message, at most
@@ -53,30 +52,59 @@ _UNITS = {
 }
 
 
+class DecisionLogError(ValueError):
+    """A table of decisions that cannot be what it claims to be."""
+
+
+def fail(bad: NDArray[np.bool_], what: str, advice: str) -> None:
+    """Raise an error if rows are bad; it has their number, the first of them, and advice."""
+    if bad.any():
+        count = int(bad.sum())
+        rows = "1 row has" if count == 1 else f"{count} rows have"
+        raise DecisionLogError(f"{rows} {what} (first: row {int(np.argmax(bad))}). {advice}")
+
+
+class FrameColumn(np.ndarray[Any, Any]):
+    """The values of a frame's column, with its name."""
+
+    column: str = ""
+
+
+def column_name(values: Any) -> str:
+    """Return the name of a frame's column; empty for other values."""
+    return values.column if isinstance(values, FrameColumn) else ""
+
+
+def title(role: str, values: Any) -> str:
+    """Return how a column is called in an error: by its role, and by its name in a frame."""
+    name = column_name(values)
+    return role if name in ("", role) else f"{role} (column {name!r})"
+
+
 # Numbers
 
 
-def numbers(title: str, values: Any, names: Sequence[str] | None = None) -> Floats:
+def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Floats:
     """Return values as numbers; missing ones are NaN, and text that is a number counts as one.
 
     `names` are those of a matrix's columns.
     """
-    array = as_array(title, values)
+    array = as_array(role, values)
     try:
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError):
         pass
     flat = array.ravel().tolist()
     row, value = next((k, value) for k, value in enumerate(flat) if not _is_number(value))
-    advice = _spelling_advice(value)
+    advice, what = _spelling_advice(value), title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
-        title = f"{title} (column {names[column]!r})" if names is not None else title
+        what = f"{role} (column {names[column]!r})" if names is not None else what
         advice = advice or ": encode categories first (one-hot, say), or build the log of a frame"
-    raise DecisionLogError(f"{title} must be numbers, but row {row} has {value!r}{advice}")
+    raise DecisionLogError(f"{what} must be numbers, but row {row} has {value!r}{advice}")
 
 
-def as_array(title: str, values: Any) -> NDArray[Any]:
+def as_array(role: str, values: Any) -> NDArray[Any]:
     """Return an array; where it has objects or text, NaN is in place of what is missing."""
     try:
         array = np.asarray(values)
@@ -85,7 +113,7 @@ def as_array(title: str, values: Any) -> NDArray[Any]:
         array = np.array(values, dtype=object)  # or NaN would become the text "nan"
     except ValueError:
         raise DecisionLogError(
-            f"{title} must be numbers, as many in every row: rows differ in length"
+            f"{title(role, values)} must be numbers, as many in every row: rows differ in length"
         ) from None
     array[missing_values(array)] = np.nan
     return array
@@ -115,7 +143,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _spelling_advice(value: Any) -> str:
-    """Say how to write what is a number to a person."""
+    """Say how to write what a person reads as a number."""
     text = str(value).strip()
     if text.lower() in _ABSENT:
         return ": leave missing values empty"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,58 +62,32 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
         return ()
     else:
         sums = _sums_by_convention(log)
-    logged, *others = (_Fit(*row) for row in np.asarray(sums).tolist())
-    if not logged.contradicted:
+    n, accepted, expected, variance, tilt, tilt_variance, impossible = np.asarray(sums).T
+    unlikely = _unlikely(accepted - expected, variance)
+    contradicted = (impossible > 0) | unlikely | _unlikely(tilt, tilt_variance)
+    if not contradicted[0]:
         return ()
-    said = "decisions do not follow the propensities"
-    if logged.off:
-        said = f"propensities average {logged.mean:.3f} but a share {logged.share:.3f} was accepted"
-    fitting = [name for name, fit in zip(_CONVENTIONS, others, strict=True) if not fit.contradicted]
+    mean, share = expected[0] / n[0], accepted[0] / n[0]
+    least = min(mean, share, 1.0 - mean, 1.0 - share)
+    off = unlikely[0] and abs(mean - share) > _APART * least
+    what = "decisions do not follow the propensities"
+    if off:
+        what = f"propensities average {mean:.3f} but a share {share:.3f} was accepted"
+    fitting = [name for name, no in zip(_CONVENTIONS, contradicted[1:], strict=True) if not no]
     if fitting:
         return (
-            f"{said}: they look like {' or '.join(fitting)}. A log needs the probability of "
+            f"{what}: they look like {' or '.join(fitting)}. A log needs the probability of "
             "acceptance",
         )
-    return (f"{said}: decisions were not drawn with them",) if logged.off else ()
-
-
-class _Fit(NamedTuple):
-    """How far decisions are from probabilities of acceptance, as sums over rows."""
-
-    n: float
-    accepted: float
-    expected: float
-    variance: float
-    tilt: float
-    tilt_variance: float
-    impossible: float
-
-    @property
-    def mean(self) -> float:
-        return self.expected / self.n
-
-    @property
-    def share(self) -> float:
-        return self.accepted / self.n
-
-    @property
-    def off(self) -> bool:
-        """Whether the number of acceptances is far from its expectation, by more than chance."""
-        least = min(self.mean, self.share, 1.0 - self.mean, 1.0 - self.share)
-        far = abs(self.mean - self.share) > _APART * least
-        return far and _unlikely(self.accepted - self.expected, self.variance)
-
-    @property
-    def contradicted(self) -> bool:
-        return (
-            self.impossible > 0
-            or _unlikely(self.accepted - self.expected, self.variance)
-            or _unlikely(self.tilt, self.tilt_variance)
-        )
+    return (f"{what}: decisions were not drawn with them",) if off else ()
 
 
 def _sums_by_convention(log: DecisionLog) -> Floats:
-    """Return the sums of a `_Fit`, for probabilities of acceptance and the other conventions."""
+    """Return sums that tell how far decisions are from propensities, one row per convention.
+
+    They are the number of decisions, how many were accepted, the mean and the variance of that
+    number, the sum of `(2 p - 1) (d - p)` and its variance, and how many decisions are impossible.
+    """
     d, logged = log.decision, log.propensity
     rows = []
     for p in (logged, np.where(d, logged, 1.0 - logged), 1.0 - logged):
@@ -124,13 +98,14 @@ def _sums_by_convention(log: DecisionLog) -> Floats:
     return np.array(rows, dtype=np.float64)
 
 
-def _unlikely(distance: float, variance: float) -> bool:
+def _unlikely(distance: Floats, variance: Floats) -> NDArray[np.bool_]:
     """Whether a sum of terms of at most 1 is further from its mean than chance explains.
 
     Each of two sums may be off on two sides, so four events share the rate.
     """
-    exponent = distance**2 / (2.0 * (variance + abs(distance) / 3.0)) if distance else 0.0
-    return bool(4.0 * np.exp(-exponent) < _RATE)
+    scale = 2.0 * (variance + np.abs(distance) / 3.0)
+    exponent = np.divide(distance**2, scale, out=np.zeros_like(scale), where=distance != 0)
+    return 4.0 * np.exp(-exponent) < _RATE
 
 
 def data_concerns(log: DecisionLog) -> tuple[str, ...]:
@@ -185,12 +160,13 @@ def _copies(log: DecisionLog) -> Iterator[str]:
     with equal features differ with probability `2 p (1 - p)`, on copies never: so people with equal
     features are put in pairs, and the pairs that were decided differently are counted.
     """
-    alike = row_hashes(log.features, log.group, log.time_step, log.amount, log.cost)
+    person = log.features, log.group, log.time_step, log.amount, log.cost
+    alike = row_hashes(*person)
     order = np.argsort(alike, kind="stable")
     new = np.diff(alike[order], prepend=~alike[order[:1]]) != 0
     if new.all():
         return
-    rows = row_hashes(alike, log.decision, log.label, log.propensity)
+    rows = row_hashes(*person, log.decision, log.label, log.propensity)
     _, first, counts = np.unique(rows, return_index=True, return_counts=True)
     if len(first) == len(log):
         return
@@ -221,26 +197,17 @@ def _copies(log: DecisionLog) -> Iterator[str]:
 
 def row_hashes(*columns: NDArray[Any] | None) -> Hashes:
     """Return one number per row, equal for equal rows and else different (but for 1 in 2^64)."""
-    given = [c if c.ndim == 2 else c[:, None] for c in columns if c is not None]
-    rng = np.random.default_rng(0)
+    given = [column.reshape(len(column), -1) for column in columns if column is not None]
     n_columns = sum(column.shape[1] for column in given)
-    keys = 2 * rng.integers(2**63, size=n_columns, dtype=np.uint64) + 1
-    total = np.zeros(len(given[0]), dtype=np.uint64)
-    for column in given:
-        multipliers, keys = np.split(keys, [column.shape[1]])
-        for start in range(0, len(total), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            total[block] += _mixed(column[block], multipliers)
-    return total
-
-
-def _mixed(block: NDArray[Any], multipliers: Hashes) -> Hashes:
-    if block.dtype != np.uint64:
-        # 0 and -0 are equal; so are all that is not a number
-        block = (block + 0.0).astype(np.float64).view(np.uint64)
-    mixed = (block ^ (block >> np.uint64(32))) * multipliers
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= multipliers
-    mixed ^= mixed >> np.uint64(32)
-    found: Hashes = mixed.sum(axis=1, dtype=np.uint64)
-    return found
+    keys = 2 * np.random.default_rng(0).integers(2**63, size=n_columns, dtype=np.uint64) + 1
+    hashes = np.empty(len(given[0]), dtype=np.uint64)
+    for start in range(0, len(hashes), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        # adding 0.0 makes 0 of -0, which are equal
+        bits = (np.column_stack([column[rows] for column in given]) + 0.0).view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * keys
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= keys
+        mixed ^= mixed >> np.uint64(32)
+        hashes[rows] = mixed.sum(axis=1, dtype=np.uint64)
+    return hashes

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import parts
-from consequential.log.checks import Given, checked_columns
-from consequential.log.columns import Period
+from consequential.log.checks import (
+    checked_amount,
+    checked_cost,
+    checked_decision,
+    checked_features,
+    checked_groups,
+    checked_horizon,
+    checked_label,
+    checked_propensity,
+    checked_time_step,
+)
+from consequential.log.columns import DecisionLogError, Period, column_name
 from consequential.log.concerns import data_concerns, propensity_concerns
-from consequential.log.errors import DecisionLogError
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
-from consequential.log.files import read_table
-from consequential.log.frames import frame_columns, to_frame
+from consequential.log.frames import frame_columns, read_table, to_frame
 from consequential.log.parts import ROW_COLUMNS
 from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
 
@@ -109,14 +117,10 @@ class DecisionLog:
                 column.setflags(write=False)
         object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without what is cached; a read-only mapping cannot be pickled
         state = {column.name: getattr(self, column.name) for column in fields(self)}
-        return state | {"policies": dict(self.policies)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        self.__post_init__()
+        return partial(DecisionLog, **state | {"policies": dict(self.policies)}), ()
 
     # Building
 
@@ -138,7 +142,7 @@ class DecisionLog:
         horizon: int | None = None,
         missing: Missing = "refuse",
         observed: ArrayLike | None = None,
-        period: str | None = None,
+        period: str | Period | None = None,
         copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
@@ -148,31 +152,37 @@ class DecisionLog:
         sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
         features is used as it is, for large ones: do not change it.
         """
-        columns = (
-            features,
-            decision,
-            propensity,
-            label,
-            sensitive,
-            time_step,
-            amount,
-            cost,
-            observed,
-        )
-        given = Given(*columns, groups, feature_names, horizon, missing, period)
-        return cls._of(given, policies or {}, copy=copy)
-
-    @classmethod
-    def _of(cls, given: Given, policies: Mapping[int, DecisionRule], *, copy: bool) -> DecisionLog:
-        columns = checked_columns(given, copy=copy)
+        matrix, names = checked_features(features, feature_names, copy=copy)
+        n = len(matrix)
+        accepted, decision_notes = checked_decision(decision, n)
+        group, group_names = checked_groups(sensitive, groups, n)
+        horizon = checked_horizon(horizon)
+        if isinstance(propensity, EstimatedPropensity):
+            chances = propensity.propensities(matrix, accepted, group, group_names)
+        elif column_name(propensity) == column_name(decision) != "":
+            chances = accepted.astype(np.float64)  # of a rule that left nothing to chance
+        else:
+            chances = checked_propensity(propensity, accepted)
+        outcome, label_notes = checked_label(label, accepted)
+        steps, step_notes = checked_time_step(time_step, period, n)
         log = cls(
-            **columns,
-            policies=policies,
-            as_of=int(columns["time_step"].max()),
-            estimated_propensity=isinstance(given.propensity, EstimatedPropensity),
-            missing=given.missing,
+            features=matrix,
+            decision=accepted,
+            propensity=chances,
+            label=outcome,
+            group=group,
+            time_step=steps,
+            groups=group_names,
+            feature_names=names,
+            amount=checked_amount(amount, n),
+            cost=checked_cost(cost, n),
+            policies=policies or {},
+            horizon=horizon,
+            as_of=int(steps.max()),
+            estimated_propensity=isinstance(propensity, EstimatedPropensity),
+            missing=missing,
+            notes=decision_notes + label_notes + step_notes,
         )
-        observed = None if given.observed is None else given.column("observed", len(log))
         return replace(log, observed=observed_probability(log, observed))
 
     @classmethod
@@ -214,20 +224,21 @@ class DecisionLog:
         """
         if period is not None and time_step is None:
             raise DecisionLogError("period says what a time step is: name the column of dates")
-        named = {
-            "decision": decision,
-            "propensity": propensity,
-            "label": label,
-            "sensitive": sensitive,
-            "time_step": time_step,
-            "amount": amount,
-            "cost": cost,
-            "observed": observed,
-        }
-        matrix, names, columns = frame_columns(frame, features, **named)
+        matrix, names, columns = frame_columns(
+            frame,
+            features,
+            decision=decision,
+            propensity=propensity,
+            label=label,
+            sensitive=sensitive,
+            time_step=time_step,
+            amount=amount,
+            cost=cost,
+            observed=observed,
+        )
         if time_step is None:
             columns["time_step"] = 0
-        given = Given(
+        return cls.from_arrays(
             matrix,
             **columns,
             groups=groups,
@@ -235,9 +246,8 @@ class DecisionLog:
             horizon=horizon,
             missing=missing,
             period=period,
-            titles={role: name for role, name in named.items() if isinstance(name, str)},
+            copy=False,  # the matrix was made here
         )
-        return cls._of(given, {}, copy=False)  # the matrix was made here
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
@@ -360,18 +370,16 @@ class DecisionLog:
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]
-        counts = [
-            f"{len(self)} decisions",
-            f"{self.n_accepted} accepted",
-            f"{self.n_pending} pending",
-            f"{n_features} feature{'s' if n_features != 1 else ''}",
-        ]
+        said = (
+            f"{len(self)} decisions, {self.n_accepted} accepted, {self.n_pending} pending, "
+            f"{n_features} feature{'s' if n_features != 1 else ''}"
+        )
         if len(self.groups) > 1:
             sizes = zip(self.groups, self.group_counts, strict=True)
-            counts.append("groups " + ", ".join(f"{name}: {count}" for name, count in sizes))
+            said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
         if self.estimated_propensity:
-            counts.append("propensities estimated")
-        return f"DecisionLog({', '.join(counts)})"
+            said += ", propensities estimated"
+        return f"DecisionLog({said})"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

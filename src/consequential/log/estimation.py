@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from consequential.log.errors import DecisionLogError, fail
+from consequential.log.checks import checked_observed
+from consequential.log.columns import DecisionLogError
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
@@ -33,7 +34,7 @@ class EstimatedPropensity:
     * A rule that left nothing to chance. Of the people who were at most as likely to be accepted
       as the median rejected person, a share `floor` or more must have been accepted, in every
       group; otherwise the log is refused. This looks at ranks and counts only, so a classifier
-      that is merely unsure near a sharp boundary does not pass for exploration: half of the
+      that is only unsure near a sharp boundary is not taken for exploration: half of the
       rejected lie far from it.
     * An officer who went by something that is not among the features. Decisions then look
       random and are not; nothing in the log can tell. The log remembers that its propensities
@@ -168,22 +169,21 @@ class EstimatedPropensity:
             raise DecisionLogError(
                 f"the past rule left next to nothing to chance: of the {people} people{whose} it "
                 f"was least likely to accept, {accepted} were accepted, less than "
-                f"{self.floor:.0%}. Nobody stands for the people it rejects, so this log cannot "
-                "say what accepting them would bring. Decisions with an exploration floor can: "
-                "deploy rule.with_floor(0.05), log its propensities, and let consequential.plan "
-                "say what that costs and how long it takes"
+                f"{self.floor:.0%}. No accepted people are like those it rejects, so this log "
+                "cannot say what accepting them would bring. Decisions with an exploration floor "
+                "can: deploy rule.with_floor(0.05), log its propensities, and let "
+                "consequential.plan say what that costs and how long it takes"
             )
 
 
-def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | None:
+def observed_probability(log: DecisionLog, given: ArrayLike | None) -> Floats | None:
     """Return the probability with which each accepted person's label becomes known.
 
     None where labels are not thinned: for `"refuse"` and `"against"`. For `"at_random"` it is the
     probability given, or an estimate by a classifier that did not see the person, among accepted
-    people old enough to have a label. People who were rejected have no label to observe; theirs is
-    not used.
+    people old enough to have a label. Rejected people have no label to observe; theirs is not used.
     """
-    if log.missing not in ("refuse", "against", "at_random"):
+    if log.missing not in get_args(Missing):
         raise DecisionLogError(
             f"missing is 'refuse', 'against' or 'at_random', not {log.missing!r}: what to make of "
             "accepted people without a label"
@@ -193,12 +193,7 @@ def observed_probability(log: DecisionLog, given: Floats | None) -> Floats | Non
             raise DecisionLogError('observed= is for missing="at_random" only')
         return None
     if given is not None:
-        fail(
-            log.decision & ~((given > 0.0) & (given <= 1.0)),
-            "an observed probability outside (0, 1] although decision is 1",
-            "It is the probability that the label of an accepted person becomes known.",
-        )
-        return np.where(log.decision, given, 1.0)
+        return checked_observed(given, log.decision)
     old = log.time_step <= log.time_step.max() - (log.horizon or 0)
     rows = np.flatnonzero(log.decision & old)
     probability = np.ones(len(log))

@@ -1,15 +1,20 @@
-"""Data frames of any library, from which logs are built and to which they are converted."""
+"""Frames: tables of any library and in CSV and Parquet files, which logs are made of and become."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.columns import check_spelling
-from consequential.log.errors import DecisionLogError
+from consequential.log.columns import DecisionLogError, FrameColumn, check_spelling
 from consequential.log.estimation import EstimatedPropensity
 from consequential.policies import PolicyError, feature_matrix, is_words
 
@@ -18,6 +23,12 @@ if TYPE_CHECKING:
 
 # a column with more different words is a name or an address, not a category
 _MOST_CATEGORIES = 50
+PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
+_HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+# Frames
 
 
 def frame_columns(
@@ -46,7 +57,7 @@ def frame_columns(
         matrix = feature_matrix(table, names)
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-    return matrix, names, named | {role: _values(table[name]) for role, name in wanted.items()}
+    return matrix, names, named | {role: _column(table[name]) for role, name in wanted.items()}
 
 
 def check_features_are_listed(features: Sequence[str]) -> None:
@@ -90,7 +101,7 @@ def indicator_names(name: str, words: set[str]) -> list[str]:
     return [f"{name}={word}" for word in sorted(words)]
 
 
-def _values(series: Any) -> NDArray[Any]:
+def _column(series: Any) -> FrameColumn:
     import narwhals as nw
 
     dtype = series.dtype
@@ -99,22 +110,19 @@ def _values(series: Any) -> NDArray[Any]:
     if dtype.is_numeric() and series.is_null().any():
         series = series.cast(nw.Float64)
     if dtype.is_temporal() or dtype.is_numeric():
-        return np.asarray(series.to_numpy())
-    return np.array(series.to_list(), dtype=object)
+        values = np.asarray(series.to_numpy())
+    else:
+        values = np.array(series.to_list(), dtype=object)
+    column = values.view(FrameColumn)
+    column.column = series.name
+    return column
 
 
 def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
     """Return the rows as a data frame; unknown labels are missing values."""
-    columns: dict[str, NDArray[Any]] = {}
-    if len(log.groups) > 1:
-        columns["sensitive"] = log.sensitive
-    columns |= {
-        "decision": log.decision.astype(np.int8),
-        "propensity": log.propensity,
-        "label": log.label,
-        "time_step": log.time_step,
-    }
-    for name in ("amount", "cost", "observed"):
+    columns = {"sensitive": log.sensitive} if len(log.groups) > 1 else {}
+    columns["decision"] = log.decision.astype(np.int8)
+    for name in ("propensity", "label", "time_step", "amount", "cost", "observed"):
         if getattr(log, name) is not None:
             columns[name] = getattr(log, name)
     features = {name: log.features[:, k] for k, name in enumerate(log.feature_names)}
@@ -136,3 +144,155 @@ def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:
     )
     frame = nw.from_native(table, eager_only=True)
     return table if backend == "pyarrow" else getattr(frame, f"to_{backend}")()
+
+
+# Files
+
+
+def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
+    """Return a CSV or Parquet file as a pyarrow table, and what was found out about it."""
+    import pyarrow.parquet
+
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no file {os.fspath(path)!r}")
+    with read_damage(os.fspath(path)):
+        if Path(path).suffix.lower() == ".parquet":
+            return pyarrow.parquet.read_table(path), ()
+        return _read_csv(path)
+
+
+@contextmanager
+def read_damage(where: str) -> Iterator[None]:
+    """Say where a file could not be read, and what to do about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        advice = ""
+        if re.search(r"Expected \d+ columns, got", str(error)):
+            advice = (
+                ". A comma within a number or a text must be in quotes; with decimal commas, "
+                "separate columns by semicolons"
+            )
+        raise DecisionLogError(f"{where} cannot be read: {error}{advice}") from None
+
+
+def _read_csv(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
+    """Read a CSV file, and say how it was read where that is not the usual way."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    delimiter, decimal, encoding = _dialect(path)
+    notes = []
+    if delimiter != ",":
+        decimals = ", with decimal commas" if decimal == "," else ""
+        marks = _SEPARATORS[delimiter]
+        notes.append(f"the file was read with {marks} between columns{decimals}")
+    if encoding != "utf8":
+        notes.append(f"the file was read as text in {encoding}, since it is not UTF-8")
+    table = pyarrow.csv.read_csv(
+        path,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+        read_options=pyarrow.csv.ReadOptions(encoding=encoding),
+        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal),
+    )
+    undecoded = [field.name for field in table.schema if pa.types.is_binary(field.type)]
+    if undecoded:
+        raise DecisionLogError(
+            f"{os.fspath(path)} is not UTF-8 text throughout (column {undecoded[0]!r}): save "
+            "it as UTF-8"
+        )
+    return table, tuple(notes)
+
+
+def _dialect(path: str | os.PathLike[str]) -> tuple[str, str, str]:
+    """Return what separates a CSV file's columns, its decimal mark, and its encoding."""
+    import pyarrow as pa
+
+    with pa.input_stream(os.fspath(path)) as stream:  # of a compressed file too
+        head = stream.read(_HEAD)
+    try:
+        # a character may be cut in two at the end
+        encoding, text = "utf8", getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError:  # the encoding of Windows
+        encoding, text = "cp1252", head.decode("cp1252", errors="replace")
+    header, _, body = re.sub(r'"[^"]*"', "", text).partition("\n")
+    delimiter = next((mark for mark in _SEPARATORS if mark in header), ",")
+    fields = re.split(r"[;\t\r\n]", body)
+    comma = any(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", each) for each in fields)
+    point = any(re.fullmatch(r"\s*[-+]?\d+\.\d+\s*", each) for each in fields)
+    decimal = "," if comma and not point and delimiter != "," else "."
+    return delimiter, decimal, encoding
+
+
+# Pieces of Parquet files
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one Parquet file: a row group, or part of a large one."""
+
+    path: str
+    row_group: int
+    start: int
+    n_rows: int
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        return f"{self.path}, row group {self.row_group}, rows from {self.start}"
+
+    def table(self, columns: list[str]) -> Any:
+        """Read columns of it as a pyarrow table."""
+        import pyarrow.parquet as pq
+
+        with read_damage(self.place), pq.ParquetFile(self.path) as file:
+            table = file.read_row_group(self.row_group, columns=columns, use_threads=False)
+            return table.slice(self.start, self.n_rows)
+
+
+def found_pieces(path: str | os.PathLike[str], columns: Sequence[str]) -> tuple[Piece, ...]:
+    """Return the pieces of a Parquet file or of a folder of them, after a look at every schema."""
+    import pyarrow.parquet as pq
+
+    root = Path(path)
+    if not root.exists():
+        raise FileNotFoundError(f"no file or folder {os.fspath(path)!r}")
+    paths = sorted(root.rglob("*.parquet")) if root.is_dir() else [root]
+    if not paths:
+        raise DecisionLogError(f"no Parquet files in {os.fspath(path)!r}")
+    pieces: list[Piece] = []
+    first = None
+    for file in paths:
+        with read_damage(os.fspath(file)), pq.ParquetFile(file) as parquet:
+            schema, metadata = parquet.schema_arrow, parquet.metadata
+        missing = [name for name in columns if name not in schema.names]
+        if missing:
+            raise DecisionLogError(f"{file} has no column {missing[0]!r}; it has {schema.names}")
+        kinds = {name: schema.field(name).type for name in columns}
+        first = first or (file, kinds)
+        for name, kind in kinds.items():
+            if kind != first[1][name]:
+                raise DecisionLogError(
+                    f"{file} has the column {name!r} as {kind}, {first[0]} as {first[1][name]}: "
+                    "all files need the same schema"
+                )
+        for group in range(metadata.num_row_groups):
+            n_rows = metadata.row_group(group).num_rows
+            pieces += [
+                Piece(os.fspath(file), group, start, min(PIECE_ROWS, n_rows - start))
+                for start in range(0, n_rows, PIECE_ROWS)
+            ]
+    if not pieces:
+        raise DecisionLogError(f"no rows in {os.fspath(path)!r}: a log needs at least one decision")
+    return tuple(pieces)
+
+
+def footer(path: str) -> bytes:
+    """Return what a Parquet file says of itself: schema, row groups, statistics."""
+    with open(path, "rb") as file:
+        file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, os.SEEK_END)
+        return file.read(length)

@@ -1,4 +1,4 @@
-"""Parts of a log: split off, settled, or put together; the functions are methods of a log."""
+"""Parts of a log: split, settled or concatenated; the functions are methods of a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from consequential.log.errors import DecisionLogError
+from consequential.log.columns import DecisionLogError
 from consequential.policies import DecisionRule
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def settled(log: DecisionLog) -> DecisionLog:
 
 
 def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
-    """Put logs of the same columns and groups under one another."""
+    """Concatenate logs with the same columns and groups."""
     if not logs:
         raise DecisionLogError("nothing to concatenate: give at least one log")
     first = logs[0]

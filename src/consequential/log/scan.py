@@ -12,17 +12,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.columns import Period
+from consequential.log.columns import DecisionLogError, Period
 from consequential.log.decision_log import DecisionLog
-from consequential.log.errors import DecisionLogError
-from consequential.log.files import Piece, footer, found_pieces, read_piece
-from consequential.log.frames import check_features_are_listed, indicator_names
-from consequential.policies import is_words, plain_groups
+from consequential.log.frames import (
+    Piece,
+    check_features_are_listed,
+    footer,
+    found_pieces,
+    indicator_names,
+)
+from consequential.policies import plain_groups
 
 Found = TypeVar("Found")
 
@@ -77,12 +81,11 @@ class Draw:
         return inside if self.inside else ~inside
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What rows contain: groups, words of categories, the first and the last time step."""
+class Contents(NamedTuple):
+    """What the rows of a piece contain; periods are counted from 1970."""
 
-    groups: NDArray[Any]
-    words: dict[str, set[str]]
+    groups: tuple[Any, ...]
+    feature_names: tuple[str, ...]
     first_step: int
     last_step: int
     notes: tuple[str, ...]
@@ -98,6 +101,17 @@ class Common:
     horizon: int | None
     last_step: int
     notes: tuple[str, ...]
+
+    def log(self, piece: Piece, draw: Draw | None, settled: bool) -> DecisionLog:
+        """Read a piece and return its log, or that of the rows drawn, or of the settled ones."""
+        log = self.names.log(piece, piece.table(self.columns), self.groups)
+        log = replace(log, horizon=self.horizon, as_of=self.last_step)
+        if draw is not None:
+            log = log.take(draw.rows(piece))
+        if not settled:
+            return log
+        young = len(log) == 0 or log.time_step.min() > self.last_step - (self.horizon or 0)
+        return replace(log.take(slice(0, 0)), horizon=None) if young else log.settled()
 
 
 @dataclass(frozen=True)
@@ -139,7 +153,25 @@ class LogScan:
     def _common(self) -> Common:
         """What a first pass over all rows finds."""
         contents = list(self._mapped(partial(_contents, self.names), "looking at the log"))
-        return _common(self, contents)
+        found = {name for each in contents for name in each.feature_names}
+        features: list[str] = []
+        for name in self.names.features:
+            words = {each.removeprefix(f"{name}=") for each in found if each.startswith(f"{name}=")}
+            features += [name] if name in found else indicator_names(name, words)
+        groups = self.given_groups
+        if groups is None:
+            groups = tuple(sorted({group for each in contents for group in each.groups}))
+        last = max(each.last_step for each in contents)
+        notes = [note for each in contents for note in each.notes]
+        period = self.names.period
+        if period is not None:
+            first = min(each.first_step for each in contents)
+            period = replace(period, first=first)
+            notes.append(period.said)
+            last -= first
+        names = replace(self.names, features=tuple(features), period=period)
+        said = tuple(dict.fromkeys(notes))
+        return Common(self.names.columns, names, groups, self.horizon, last, said)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -182,8 +214,8 @@ class LogScan:
         Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
         threads, or by the workers of a Dask client.
         """
-        task = partial(_applied, function, self._common, self.draw, settled)
-        return self._mapped(task, what)
+        read = partial(self._common.log, draw=self.draw, settled=settled)
+        return self._mapped(partial(_applied, function, read), what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
         """Return about n of the rows, settled, each as likely as any other, in memory."""
@@ -198,7 +230,7 @@ class LogScan:
         drawn, rest = (replace(self, draw=replace(draw, inside=inside)) for inside in (True, False))
         for part in (drawn, rest):
             part.__dict__["_common"] = self._common  # holds for any of the rows
-        parts = [part for part in drawn.map(_itself, "sampling the log") if len(part)]
+        parts = [part for part in drawn.map(DecisionLog.settled, "sampling the log") if len(part)]
         if not parts:
             raise DecisionLogError("the sample is empty: take more rows")
         return DecisionLog.concatenate(parts), rest
@@ -287,76 +319,20 @@ def scan_of(
 # What is done with a piece, by a thread or in another process
 
 
-def _itself(log: DecisionLog) -> DecisionLog:
-    return log
-
-
 def _each(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
     return [task(piece) for piece in pieces]
 
 
+def _applied(
+    function: Callable[[DecisionLog], Found], read: Callable[[Piece], DecisionLog], piece: Piece
+) -> Found:
+    return function(read(piece))
+
+
 def _contents(names: Names, piece: Piece) -> Contents:
     """Read a piece, check it, and return what it contains."""
-    import narwhals as nw
-
-    table = read_piece(piece, names.columns)
-    frame = nw.from_native(table, eager_only=True)
-    words = {
-        name: {str(word) for word in frame[name].unique().to_list() if word is not None}
-        for name in names.features
-        if is_words(frame[name])
-    }
-    groups = np.array([])
-    if names.sensitive is not None:
-        groups = np.unique(frame[names.sensitive].unique().drop_nulls().to_numpy())
-    # periods are counted from 1970 until all pieces are known
     if names.period is not None:
         names = replace(names, period=replace(names.period, first=0))
-    log = names.log(piece, table, None)
-    return Contents(groups, words, int(log.time_step.min()), int(log.time_step.max()), log.notes)
-
-
-def _applied(
-    function: Callable[[DecisionLog], Found],
-    common: Common,
-    draw: Draw | None,
-    settled: bool,
-    piece: Piece,
-) -> Found:
-    """Read a piece and return what the function makes of its log."""
-    table = read_piece(piece, common.columns)
-    log = common.names.log(piece, table, common.groups)
-    log = replace(log, horizon=common.horizon, as_of=common.last_step)
-    if draw is not None:
-        log = log.take(draw.rows(piece))
-    if not settled:
-        return function(log)
-    young = len(log) == 0 or log.time_step.min() > common.last_step - (common.horizon or 0)
-    return function(replace(log.take(slice(0, 0)), horizon=None) if young else log.settled())
-
-
-def _common(scan: LogScan, contents: Sequence[Contents]) -> Common:
-    """Return what the pieces have in common."""
-    names = scan.names
-    words: dict[str, set[str]] = {}
-    for piece in contents:
-        for name, found in piece.words.items():
-            words.setdefault(name, set()).update(found)
-    features: list[str] = []
-    for name in names.features:
-        features += indicator_names(name, words[name]) if name in words else [name]
-    groups = scan.given_groups
-    if groups is None:
-        groups = ("everyone",)
-        if names.sensitive is not None:
-            groups = tuple(np.unique(np.concatenate([each.groups for each in contents])).tolist())
-    first = min(each.first_step for each in contents)
-    last = max(each.last_step for each in contents)
-    notes = dict.fromkeys(note for each in contents for note in each.notes)
-    period = names.period
-    if period is not None:
-        period = replace(period, first=first)
-        notes[period.said] = None
-        last -= first
-    known = replace(names, features=tuple(features), period=period)
-    return Common(names.columns, known, groups, scan.horizon, last, tuple(notes))
+    log = names.log(piece, piece.table(names.columns), None)
+    first, last = int(log.time_step.min()), int(log.time_step.max())
+    return Contents(log.groups, log.feature_names, first, last, log.notes)

@@ -1,20 +1,18 @@
 """Policies: who is accepted, with what probability."""
 
-from consequential.policies.checks import (
-    FeaturesError,
-    PolicyError,
-    checked_floor,
-    group_codes,
-    plain_groups,
-)
 from consequential.policies.features import (
+    FeaturesError,
     NamedFeatures,
+    PolicyError,
     as_features,
     feature_matrix,
+    group_codes,
     is_words,
     numbered_names,
+    plain_groups,
+    sensitive_codes,
 )
-from consequential.policies.policy import FeatureMap, Policy, policy_from_model
+from consequential.policies.policy import FeatureMap, Policy, link_numbers, policy_from_model
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
@@ -23,6 +21,7 @@ from consequential.policies.rules import (
     Mixture,
     RejectAll,
     ThresholdPolicy,
+    checked_floor,
     logistic_model,
 )
 from consequential.policies.storage import load_policy, save_policy
@@ -48,11 +47,13 @@ __all__ = [
     "feature_matrix",
     "group_codes",
     "is_words",
+    "link_numbers",
     "load_policy",
     "logistic_model",
     "numbered_names",
     "plain_groups",
     "policy_from_model",
     "save_policy",
+    "sensitive_codes",
     "smallest_supported",
 ]

@@ -1,19 +1,25 @@
-"""Features: arrays and data frames as matrices whose columns a rule finds by name."""
+"""Features: what a rule looks at, as matrices whose columns it finds by name, and group codes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.checks import FeaturesError, PolicyError
-
 Floats = NDArray[np.float64]
 
 _PLACEHOLDERS = ("x", "Column_")  # what we and LightGBM call the columns of an array
+
+
+class PolicyError(ValueError):
+    """A policy was built, used or stored in a way that cannot work."""
+
+
+class FeaturesError(PolicyError):
+    """A rule was asked about people without the features it looks at."""
 
 
 class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
@@ -165,3 +171,41 @@ def is_words(column: Any) -> bool:
     import narwhals as nw
 
     return any(column.dtype == kind for kind in (nw.String, nw.Categorical, nw.Enum, nw.Object))
+
+
+def plain_groups(groups: Any) -> tuple[Hashable, ...]:
+    """Return groups as a tuple of Python values, each of them once."""
+    names = tuple(groups.tolist() if hasattr(groups, "tolist") else groups)
+    twice = [name for k, name in enumerate(names) if name in names[:k]]
+    if twice:
+        raise PolicyError(f"the sensitive group {twice[0]!r} is given twice in {list(names)}")
+    return names
+
+
+def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.intp]:
+    """Return the position of each row's group among `groups`."""
+    values = np.asarray(sensitive)
+    codes = np.full(values.shape, -1, dtype=np.intp)
+    for code, group in enumerate(groups):
+        codes[values == group] = code
+    if codes.size and codes.min() < 0:
+        unknown = values[codes < 0].tolist()[0]
+        raise PolicyError(f"unknown sensitive group {unknown!r}; known: {list(groups)}")
+    return codes
+
+
+def sensitive_codes(
+    sensitive: ArrayLike | None, groups: Sequence[Hashable], n: int
+) -> NDArray[np.intp]:
+    """Return the position of each of n people's group among those of a policy that has groups."""
+    if sensitive is None:
+        raise PolicyError(
+            "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
+        )
+    codes = group_codes(sensitive, groups)
+    if codes.shape != (n,):
+        raise PolicyError(
+            f"sensitive has shape {codes.shape} but features has {n} rows: "
+            "one value per row is needed"
+        )
+    return codes

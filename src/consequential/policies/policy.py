@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.links import Link, link_named
-from consequential.policies.checks import (
+from consequential.links import LINKS, Link, link_named
+from consequential.policies.features import (
+    Floats,
     PolicyError,
-    checked_floor,
-    group_codes,
+    matched_features,
     plain_groups,
+    sensitive_codes,
 )
-from consequential.policies.features import Floats, matched_features
-from consequential.policies.rules import DecisionRule
+from consequential.policies.rules import DecisionRule, checked_floor
 from consequential.policies.support import Support
 from consequential.shares import checked_share
+
+if TYPE_CHECKING:
+    from consequential.kernels.links import LinkNumbers
+
+# the links that kernels know: what sigma is multiplied by below 0, and whether it is 1 above
+_LINK_NUMBERS = {
+    "logistic": (1.0, 0.0),
+    "semi_logistic": (1.0, 1.0),
+    "smooth_semi_logistic": (2.0, 1.0),
+}
 
 
 class FeatureMap(Protocol):
@@ -57,8 +67,8 @@ class Policy(DecisionRule):
         name, in whatever order they come; `"purpose=car"` is 1 where the column `purpose` says
         `car`. In a plain array they are found by position.
     support
-        The people whom the log can speak about that the parameters were learned from, and what is
-        done with everybody else (see `Support`); None where nobody is treated differently.
+        The people supported by the log that the parameters were learned from, and what is done
+        with everybody else (see `Support`); None where nobody is treated differently.
 
     Examples
     --------
@@ -125,13 +135,18 @@ class Policy(DecisionRule):
         """Whether the sensitive attribute is an input of the decision."""
         return bool(self.groups)
 
+    @property
+    def overrules(self) -> bool:
+        """Whether it decides differently on people whom its log does not support."""
+        return self.support is not None and self.support.overrules
+
     def inputs(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return `phi`, one row per person."""
         mapped = self.mapped(features)
         phi = np.column_stack([np.ones(len(mapped)), mapped])
         if self.groups:
             blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
-            blocks[np.arange(len(phi)), self._codes(sensitive, len(phi))] = phi
+            blocks[np.arange(len(phi)), sensitive_codes(sensitive, self.groups, len(phi))] = phi
             phi = blocks.reshape(len(phi), -1)
         if phi.shape[1] != self.theta.size:
             raise PolicyError(
@@ -161,7 +176,7 @@ class Policy(DecisionRule):
     def supports(
         self, features: ArrayLike, sensitive: ArrayLike | None = None
     ) -> NDArray[np.bool_]:
-        """Whether the log it was learned from can speak about people like these, for each row.
+        """Whether the log it was learned from supports people like these, for each row.
 
         Examples
         --------
@@ -178,31 +193,18 @@ class Policy(DecisionRule):
         self, features: ArrayLike, sensitive: ArrayLike | None
     ) -> tuple[Floats, NDArray[np.intp] | None]:
         matrix = matched_features(features, self.feature_names)
-        return matrix, self._codes(sensitive, len(matrix)) if self.groups else None
-
-    def _codes(self, sensitive: ArrayLike | None, n: int) -> NDArray[np.intp]:
-        """Return each person's position among the groups, of a policy that has groups."""
-        if sensitive is None:
-            raise PolicyError(
-                "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
-            )
-        codes = group_codes(sensitive, self.groups)
-        if codes.shape != (n,):
-            raise PolicyError(
-                f"sensitive has shape {codes.shape} but features has {n} rows: "
-                "one value per row is needed"
-            )
-        return codes
+        codes = sensitive_codes(sensitive, self.groups, len(matrix)) if self.groups else None
+        return matrix, codes
 
     def probability(self, eta: Floats) -> Floats:
         """Return the propensity of supported people as a function of the linear score."""
-        base: Floats = self.link.probability(eta)
-        return self.floor + (1.0 - self.floor) * base if self.floor else base
+        found: Floats = self.floor + (1.0 - self.floor) * self.link.probability(eta)
+        return found
 
     def derivative(self, eta: Floats) -> Floats:
         """Return the derivative of the propensity in the linear score."""
-        base: Floats = self.link.derivative(eta)
-        return (1.0 - self.floor) * base if self.floor else base
+        found: Floats = (1.0 - self.floor) * self.link.derivative(eta)
+        return found
 
     def log_derivative(self, eta: Floats) -> Floats:
         """Return the derivative of the log propensity in the linear score."""
@@ -230,6 +232,19 @@ class Policy(DecisionRule):
         if self.support is not None:
             parts.append(self.support.in_short)
         return f"Policy({', '.join(parts)})"
+
+
+def link_numbers(policy: Policy) -> LinkNumbers | None:
+    """Return a policy's link and floor as numbers, for compiled code.
+
+    None for a link of the user's own, and for a policy that decides differently on people whom its
+    log does not support: then the link does not say everything.
+    """
+    from consequential.kernels.links import LinkNumbers
+
+    if policy.overrules or LINKS.get(policy.link.name) is not policy.link:
+        return None
+    return LinkNumbers(*_LINK_NUMBERS[policy.link.name], policy.floor)
 
 
 def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logistic") -> Policy:

@@ -5,26 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.checks import (
+from consequential.policies.features import (
     FeaturesError,
+    Floats,
     PolicyError,
-    checked_floor,
-    percentage,
+    as_features,
+    counted_columns,
+    matched_frame,
 )
-from consequential.policies.features import Floats, as_features, counted_columns, matched_frame
+from consequential.shares import percentage
 
 
-class Predictor(Protocol):
-    """Anything fitted that predicts a probability: scikit-learn's classifiers do."""
-
-    def predict_proba(self, features: Any, /) -> Any:
-        """Return one column of probabilities per class."""
-        ...
+def checked_floor(floor: float) -> float:
+    """Return an exploration floor, a probability below 1."""
+    if not 0.0 <= floor < 1.0:
+        advice = percentage(floor)
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{advice}")
+    return float(floor)
 
 
 class DecisionRule(ABC):
@@ -156,7 +158,7 @@ class ThresholdPolicy(DecisionRule):
     array([0., 1.])
     """
 
-    predictor: Predictor
+    predictor: Any
     threshold: float
 
     def __post_init__(self) -> None:

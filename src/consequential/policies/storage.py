@@ -11,15 +11,16 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.files import write_atomically
-from consequential.links import LINKS
-from consequential.policies.checks import PolicyError
+from consequential.links import LINKS, Link
+from consequential.policies.features import PolicyError
 from consequential.policies.policy import Policy
 from consequential.policies.rules import (
     AcceptAll,
@@ -35,7 +36,11 @@ FORMAT = "consequential policy"
 _SCHEMA = 1
 _SCHEMA_WITH_SUPPORT = 2  # a reader that knows no supports would decide on unsupported people
 
-_RULES = (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
+_RULES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
+}
+_ADDED_LATER = ("learned_from", "feature_names", "support")  # fields that old files do not have
 
 STORABLE = {
     "KBinsDiscretizer": "sklearn.preprocessing",
@@ -104,61 +109,43 @@ def _has_support(rule: DecisionRule) -> bool:
 
 
 def encode_rule(rule: DecisionRule) -> dict[str, Any]:
-    """Return a rule as plain JSON values."""
-    if type(rule) not in _RULES:
-        raise PolicyError(f"a {type(rule).__name__} cannot be stored as JSON")
-    match rule:
-        case Policy():
-            if rule.link is not LINKS.get(rule.link.name):
-                raise PolicyError(f"the link {rule.link.name!r} cannot be stored as JSON")
-            support = {} if rule.support is None else {"support": rule.support.to_dict()}
-            return {
-                "type": "Policy",
-                "theta": rule.theta.tolist(),
-                "link": rule.link.name,
-                "feature_map": _encode(rule.feature_map),
-                "floor": rule.floor,
-                "groups": [_encode(group) for group in rule.groups],
-                "learned_from": rule.learned_from,
-                "feature_names": list(rule.feature_names),
-                **support,
-            }
-        case ThresholdPolicy():
-            predictor = _encode(rule.predictor)
-            return {"type": "ThresholdPolicy", "predictor": predictor, "threshold": rule.threshold}
-        case EveryNth():
-            return {"type": "EveryNth", "n": rule.n, "otherwise": encode_rule(rule.otherwise)}
-        case Mixture():
-            rules = [encode_rule(part) for part in rule.rules]
-            return {"type": "Mixture", "rules": rules, "probabilities": list(rule.probabilities)}
-    return {"type": type(rule).__name__}  # accept-all and reject-all have no more to say
+    """Return a rule as plain JSON values: its type and its fields."""
+    kind = type(rule)
+    if _RULES.get(kind.__name__) is not kind:
+        raise PolicyError(f"a {kind.__name__} cannot be stored as JSON")
+    values = {each.name: getattr(rule, each.name) for each in fields(cast("Any", rule))}
+    if values.get("support", ...) is None:
+        del values["support"]
+    return {"type": kind.__name__} | {name: _encode_field(v) for name, v in values.items()}
+
+
+def _encode_field(value: Any) -> Any:
+    match value:
+        case DecisionRule():
+            return encode_rule(value)
+        case Support():
+            return value.to_dict()
+        case Link():
+            if value is not LINKS.get(value.name):
+                raise PolicyError(f"the link {value.name!r} cannot be stored as JSON")
+            return value.name
+        case np.ndarray():
+            return value.tolist()
+        case tuple():
+            return [encode_rule(v) if isinstance(v, DecisionRule) else _encode(v) for v in value]
+    return _encode(value)
 
 
 def decode_rule(data: dict[str, Any]) -> DecisionRule:
     """Return the rule that `encode_rule` made these values of."""
-    match data["type"]:
-        case "Policy":
-            return Policy(
-                data["theta"],
-                data["link"],
-                _decode(data["feature_map"]),
-                floor=data["floor"],
-                groups=[_decode(group) for group in data["groups"]],
-                learned_from=data.get("learned_from", ""),
-                feature_names=data.get("feature_names", ()),
-                support=Support(**data["support"]) if "support" in data else None,
-            )
-        case "ThresholdPolicy":
-            return ThresholdPolicy(_decode(data["predictor"]), data["threshold"])
-        case "EveryNth":
-            return EveryNth(data["n"], decode_rule(data["otherwise"]))
-        case "Mixture":
-            return Mixture([decode_rule(part) for part in data["rules"]], data["probabilities"])
-        case "AcceptAll":
-            return AcceptAll()
-        case "RejectAll":
-            return RejectAll()
-    raise PolicyError(f"unknown type of policy {data['type']!r}")
+    if data["type"] not in _RULES:
+        raise PolicyError(f"unknown type of policy {data['type']!r}")
+    kind = _RULES[data["type"]]
+    names = [each.name for each in fields(kind)]
+    values = {name: data[name] for name in names if name in data or name not in _ADDED_LATER}
+    support = {"support": Support(**values.pop("support"))} if "support" in values else {}
+    rule: DecisionRule = kind(**{name: _decode(value) for name, value in values.items()}, **support)
+    return rule
 
 
 def _encode(value: Any) -> Any:
@@ -222,6 +209,8 @@ def _decode(data: Any) -> Any:
 
             t, c, k, extrapolate = (_decode(parts[key]) for key in _SPLINE)
             return BSpline.construct_fast(t, c, k, extrapolate)
+        case {"type": _}:
+            return decode_rule(data)
         case {"estimator": kind, "state": state}:
             return _decode_estimator(kind, state)
         case dict():

@@ -1,4 +1,4 @@
-"""Support: a decision tree that finds people whom a log can speak about, also new ones."""
+"""Support: the people whom a log supports, found by a decision tree, also among new people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.checks import FeaturesError, PolicyError
-from consequential.policies.features import Floats
+from consequential.policies.features import FeaturesError, Floats, PolicyError
 
 Codes = NDArray[np.intp]
 
@@ -43,7 +42,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Support:
-    """The people whom a log can speak about, and what a policy does with everybody else.
+    """The people whom a log supports, and what a policy does with everybody else.
 
     A person in a log of N settled decisions is supported if their logged propensity is at least
     `smallest_supported(N)`. A decision tree over the features carries this over to new people. It
@@ -62,7 +61,7 @@ class Support:
     direction
         Coefficients of the linear score: one per feature, then one per group.
     unsupported
-        What the policy does with people whom the log cannot speak about: `"reject"`, `"as_logged"`
+        What the policy does with people whom the log does not support: `"reject"`, `"as_logged"`
         (accept with the leaf's mean logged propensity) or `"trust_model"` (extrapolate).
     smallest
         The smallest logged propensity that counts as supported.
@@ -151,7 +150,7 @@ class Support:
         return cls(*nodes, pure, mean, direction, unsupported, smallest, share)
 
     def supports(self, features: Floats, group: Codes | None = None) -> NDArray[np.bool_]:
-        """Return for each person whether the log can speak about people like them."""
+        """Return for each person whether the log supports people like them."""
         found: NDArray[np.bool_] = self.supported[self._leaf(features, group)]
         return found
 
@@ -173,7 +172,7 @@ class Support:
         """What is done with unsupported people, for readers of a report."""
         return (
             f"{self.share:.1%} of the people in the log are of a kind that was accepted with a "
-            f"probability below {self.smallest:.3g}: the log cannot speak about them. The policy "
+            f"probability below {self.smallest:.3g}: the log does not support them. The policy "
             f"{_DONE[self.unsupported]} them, and new people like them "
             f"(unsupported={self.unsupported!r})"
         )
@@ -190,7 +189,7 @@ class Support:
     def in_short(self) -> str:
         """The same for a representation, in a few words."""
         return (
-            f"{_DONE[self.unsupported]} people whom its log cannot speak about "
+            f"{_DONE[self.unsupported]} people whom its log does not support "
             f"({self.share:.1%} of the log)"
         )
 

@@ -13,8 +13,13 @@ from consequential.functionals import Shape
 from consequential.kernels.functionals import Learning, Notion
 from consequential.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, Outcome
 from consequential.learning import FitPredictor, UpdatePolicy, prediction, update
-from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
-from consequential.policies.compiled import link_numbers
+from consequential.policies import (
+    DecisionRule,
+    Policy,
+    ThresholdPolicy,
+    link_numbers,
+    logistic_model,
+)
 from consequential.sequences import Aggregated, Iterative, Sequence, sequence_named
 from consequential.simulation.replay import Experiment
 from consequential.simulation.runs import Run, theta_of

@@ -15,8 +15,7 @@ from consequential.fairness import Fairness, benefit_gaps
 from consequential.functionals import NOBODY
 from consequential.kernels.links import THRESHOLD, LinkNumbers, propensities
 from consequential.kernels.path_sums import path_sums
-from consequential.policies import Policy, ThresholdPolicy
-from consequential.policies.compiled import link_numbers
+from consequential.policies import Policy, ThresholdPolicy, link_numbers
 from consequential.simulation.compiled_runs import CompiledRuns
 from consequential.worlds import DensityWorld, ScoreWorld, World
 from consequential.worlds.lending import Lending

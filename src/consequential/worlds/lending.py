@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,27 +47,22 @@ class Lending(ScoreWorld):
         self.cost = checked_share("the cost", cost)
         self.initial_threshold = float(initial_threshold)
         self._shares = np.array([shares[group] for group in sorted(shares)])
-        self._names = tuple(sorted(shares))
+        self.groups = tuple(sorted(shares))
         table = read_data("fico.csv")
         self.scores: Floats = np.interp(table["percentile"], _PERCENTILE, _FICO)
-        self._cdf = np.column_stack([table[f"cdf_{group}"] for group in self._names])
+        self._cdf = np.column_stack([table[f"cdf_{group}"] for group in self.groups])
         self._cdf /= self._cdf[-1]
-        self._repaid = np.column_stack([table[f"repaid_{group}"] for group in self._names])
-
-    @cached_property
-    def groups(self) -> tuple[str, ...]:
-        """The groups with a share, sorted."""
-        return self._names
+        self._repaid = np.column_stack([table[f"repaid_{group}"] for group in self.groups])
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
         """Draw scores by inverting each group's cumulative distribution."""
-        group = rng.choice(len(self._names), size=n, p=self._shares)
+        group = rng.choice(len(self.groups), size=n, p=self._shares)
         quantile = rng.random(n)
         score = np.empty(n)
-        for code in range(len(self._names)):
+        for code in range(len(self.groups)):
             here = group == code
             score[here] = self.scores[np.searchsorted(self._cdf[:, code], quantile[here])]
-        return score[:, None], np.array(self._names, dtype=object)[group]
+        return score[:, None], np.array(self.groups, dtype=object)[group]
 
     def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> Floats:
         """Return the repayment rate at each score and group."""
@@ -112,11 +106,8 @@ class Lending(ScoreWorld):
         """Return the start, in hundreds of points from the initial threshold."""
         from sklearn.preprocessing import StandardScaler
 
-        scaler = StandardScaler()
-        scaler.mean_, scaler.scale_ = np.array([self.initial_threshold]), np.array([100.0])
-        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, 1
-        scaler.n_samples_seen_ = 1
-        return Policy([0.0, 1.0], link, scaler)
+        hundreds = self.initial_threshold + np.array([[-100.0], [100.0]])
+        return Policy([0.0, 1.0], link, StandardScaler().fit(hundreds))
 
 
 def lending(

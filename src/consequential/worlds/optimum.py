@@ -16,8 +16,8 @@ from consequential.policies import (
     DecisionRule,
     ThresholdPolicy,
     as_features,
-    group_codes,
     logistic_model,
+    sensitive_codes,
 )
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ class Optimum(Metrics):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PiecewisePolicy(DecisionRule):
-    """A propensity for every stretch of the score, the same or not for each group.
+    """A propensity for every interval of the score, the same or not for each group.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class PiecewisePolicy(DecisionRule):
     array([0. , 0.5, 1. ])
     """
 
-    edges: Floats  # (m - 1,), increasing: where one stretch ends and the next begins
+    edges: Floats  # (m - 1,), increasing: where one interval ends and the next begins
     propensities: Floats  # (m, 1), or (m, groups) where the sensitive attribute is used
     groups: tuple[Hashable, ...]
 
@@ -66,15 +66,13 @@ class PiecewisePolicy(DecisionRule):
         return bool(self.propensities.shape[1] > 1)
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Look the score's stretch up."""
-        stretch = np.searchsorted(self.edges, as_features(features)[:, 0], side="right")
-        if not self.uses_sensitive:
-            column: Floats = self.propensities[stretch, 0]
-            return column
-        if sensitive is None:
-            raise ValueError("this policy uses the sensitive attribute: pass `sensitive`")
-        own: Floats = self.propensities[stretch, group_codes(sensitive, self.groups)]
-        return own
+        """Return the propensity of the interval that each score lies in."""
+        interval = np.searchsorted(self.edges, as_features(features)[:, 0], side="right")
+        column: NDArray[np.intp] | int = 0
+        if self.uses_sensitive:
+            column = sensitive_codes(sensitive, self.groups, len(interval))
+        found: Floats = self.propensities[interval, column]
+        return found
 
 
 def best_threshold(
@@ -193,12 +191,13 @@ class Mixing:
         """Return the best propensities."""
         everybody, nobody = np.ones_like(self.utility), np.zeros_like(self.utility)
         columns = [everybody, nobody, self.best_for(np.zeros_like(self.offsets))]
-        tangents: list[tuple[int, float]] = []
+        limits = self._gap_limits()
         tolerance = _TOLERANCE * min(max(1.0, self.penalty), 100.0)
         for _ in range(_MOST_ROUNDS):
             gains = np.array([float((self.utility * column).sum()) for column in columns])
             spread = np.array([self.deviations(column) for column in columns])  # (columns, k)
-            shares, squares, excess, prices, value = self._master(gains, spread, tangents)
+            found, prices, value = self._master(gains, spread, limits)
+            shares, squares, excess = found[: len(columns)], found[len(columns) : -1], found[-1]
             at = shares @ spread
             improved = self.best_for(prices)
             reduced = float((self.utility * improved).sum()) - prices @ (
@@ -211,7 +210,9 @@ class Mixing:
             if improvement > tolerance:
                 columns.append(improved)
             if underestimate > tolerance:
-                tangents += list(enumerate(at.tolist()))
+                k = len(at)
+                tangents = np.diag(2.0 * at), -np.eye(k), np.zeros(k), at**2
+                limits = np.vstack([limits, np.column_stack(tangents)])
         else:
             if max(improvement, underestimate) > 1e-3:
                 raise RuntimeError(
@@ -232,47 +233,40 @@ class Mixing:
         """Return the deviations of a policy."""
         return np.tensordot(self.rows, propensity, axes=2) + self.offsets
 
+    def _gap_limits(self) -> Floats:
+        """Return one row per limit: factors of the deviations, the squares, the excess; a bound."""
+        k = len(self.offsets)
+        if self.max_gap is None:
+            return np.empty((0, 2 * k + 2))
+        unit, rest = np.eye(k), [*np.zeros(k), -1.0, self.max_gap]
+        rows = [
+            [*(sign * (unit[block + one] - unit[block + other])), *rest]
+            for one, other in combinations(range(self.n_groups), 2)
+            for block in range(0, k, self.n_groups)
+            for sign in (1.0, -1.0)
+        ]
+        return np.array(rows).reshape(-1, 2 * k + 2)
+
     def _master(
-        self, gains: Floats, spread: Floats, tangents: list[tuple[int, float]]
-    ) -> tuple[Floats, Floats, float, Floats, float]:
-        """Return shares, bounds on squares, excess over max_gap, prices and their target value."""
+        self, gains: Floats, spread: Floats, limits: Floats
+    ) -> tuple[Floats, Floats, float]:
+        """Return shares, squares and the excess over max_gap; prices and their target value."""
         from scipy.optimize import linprog
 
         n, k = spread.shape
-        # variables: shares, squares, and an excess over max_gap that is too dear to stay
+        slopes, squares, excess, bounds = np.split(limits, [k, 2 * k, 2 * k + 1], axis=1)
         unit = max(float(np.ptp(spread)), 1e-12)
-        worth = np.concatenate([gains, np.full(k, -self.penalty), [-1e3]])
-        limits, bounds, slopes = [], [], []
-        for one, other in self._pairs() if self.max_gap is not None else ():
-            direction = np.zeros(k)
-            direction[one], direction[other] = 1.0, -1.0
-            for sign in (1.0, -1.0):
-                limits.append(np.concatenate([sign * spread @ direction, np.zeros(k), [-unit]]))
-                bounds.append(self.max_gap)
-                slopes.append(sign * direction)
-        for index, at in tangents:
-            direction = np.zeros(k)
-            direction[index] = 2.0 * at
-            limits.append(np.concatenate([spread @ direction, -np.eye(k)[index], [0.0]]))
-            bounds.append(at**2)
-            slopes.append(direction)
         solution = linprog(
-            -worth,
-            A_ub=np.array(limits) if limits else None,
-            b_ub=np.array(bounds) if limits else None,
+            # an excess over max_gap is too expensive to stay
+            -np.concatenate([gains, np.full(k, -self.penalty), [-1e3]]),
+            A_ub=np.hstack([slopes @ spread.T, squares, unit * excess]),
+            b_ub=bounds[:, 0],
             A_eq=np.concatenate([np.ones(n), np.zeros(k + 1)])[None, :],
             b_eq=[1.0],
             method="highs",
             options=_SOLVER,
         )
-        duals = -solution.ineqlin.marginals if limits else np.zeros(0)
-        prices = duals @ np.array(slopes) if limits else np.zeros(k)
+        prices = -solution.ineqlin.marginals @ slopes
         # a column enters if utility - prices . deviations exceeds the convexity row's dual
         target = -float(solution.eqlin.marginals[0]) + float(prices @ self.offsets)
-        shares, squares = solution.x[:n], solution.x[n : n + k]
-        return shares, squares, float(solution.x[-1]), prices, target
-
-    def _pairs(self) -> list[tuple[int, int]]:
-        blocks = range(0, len(self.offsets), self.n_groups)
-        pairs = combinations(range(self.n_groups), 2)
-        return [(block + one, block + other) for one, other in pairs for block in blocks]
+        return solution.x, prices, target

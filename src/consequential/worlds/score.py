@@ -17,8 +17,6 @@ from consequential.worlds.world import World
 
 Floats = NDArray[np.float64]
 
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
-
 
 class ScoreWorld(World):
     """A world of one score, whose distribution and label probabilities are known.
@@ -39,7 +37,7 @@ class ScoreWorld(World):
     def cells(self, n_cells: int, closer_to: float | None = None) -> Population:
         """Return the distribution as some `n_cells` points in increasing order.
 
-        `closer_to` a score there are as many again, to tell its neighbours apart.
+        Around the score `closer_to` there are as many again, so close that its neighbours differ.
         """
 
     @abstractmethod
@@ -160,9 +158,7 @@ class DensityWorld(ScoreWorld):
             width = edges[1] - edges[0]
             near = np.linspace(closer_to - 2 * width, closer_to + 2 * width, n_cells + 1)
             edges = np.union1d(edges, np.clip(near, *self.bounds))
-        middles = (edges[1:] + edges[:-1]) / 2
-        mass = self.density(middles) * np.diff(edges)[:, None]
-        return self._population(middles, mass / mass.sum(axis=0) / self.n_groups)
+        return self._population(edges, 1)
 
     def population_for(self, rule: DecisionRule) -> Population:
         """Return Gauss nodes on 4096 cells that are cut where the rule jumps.
@@ -172,7 +168,7 @@ class DensityWorld(ScoreWorld):
         jumps = self._jumps(rule)
         if len(jumps) == 0:
             return self.regular_nodes
-        return self._nodes(np.union1d(self._edges, jumps))
+        return self._population(np.union1d(self._edges, jumps), 4)
 
     @cached_property
     def _edges(self) -> Floats:
@@ -181,17 +177,16 @@ class DensityWorld(ScoreWorld):
     @cached_property
     def regular_nodes(self) -> Population:
         """Four Gauss nodes on each of 4096 equal cells: enough for a policy without jumps."""
-        return self._nodes(self._edges)
+        return self._population(self._edges, 4)
 
-    def _nodes(self, edges: Floats) -> Population:
-        half = np.diff(edges) / 2
-        scores = ((edges[1:] + edges[:-1]) / 2)[:, None] + half[:, None] * _NODES
-        weights = half[:, None] * _NODE_WEIGHTS
-        mass = self.density(scores.ravel()) * weights.ravel()[:, None]
-        return self._population(scores.ravel(), mass / mass.sum(axis=0) / self.n_groups)
-
-    def _population(self, scores: Floats, mass: Floats) -> Population:
+    def _population(self, edges: Floats, n_nodes: int) -> Population:
+        """Return Gauss nodes in each cell, with the mass around them."""
+        nodes, weights = np.polynomial.legendre.leggauss(n_nodes)
+        half = np.diff(edges)[:, None] / 2
+        scores = ((edges[1:] + edges[:-1])[:, None] / 2 + half * nodes).ravel()
+        mass = self.density(scores) * (half * weights).reshape(-1, 1)
         probability = np.repeat(self.score_probability(scores)[:, None], self.n_groups, axis=1)
+        mass = mass / mass.sum(axis=0) / self.n_groups
         return Population(scores[:, None], mass, probability, self.groups)
 
     def _jumps(self, rule: DecisionRule) -> Floats:

@@ -82,7 +82,10 @@ class SyntheticWorld(DensityWorld):
 
 
 class FirstSetting(SyntheticWorld):
-    """One threshold is optimal, and a harsh start keeps a predictor from finding it."""
+    """One threshold is optimal, and a harsh start keeps a predictor from finding it.
+
+    The label curve is moved to the right by `shift`.
+    """
 
     name = "first setting"
     bounds = (-0.8, 0.8)
@@ -92,32 +95,23 @@ class FirstSetting(SyntheticWorld):
         n_proposals=256 * 128, n_iterations=128, batch_size=256, learning_rate=1.0
     )
 
-    def __init__(self) -> None:
-        # the paper chooses the cost so that the optimal cut is at -0.3
+    def __init__(self, shift: float = 0.0) -> None:
+        self.shift = 0.0
+        # the paper chooses the cost so that the optimal cut of its curve is at -0.3
         self.cost = float(self.score_probability(np.array([-0.3]))[0])
+        self.shift = float(shift)
 
     def score_probability(self, score: Floats) -> Floats:
         """Return the monotone, ill-calibrated curve of the first setting."""
-        end, width, height, shift = 0.8, 30.0, 3.0, 0.1
-        bump = height * np.exp(-width * (score - end - shift) ** 4)
+        if self.shift:  # beyond its ends a moved curve stays what it is there
+            score = np.clip(score - self.shift, *self.bounds)
+        end, width, height, beyond = 0.8, 30.0, 3.0, 0.1
+        bump = height * np.exp(-width * (score - end - beyond) ** 4)
         curve: Floats = (np.tan(score) + np.tan(end) + bump) / (2 * np.tan(end) + height)
         return curve
 
 
-class ShiftedSetting(FirstSetting):
-    """The first setting with its label curve moved to the right by `shift`."""
-
-    def __init__(self, shift: float) -> None:
-        self.shift = 0.0
-        super().__init__()  # the cost is that of the curve in its place
-        self.shift = float(shift)
-
-    def score_probability(self, score: Floats) -> Floats:
-        """Return the moved curve; beyond its ends it stays what it is there."""
-        return super().score_probability(np.clip(score - self.shift, *self.bounds))
-
-
-class Drift(ShiftedSetting):
+class Drift(FirstSetting):
     """The first setting while its label curve moves from one place to another, at an even pace.
 
     As it stands the world is that of step 0.
@@ -134,7 +128,7 @@ class Drift(ShiftedSetting):
     def at(self, time_step: int) -> World:
         """Return the setting, standing still, with the curve where it is at a time step."""
         done = min(time_step / self.steps, 1.0)
-        return ShiftedSetting(self.start + done * (self.end - self.start))
+        return FirstSetting(self.start + done * (self.end - self.start))
 
 
 class SecondSetting(SyntheticWorld):
@@ -189,8 +183,8 @@ def drift(start: float = 0.4, end: float = 0.0, steps: int = 200) -> Drift:
     """Return the first setting with a label curve that moves.
 
     By default people get better: the curve begins too far to the right by 0.4 and ends where the
-    paper has it, so that the best cut falls from 0.1 to -0.3. Only who still accepts some of those
-    rejected so far can notice. With `start=0.0, end=0.4` people get worse instead.
+    paper has it, so that the best cut falls from 0.1 to -0.3. Only a rule that still accepts
+    some of the people rejected so far can notice. With `start=0.0, end=0.4` people get worse.
 
     Parameters
     ----------

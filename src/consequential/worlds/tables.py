@@ -1,8 +1,8 @@
-"""Worlds made of a table: its rows are the population, drawn again and again."""
+"""Worlds made of a table: its rows are the population, drawn with replacement."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,7 +73,7 @@ class TableWorld(World):
         self.parameters = parameters or Parameters()
         self.feature_names = checked.feature_names
         self.table = People(checked.features, checked.group, checked.label)
-        self._groups = checked.groups
+        self.groups = checked.groups
         order = np.random.default_rng(split_seed).permutation(len(checked))
         n_held_out = max(1, round(held_out_fraction * len(checked)))
         self.held_out_rows = order[:n_held_out]
@@ -83,24 +83,19 @@ class TableWorld(World):
                 f"held_out_fraction={held_out_fraction} leaves no training row of {len(checked)}"
             )
 
-    @cached_property
-    def groups(self) -> tuple[Hashable, ...]:
-        """The sensitive groups, sorted."""
-        return self._groups
-
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n training rows with replacement."""
-        rows = self.training_rows[rng.integers(len(self.training_rows), size=n)]
+        return self._rows(self.training_rows[rng.integers(len(self.training_rows), size=n)])
+
+    def _rows(self, rows: NDArray[np.intp]) -> People:
         return People(self.table.features[rows], self.table.group[rows], self.table.label[rows])
 
     def as_alias_table(self) -> AliasTable:
         """Return the training rows, all equally likely."""
         from consequential.kernels.alias_table import alias_table
 
-        rows, table = self.training_rows, self.table
-        return alias_table(
-            np.ones(len(rows)), table.features[rows], table.group[rows], table.label[rows]
-        )
+        rows = self._rows(self.training_rows)
+        return alias_table(np.ones(len(rows.label)), rows.features, rows.group, rows.label)
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
         """Draw n people of the training rows, without their labels."""
@@ -109,23 +104,21 @@ class TableWorld(World):
 
     def label_probability(self, features: Floats, sensitive: NDArray[Any]) -> Floats:
         """Return the share of label 1 among training rows with these features and group."""
-        rows, table = self.training_rows, self.table
-        known = np.column_stack([table.features[rows], table.group[rows]])
+        rows, n = self._rows(self.training_rows), len(self.training_rows)
+        known = np.column_stack([rows.features, rows.group])
         asked = np.column_stack([features, group_codes(sensitive, self.groups)])
         everything = np.vstack([known, asked]) + 0.0  # -0.0 becomes 0.0
         kind = np.unique(everything, axis=0, return_inverse=True)[1].ravel()
-        positives = np.bincount(kind[: len(rows)], table.label[rows], kind.max() + 1)
-        count = np.bincount(kind[: len(rows)], minlength=len(positives))
+        positives = np.bincount(kind[:n], rows.label, kind.max() + 1)
+        count = np.bincount(kind[:n], minlength=len(positives))
         share = np.divide(positives, count, out=np.full(len(count), np.nan), where=count > 0)
-        found: Floats = share[kind[len(rows) :]]
+        found: Floats = share[kind[n:]]
         return found
 
     def population(self, part: Literal["held_out", "training"]) -> Population:
         """Return the held-out or the training rows as a population."""
-        rows = self.held_out_rows if part == "held_out" else self.training_rows
-        table = self.table
-        features = self.named(table.features[rows])
-        return labelled_population(features, table.group[rows], table.label[rows], self.groups)
+        rows = self._rows(self.held_out_rows if part == "held_out" else self.training_rows)
+        return labelled_population(self.named(rows.features), rows.group, rows.label, self.groups)
 
     @cached_property
     def held_out(self) -> Population:
@@ -162,7 +155,7 @@ def from_frame(
     return TableWorld(
         matrix,
         columns["sensitive"],
-        columns["label"],
+        np.asarray(columns["label"]),
         cost=cost,
         name=name,
         feature_names=names,
@@ -195,22 +188,16 @@ def compas(
     table = {
         name: np.repeat(column[paper], counted["count"][paper]) for name, column in counted.items()
     }
-    priors = table["priors"].astype(np.float64)
-    columns = {
-        "age 25-45": table["age"] == "25-45",
-        "age over 45": table["age"] == "over 45",
-        "age under 25": table["age"] == "under 25",
-        "priors (standardised)": (priors - priors.mean()) / priors.std(),
-        "misdemeanour": table["misdemeanour"],
-    }
+    features = {f"age {age}": table["age"] == age for age in ("25-45", "over 45", "under 25")}
+    features["priors (standardised)"] = _standardised(table["priors"])
+    features["misdemeanour"] = table["misdemeanour"]
     rearrest = table["rearrest"].astype(np.float64)
-    return TableWorld(
-        np.column_stack([column.astype(np.float64) for column in columns.values()]),
+    return _world(
+        features,
         table[sensitive],
         rearrest if label == "rearrest" else 1.0 - rearrest,
         cost=0.6,
         name="COMPAS" if label == "no_rearrest" else "COMPAS (re-arrest as y = 1)",
-        feature_names=list(columns),
         parameters=Parameters(
             n_proposals=64**2, n_iterations=40 * 64, batch_size=64, learning_rate=0.1
         ),
@@ -231,19 +218,12 @@ def german(*, sensitive: Literal["sex", "age"] = "sex", cost: float = 0.7) -> Ta
     """
     _choose("sensitive", sensitive, ("sex", "age"))
     table = read_data("german.csv")
-    groups = table["sex"]
+    groups, repaid = table.pop("sex"), table.pop("repaid")
     if sensitive == "age":
-        groups = np.where(table["age"] <= 25, "25 and under", "over 25")
-    leave_out = {"sex", "repaid", *(["age"] if sensitive == "age" else [])}
-    matrix, names = encoded({k: v for k, v in table.items() if k not in leave_out})
-    return TableWorld(
-        matrix,
-        groups,
-        table["repaid"],
-        cost=cost,
-        name="German credit",
-        feature_names=names,
-        parameters=Parameters(n_proposals=1024, learning_rate=0.1),
+        groups = np.where(table.pop("age") <= 25, "25 and under", "over 25")
+    parameters = Parameters(n_proposals=1024, learning_rate=0.1)
+    return _world(
+        _encoded(table), groups, repaid, cost=cost, name="German credit", parameters=parameters
     )
 
 
@@ -258,15 +238,10 @@ def taiwan(*, cost: float = 0.75) -> TableWorld:
     (30000, ('Female', 'Male'))
     """
     table = read_data("taiwan.csv.gz")
-    matrix, names = encoded({k: v for k, v in table.items() if k not in {"sex", "repaid"}})
-    return TableWorld(
-        matrix,
-        table["sex"],
-        table["repaid"],
-        cost=cost,
-        name="Taiwan credit cards",
-        feature_names=names,
-        parameters=Parameters(n_proposals=4096, learning_rate=0.1),
+    sex, repaid = table.pop("sex"), table.pop("repaid")
+    parameters = Parameters(n_proposals=4096, learning_rate=0.1)
+    return _world(
+        _encoded(table), sex, repaid, cost=cost, name="Taiwan credit cards", parameters=parameters
     )
 
 
@@ -282,17 +257,26 @@ def read_data(name: str) -> Table:
     }
 
 
-def encoded(table: Table) -> tuple[Floats, list[str]]:
+def _encoded(table: Table) -> Table:
     """Standardise numbers and one-hot encode words (the first in order is the base line)."""
-    columns: dict[str, Floats] = {}
+    columns: Table = {}
     for name, values in table.items():
         if values.dtype.kind in "iuf":
-            number = values.astype(np.float64)
-            columns[name] = (number - number.mean()) / number.std()
+            columns[name] = _standardised(values)
         else:
-            for word in np.unique(values)[1:]:
-                columns[f"{name}: {word}"] = (values == word).astype(np.float64)
-    return np.column_stack(list(columns.values())), list(columns)
+            columns |= {f"{name}: {word}": values == word for word in np.unique(values)[1:]}
+    return columns
+
+
+def _standardised(values: NDArray[Any]) -> Floats:
+    number = values.astype(np.float64)
+    standardised: Floats = (number - number.mean()) / number.std()
+    return standardised
+
+
+def _world(features: Table, sensitive: ArrayLike, label: ArrayLike, **options: Any) -> TableWorld:
+    matrix = np.column_stack(list(features.values())).astype(np.float64)
+    return TableWorld(matrix, sensitive, label, feature_names=list(features), **options)
 
 
 def _choose(name: str, value: str, options: tuple[str, ...]) -> None:

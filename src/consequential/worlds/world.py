@@ -131,14 +131,10 @@ class World(ABC):
     @cached_property
     def alias_table(self) -> AliasTable | None:
         """The alias table, unless a subclass of the class that has it changed how people come."""
-        if vars(self).keys() & _HOW_PEOPLE_COME:
-            return None
-        for ancestor in type(self).__mro__:
-            if "as_alias_table" in vars(ancestor):
-                return self.as_alias_table()
-            if vars(ancestor).keys() & _HOW_PEOPLE_COME:
-                return None
-        return None
+        kinds = type(self).__mro__
+        owner = next(k for k, kind in enumerate(kinds) if "as_alias_table" in vars(kind))
+        changed = any(vars(each).keys() & _HOW_PEOPLE_COME for each in (self, *kinds[:owner]))
+        return None if changed else self.as_alias_table()
 
     @property
     def decides_as_usual(self) -> bool:
@@ -149,23 +145,25 @@ class World(ABC):
         )
 
     def people(self, n: int, rng: np.random.Generator) -> People:
-        """Draw n people with their labels, for the world's eyes only."""
+        """Draw n people with their labels, which decision rules do not see."""
+        features, group, probability = self._proposed(n, rng)
+        return People(features, group, (rng.random(n) < probability).astype(np.float64))
+
+    def _proposed(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[Floats, NDArray[np.intp], Floats]:
+        """Draw n people: features, positions among the groups, and label probabilities."""
         features, sensitive = self.propose(n, rng)
         matrix = as_features(features)
-        probability = self._checked_probability(matrix, sensitive)
-        label = (rng.random(n) < probability).astype(np.float64)
-        return People(matrix, group_codes(sensitive, self.groups), label)
-
-    def _checked_probability(self, features: Floats, sensitive: ArrayLike) -> Floats:
-        found = self.label_probability(features, np.asarray(sensitive))
+        found = self.label_probability(matrix, np.asarray(sensitive))
         probability = np.asarray(found, dtype=np.float64)
-        if probability.shape != (len(features),):
+        if probability.shape != (len(matrix),):
             raise ValueError(
                 f"label_probability must give one number per person, not shape {probability.shape}"
             )
         if not ((probability >= 0) & (probability <= 1)).all():
             raise ValueError("label_probability must give probabilities between 0 and 1")
-        return probability
+        return matrix, group_codes(sensitive, self.groups), probability
 
     def decided(
         self, people: People, rule: DecisionRule, rng: np.random.Generator, time_step: int = 0
@@ -176,14 +174,13 @@ class World(ABC):
             sensitive = np.array(self.groups, dtype=object)[people.group]
         features = self.named(people.features)
         decision = np.asarray(rule.decide(features, sensitive, rng=rng))
-        n = len(decision)
         return DecisionLog(
             features=people.features,
             decision=decision,
             propensity=np.asarray(rule.propensity(features, sensitive)),
             label=np.where(decision, people.label, np.nan),
             group=people.group,
-            time_step=np.full(n, time_step),
+            time_step=np.full(len(decision), time_step),
             groups=self.groups,
             feature_names=features.names,
             policies={time_step: rule},
@@ -208,12 +205,10 @@ class World(ABC):
 
     @cached_property
     def held_out(self) -> Population:
-        """People nobody learns from, for measuring."""
-        features, sensitive = self.propose(self.n_held_out, np.random.default_rng(20_200_626))
-        matrix = as_features(features)
-        probability = self._checked_probability(matrix, sensitive)
-        codes = group_codes(sensitive, self.groups)
-        return labelled_population(self.named(matrix), codes, probability, self.groups)
+        """Held-out people, on whom rules are measured."""
+        rng = np.random.default_rng(20_200_626)
+        features, group, probability = self._proposed(self.n_held_out, rng)
+        return labelled_population(self.named(features), group, probability, self.groups)
 
     def named(self, features: Floats) -> NamedFeatures:
         """Return features with their names, for rules to find theirs."""

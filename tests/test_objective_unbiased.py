@@ -12,10 +12,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from finite_world import FiniteWorld, Kind, conditional_mean, propensity_of
 from numpy.testing import assert_allclose
 
 import consequential as cq
+from finite_world import FiniteWorld, Kind, conditional_mean, propensity_of
 
 WORLD = FiniteWorld(
     (
