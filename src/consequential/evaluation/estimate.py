@@ -1,10 +1,12 @@
-"""Estimate: a number with its interval, and what all results have in common."""
+"""Estimate: a number with its interval, and what results and sums have in common."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from operator import add
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,6 +19,22 @@ class Interval:
     low: float
     high: float
     standard_error: float
+
+
+class Additive:
+    """A dataclass of sums over rows: those of the chunks of a log add up to those of the log.
+
+    `extremes` says which fields are the smallest or the largest of something instead.
+    """
+
+    extremes: ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
+
+    def __add__(self, other: Self) -> Self:
+        combined = {
+            name: self.extremes.get(name, add)(value, getattr(other, name))
+            for name, value in vars(self).items()
+        }
+        return type(self)(**combined)
 
 
 UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan)

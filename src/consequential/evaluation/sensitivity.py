@@ -6,7 +6,7 @@ because decisions followed something that was not recorded, its weight lies in
     1 + (1/p - 1) / Gamma <= w <= 1 + (1/p - 1) Gamma.
 
 Every figure is then between its values with each row at the worst and at the best corner: one end
-of its weight and, where nobody knows its label, one of the two labels (see `bounds`).
+of its weight and, where nobody knows its label, one of the two labels (see `ratios`).
 
 What the log itself did needs no weights: it accepted a person or it did not, whatever the reason,
 so its value is the mean of `d (y - c) + (1 - d) g(y)`. Only where rejecting is worth more for one
@@ -22,28 +22,25 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import extreme, unscaled
 from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import Interval, Result
-from consequential.evaluation.influence import Ratios, benefit_ratios
-from consequential.evaluation.inputs import (
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.rates import Floats
+from consequential.evaluation.ratios import Range, Ratios, extreme, unscaled
+from consequential.evaluation.rules import (
     AppliedRule,
     apply_rule,
     checked_log,
     needs_folds,
     objective_of,
 )
-from consequential.evaluation.intervals import Normal
 from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
 from consequential.fairness import Fairness
-from consequential.functionals import Benefit, Tally
+from consequential.functionals import Tally
 from consequential.log import DecisionLog
 from consequential.policies import Logged
 from consequential.weightings import Weighting
-
-Floats = NDArray[np.float64]
 
 # beyond this factor nothing is left to say
 _ENDLESS = 1e6
@@ -206,10 +203,6 @@ class _Side:
             return cls(applied.propensity, applied.log.decision.astype(np.float64), True)
         return cls(applied.propensity, applied.propensity, False)
 
-    def gained(self, weighted: Floats, known: Floats) -> Floats:
-        """Each row's gain from acceptance: with its weight, or as the log knows it."""
-        return self.accepts * (known if self.logged else weighted)
-
 
 @dataclass(frozen=True, slots=True)
 class _Given(Weighting):
@@ -240,91 +233,65 @@ class _Model:
 
     def utility(self, gamma: float) -> Bounds:
         """Return the bounds of the utility, or of the difference to the other rule's."""
-        n = len(self.weighted.log)
-        corners = [
-            Ratios(fixed + weights * slope, np.ones(n), np.zeros(n, dtype=np.intp), 1)
-            for fixed, slope in self._affine
-            for weights in self._ends(gamma)
-        ]
-        paired = self.other is not None
-        return _bounds(corners, self._difference if paired else self.intervals.of)[0]
+        corners = self._corners(gamma, labels=not self.lacks_labels)
+        ratios = [Ratios.mean(self._gained(*corner)) for corner in corners]
+        if self.other is None:
+            return _bounds(ratios, self.intervals.of)[0]
+        return _bounds(ratios, lambda found: [self.intervals.difference(found)])[0]
 
-    def _difference(self, ratios: Ratios) -> list[Interval]:
-        return [self.intervals.difference(ratios)]
+    def _gained(self, tally: Tally, own: Tally) -> Floats:
+        """What each row gains, or gains more than by the other rule."""
+        objective, log = self.weighted.objective, self.weighted.log
+        accepting, rejecting = objective.worth(log, tally)
+        accepted, rejected = objective.worth(log, own)
+
+        def gained(side: _Side) -> Floats:
+            change = accepted - rejected if side.logged else accepting - rejecting
+            return side.accepts * change
+
+        return gained(self.rule) + (rejecting if self.other is None else -gained(self.other))
 
     def benefits(self, gamma: float) -> list[list[Bounds]]:
         """Return the bounds of each benefit and group."""
-        group = self.weighted.log.group
-        by_corner = [
-            [benefit_ratios(benefit, self.rule.accepts, group) for benefit in each]
-            for weights in self._ends(gamma)
-            for each in self._benefits(weights)
-        ]
+        by_corner = [self._benefits(*corner) for corner in self._corners(gamma)]
         return [_bounds(corners, self.intervals.of) for corners in zip(*by_corner, strict=True)]
 
-    @cached_property
-    def _own(self) -> Floats:
-        """How many people each row's label stands for among accepted people."""
-        log = self.weighted.log
-        return self.weighted.objective.weighting.weights(log) * log.propensity
-
-    def _ends(self, gamma: float) -> tuple[Floats, Floats]:
-        """The smallest and largest weight of each row; 0 where there is no label."""
-        log = self.weighted.log
-        p = log.propensity
-        odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=log.decision)
-        return self._own * (1.0 + odds / gamma), self._own * (1.0 + odds * gamma)
-
-    @cached_property
-    def _affine(self) -> list[tuple[Floats, Floats]]:
-        """What each row gains without weight, and more per unit of it; for each unknown label."""
-        n = len(self.weighted.log)
-        none, one = (self._gained(np.full(n, weight)) for weight in (0.0, 1.0))
-        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
-
-    def _gained(self, weights: Floats) -> list[Floats]:
-        objective, log, found = self.weighted.objective, self.weighted.log, []
-        for tally, own in self._tallies(weights, known=not self.lacks_labels):
-            accepting, rejecting = objective.worth(log, tally)
-            accepted, rejected = objective.worth(log, own)
-            changes = accepting - rejecting, accepted - rejected
-            less = -rejecting if self.other is None else self.other.gained(*changes)
-            found.append(self.rule.gained(*changes) - less)
-        return found
-
-    def _benefits(self, weights: Floats) -> list[list[Benefit]]:
-        """Return all benefits at these weights, for each way to fill in unknown labels."""
+    def _benefits(self, tally: Tally, own: Tally) -> list[Ratios]:
         notion, group = self.weighted.objective.fairness, self.weighted.log.group
         assert notion is not None
         found = []
-        for tally, own in self._tallies(weights):
-            benefits = [unscaled(each, group) for each in notion.benefits(tally)]
+        for benefit, known in zip(notion.benefits(tally), notion.benefits(own), strict=True):
+            each = unscaled(benefit, group)
             if self.rule.logged:
-                known = [unscaled(each, group) for each in notion.benefits(own)]
-                benefits = [
-                    replace(each, values=its.values, denominator=its.denominator)
-                    for each, its in zip(benefits, known, strict=True)
-                ]
-            found.append(benefits)
+                its = unscaled(known, group)
+                each = replace(each, values=its.values, denominator=its.denominator)
+            found.append(Ratios.of_benefit(each, self.rule.accepts, group))
         return found
 
-    def _tallies(self, weights: Floats, *, known: bool = True) -> list[tuple[Tally, Tally]]:
-        """Whom rows stand for with weights and as the log knows it; for each unknown label."""
+    def _corners(self, gamma: float, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
+        """Whom rows stand for, and whom among accepted people, at each end of what is unknown."""
         log = self.weighted.log
-        tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
-        if not known:
-            tally = without_labels(tally)
-        if tally.unknown is None:
-            return [(tally, own)]
-        return [(tally.filled(label), own.filled(label)) for label in (False, True)]
+        p = log.propensity
+        odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=log.decision)
+        among_accepted = self.weighted.objective.weighting.weights(log) * p
+        (own, _), *ends = (
+            _Given(among_accepted * factor).tallies(log)
+            for factor in (1.0, 1.0 + odds / gamma, 1.0 + odds * gamma)
+        )
+        tallies = [tally if labels else without_labels(tally) for tally, _ in ends]
+        if tallies[0].unknown is None:
+            return [(tally, own) for tally in tallies]
+        return [
+            (tally.filled(label), own.filled(label)) for label in (False, True) for tally in tallies
+        ]
 
 
 def _bounds(
-    corners: Sequence[Ratios], intervals: Callable[[Ratios], list[Interval]]
+    corners: Sequence[Ratios], intervals: Callable[[Range], list[Interval]]
 ) -> list[Bounds]:
     """Return the values at both extremes, and the outer ends of their intervals."""
     smallest, largest = (
-        intervals(extreme(corners, highest=highest)[0]) for highest in (False, True)
+        intervals(Range.exactly(extreme(corners, highest=highest)[0])) for highest in (False, True)
     )
     return [
         Bounds(least.value, most.value, least.low, most.high)
