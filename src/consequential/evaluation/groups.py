@@ -222,12 +222,8 @@ def _quotient(intervals: Normal, found: Range) -> Interval:
     contrasts = Pairs([ratios]).contrasts
     covariance = contrasts @ np.diag((errors / values) ** 2) @ contrasts.T
     apart = intervals.widest(contrasts, np.log(values), covariance, bounds)
-    error = apart.standard_error
-    if ratios.rates is not None:
-        error = float(np.sqrt(np.diag(covariance).max()))
-    return Interval(
-        smallest, float(np.exp(-apart.high)), float(np.exp(-apart.low)), smallest * error
-    )
+    ends = float(np.exp(-apart.high)), float(np.exp(-apart.low))
+    return Interval(smallest, *ends, smallest * apart.standard_error)
 
 
 def _log_bounds(rates: Rates, known: list[int], confidence: float) -> Floats:
