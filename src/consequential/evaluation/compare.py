@@ -181,7 +181,7 @@ def _gap_change(
         side = _sign(intervals.contrast([(new[0], sign), (old[0], sign)]))
     else:
         one, other = intervals.gap(new), intervals.gap(old)
-        if not np.isfinite([one.value, other.value]).all():
+        if not (one.known and other.known):
             return UNKNOWN, "the gap cannot be measured"
         # largest differences are not smooth: no pairing, but bounds that hold
         change = Interval(
@@ -199,7 +199,7 @@ def _gap_change(
     return change, f"the gap is {'narrower' if narrower < 0 else 'wider'}"
 
 
-def _none(found: Interval | Estimate) -> bool:
+def _none(found: Interval) -> bool:
     """Whether a difference is no more than what rounding leaves."""
     return max(abs(found.low), abs(found.high)) <= _RESOLUTION
 

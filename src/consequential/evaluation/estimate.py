@@ -20,6 +20,15 @@ class Interval:
     high: float
     standard_error: float
 
+    def __contains__(self, number: float) -> bool:
+        """Whether the interval covers a number."""
+        return self.low <= number <= self.high
+
+    @property
+    def known(self) -> bool:
+        """Whether the log allows an estimate at all."""
+        return math.isfinite(self.value)
+
 
 class Additive:
     """A dataclass of sums over rows: those of the chunks of a log add up to those of the log.
@@ -52,7 +61,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate(Result):
+class Estimate(Interval, Result):
     """A number, and the interval that covers the true one with the stated confidence.
 
     `value` is NaN where a log cannot tell, and bounds are infinite where it says next to nothing.
@@ -84,24 +93,11 @@ class Estimate(Result):
     (True, False)
     """
 
-    value: float
-    low: float
-    high: float
-    standard_error: float
     n: int
     effective_sample_size: float
     confidence: float
     method: str
     unsupported: float = 0.0
-
-    def __contains__(self, number: float) -> bool:
-        """Whether the interval covers a number."""
-        return self.low <= number <= self.high
-
-    @property
-    def known(self) -> bool:
-        """Whether the log allows an estimate at all."""
-        return math.isfinite(self.value)
 
     def __repr__(self) -> str:
         if not self.known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -299,17 +299,16 @@ def deployed_gap(
     reach = normal_quantile(confidence) * spread
     low = gap.value - float(np.hypot(gap.value - gap.low, reach))
     signed = len(log.groups) == 2 and len(weighted.benefits(crossed.values)) == 1
-    return Estimate(
+    widened = Interval(
         gap.value,
         low if signed else max(low, 0.0),
         gap.value + float(np.hypot(gap.high - gap.value, reach)),
         float(np.hypot(gap.standard_error, spread)),
-        len(weighted.log),
-        weights.effective_size,
-        confidence,
-        "normal, widened by the spread over folds",
-        weights.unsupported_share,
     )
+    found = intervals.estimate(
+        widened, len(weighted.log), weights.effective_size, weights.unsupported_share
+    )
+    return replace(found, method="normal, widened by the spread over folds")
 
 
 def utility_sequence(

@@ -150,7 +150,7 @@ def _hulls(found: Range, intervals: Callable[[Any], list[Interval]]) -> list[Int
 
 def _hull(low: Interval, high: Interval, value: float | None) -> Interval:
     """Return what reaches from the lower end of one interval to the upper end of another."""
-    if not np.isfinite([low.value, high.value]).all():
+    if not (low.known and high.known):
         return UNKNOWN
     return Interval(
         (low.value + high.value) / 2.0 if value is None else value,

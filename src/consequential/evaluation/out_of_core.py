@@ -18,6 +18,7 @@ import numpy as np
 from consequential.evaluation.estimate import Additive
 from consequential.evaluation.rates import Floats, Rates, RateSums, ratio
 from consequential.evaluation.ratios import Range, RatioSums
+from consequential.evaluation.rules import young_notes
 from consequential.evaluation.weighted_log import TOO_FEW, LabelWeights, Measurement, WeightedLog
 from consequential.functionals import Shape
 from consequential.log import DecisionLog, DecisionLogError, LogScan
@@ -151,6 +152,8 @@ def measured(
     summed = partial(_summed, objective=objective, totals=totals, rules=rules, paired=paired)
     chunks = [each for each in scan.map(summed, "evaluating on the log") if each is not None]
     grams, weights, rates, (shapes, *_) = zip(*chunks, strict=True)
+    sizes = tuple(totals.sums[0].astype(int).tolist())
+    young = young_notes(len(scan) - totals.n, scan.horizon)
     gram, place, measurements = reduce(add, grams), 0, []
     for k, chunk_weights in enumerate(zip(*weights, strict=True)):
         own = reduce(add, chunk_weights)
@@ -160,8 +163,7 @@ def measured(
             chunk_rates = [each[k] for each in rates]
             sums = None if None in chunk_rates else reduce(add, chunk_rates)
             benefits = _benefits(gram, place + 4, shapes, own, sums)
-            notes = own.notes(*_left_out(scan, totals), *_not_bounded(own, benefits))
-        sizes = tuple(totals.sums[0].astype(int).tolist())
+            notes = own.notes(*young, *_not_bounded(own, benefits))
         ranges = _utility(gram, place, own), Range.exactly(ScannedRatios(gram, place + 3)), benefits
         measurements.append(Measurement(*ranges, own, scan.groups, sizes, notes))
         place += 4 + len(benefits)
@@ -198,14 +200,4 @@ def _not_bounded(weights: LabelWeights, benefits: tuple[Range, ...]) -> tuple[st
     return (
         "benefits that need labels of people who were never accepted are not bounded on a scan: "
         "scan.sample(n, rng) gives a log in memory, on which they are",
-    )
-
-
-def _left_out(scan: LogScan, totals: Whole) -> tuple[str, ...]:
-    young = len(scan) - totals.n
-    if young == 0:
-        return ()
-    return (
-        f"{young} rows younger than the horizon of {scan.horizon} time steps left out, accepted "
-        "and rejected alike",
     )

@@ -23,11 +23,20 @@ class WinnersCurseWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class AppliedRule:
-    """The settled rows of a log, what a rule would do with them, and notes on both."""
+    """The settled rows of a log, what a rule would do with them, and notes on both.
+
+    `logged` says that the rule is what the log itself did.
+    """
 
     log: DecisionLog
     propensity: Floats
     notes: tuple[str, ...]
+    logged: bool
+
+    @property
+    def accepts(self) -> Floats:
+        """How likely each person is to be accepted: for sure or not at all by the log itself."""
+        return self.log.decision.astype(np.float64) if self.logged else self.propensity
 
 
 def checked_log(log: Any, *, or_scan: bool = False) -> None:
@@ -71,13 +80,7 @@ def apply_rule(
     `stacklevel` is where warnings point: by default the caller of the function that calls this.
     """
     rows = log.settled()
-    left_out = len(log) - len(rows)
-    notes = list(log.concerns)
-    if left_out:
-        notes.append(
-            f"{left_out} {'row' if left_out == 1 else 'rows'} younger than the horizon of "
-            f"{log.horizon} time steps left out, accepted and rejected alike"
-        )
+    notes = [*log.concerns, *young_notes(len(log) - len(rows), log.horizon)]
     if rows.n_pending:
         people = "1 person was" if rows.n_pending == 1 else f"{rows.n_pending} people were"
         whatever = "intervals cover whatever these are"
@@ -120,7 +123,18 @@ def apply_rule(
         )
     if not ((propensity >= 0.0) & (propensity <= 1.0)).all():
         raise ValueError(f"{name}.propensity must give probabilities in [0, 1]")
-    return AppliedRule(rows, propensity, tuple(notes))
+    return AppliedRule(rows, propensity, tuple(notes), isinstance(rule, Logged))
+
+
+def young_notes(left_out: int, horizon: int | None) -> tuple[str, ...]:
+    """Return a note on rows that are left out because they are younger than the horizon."""
+    if left_out == 0:
+        return ()
+    rows = "1 row" if left_out == 1 else f"{left_out} rows"
+    return (
+        f"{rows} younger than the horizon of {horizon} time steps left out, accepted and rejected "
+        "alike",
+    )
 
 
 def as_rule(thing: Any) -> DecisionRule:

@@ -39,7 +39,6 @@ from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, withou
 from consequential.fairness import Fairness
 from consequential.functionals import Tally
 from consequential.log import DecisionLog
-from consequential.policies import Logged
 from consequential.weightings import Weighting
 
 # beyond this factor nothing is left to say
@@ -172,11 +171,8 @@ def sensitivity(
     factors = _checked_gammas(gammas)
     objective = objective_of(log, cost, fairness, None, rejection_utility)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
-    other = None
-    if versus is not None:
-        other = _Side.of(versus, apply_rule(versus, log, folds=folds, seed=seed))
-    weighted = WeightedLog.of(objective, applied.log)
-    model = _Model(weighted, _Side.of(rule, applied), other, intervals)
+    other = None if versus is None else apply_rule(versus, log, folds=folds, seed=seed)
+    model = _Model(WeightedLog.of(objective, applied.log), applied, other, intervals)
     benefits = [model.benefits(gamma) for gamma in factors]
     return Sensitivity(
         factors,
@@ -187,21 +183,6 @@ def sensitivity(
         _turning(lambda gamma: model.utility(gamma).is_doubtful),
         (*applied.notes, *((NO_LABELS,) if model.lacks_labels else ())),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """How likely a rule is to accept each person, and `accepts`: 1 where the log itself did."""
-
-    propensity: Floats
-    accepts: Floats
-    logged: bool
-
-    @classmethod
-    def of(cls, rule: Any, applied: AppliedRule) -> _Side:
-        if isinstance(rule, Logged):
-            return cls(applied.propensity, applied.log.decision.astype(np.float64), True)
-        return cls(applied.propensity, applied.propensity, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +201,8 @@ class _Model:
     """A rule, and maybe another one, on a log whose weights may lie between two ends each."""
 
     weighted: WeightedLog
-    rule: _Side
-    other: _Side | None
+    rule: AppliedRule
+    other: AppliedRule | None
     intervals: Normal
 
     @cached_property
@@ -245,9 +226,8 @@ class _Model:
         accepting, rejecting = objective.worth(log, tally)
         accepted, rejected = objective.worth(log, own)
 
-        def gained(side: _Side) -> Floats:
-            change = accepted - rejected if side.logged else accepting - rejecting
-            return side.accepts * change
+        def gained(rule: AppliedRule) -> Floats:
+            return rule.accepts * (accepted - rejected if rule.logged else accepting - rejecting)
 
         return gained(self.rule) + (rejecting if self.other is None else -gained(self.other))
 
