@@ -22,7 +22,7 @@ from consequential.evaluation.rules import young_notes
 from consequential.evaluation.weighted_log import TOO_FEW, LabelWeights, Measurement, WeightedLog
 from consequential.functionals import Shape
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import DecisionRule
 
 
@@ -120,7 +120,7 @@ _Sums = tuple[Gram, list[LabelWeights], list[RateSums | None], list[Shape | None
 def _summed(
     log: DecisionLog,
     objective: Objective,
-    totals: Whole,
+    totals: Totals,
     rules: tuple[DecisionRule, ...],
     *,
     paired: bool,
@@ -146,7 +146,7 @@ def measured(
     scan: LogScan, objective: Objective, rules: tuple[DecisionRule, ...], *, paired: bool = False
 ) -> list[Measurement]:
     """Measure rules on a scan, in two passes; `paired` adds the difference of two rules."""
-    totals = reduce(add, scan.map(objective.whole, "weighing the log"))
+    totals = reduce(add, scan.map(objective.totals, "weighing the log"))
     if totals.n == 0:
         raise DecisionLogError(f"no decision is as old as the horizon of {scan.horizon} time steps")
     summed = partial(_summed, objective=objective, totals=totals, rules=rules, paired=paired)

@@ -18,7 +18,7 @@ from consequential.evaluation.ratios import Range, Ratios, extreme, unscaled
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.functionals import Tally
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.weightings import Clipped, effective_sample_size
 
 Mask = NDArray[np.bool_]
@@ -152,7 +152,7 @@ class WeightedLog:
     overall: Tally
     within: Tally
     extremes: Extremes | None = None
-    totals: Whole | None = None
+    totals: Totals | None = None
 
     @classmethod
     def of(
@@ -160,13 +160,13 @@ class WeightedLog:
         objective: Objective,
         log: DecisionLog,
         extremes: Extremes | None = None,
-        totals: Whole | None = None,
+        totals: Totals | None = None,
     ) -> WeightedLog:
         """Weigh the rows of a settled log, or of a chunk of a log with these totals."""
         overall, within = objective.tallies(log)
         if totals is not None:
             sums = totals.sums
-            within = replace(within, sizes=sums[0], whole=sums, unsupported=None, missing=None)
+            within = replace(within, sizes=sums[0], totals=sums, unsupported=None, missing=None)
         return cls(objective, log, overall, within, extremes, totals)
 
     def measure(self, propensity: Floats, *notes: str, versus: Floats | None = None) -> Measurement:

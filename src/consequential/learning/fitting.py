@@ -24,7 +24,7 @@ from consequential.learning.search import (
     starting_points,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import Policy, Support, Unsupported
 from consequential.policies.compiled import link_numbers
 
@@ -186,7 +186,7 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
     return under_way.result
 
 
-def _scanned(scan: LogScan, whole: Whole, sampled: Problem, template: Policy) -> Problem:
+def _scanned(scan: LogScan, whole: Totals, sampled: Problem, template: Policy) -> Problem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
     squares = sampled.variance_penalty > 0.0
     passes = ScannedRows(scan, sampled.objective, template, whole, squares)

@@ -21,7 +21,7 @@ from consequential.kernels.full_batch import Table, add_sums
 from consequential.kernels.jit import compiling_reported
 from consequential.kernels.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import Policy
 
 Floats = NDArray[np.float64]
@@ -261,9 +261,9 @@ def _n_threads() -> int:
 # --- rows of a scan, which are larger than memory
 
 
-def whole_of(scan: LogScan, objective: Objective) -> Whole:
+def whole_of(scan: LogScan, objective: Objective) -> Totals:
     """Return what the sums over a scan are divided by; one pass."""
-    return reduce(add, scan.map(objective.whole, "weighing the log"))
+    return reduce(add, scan.map(objective.totals, "weighing the log"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class ScannedRows:
     scan: LogScan
     objective: Objective
     template: Policy
-    whole: Whole
+    whole: Totals
     squares: bool = False
 
     @property
@@ -307,7 +307,7 @@ class ScannedRows:
         return total
 
 
-def _coefficients(objective: Objective, whole: Whole, log: DecisionLog) -> Coefficients | None:
+def _coefficients(objective: Objective, whole: Totals, log: DecisionLog) -> Coefficients | None:
     return objective.coefficients(log, whole) if len(log) else None
 
 
