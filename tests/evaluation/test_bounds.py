@@ -125,18 +125,19 @@ def test_bounds_hold_where_policies_were_learned_from_earlier_rows():
     assert wrong <= 3
 
 
-@pytest.mark.parametrize("g", [(0.0, 0.0), (0.1, 0.1), (0.2, -0.3)])
-@pytest.mark.parametrize("clip", [None, 3.0])
-@pytest.mark.parametrize("pessimistic", [False, True])
-def test_no_row_goes_beyond_its_reach(g, clip, pessimistic):
+@pytest.mark.parametrize(
+    ("g", "weighting"),
+    [
+        ((0.0, 0.0), cq.weightings.InversePropensity()),
+        ((0.2, -0.3), cq.weightings.InversePropensity()),
+        ((0.1, 0.1), cq.weightings.Clipped(3.0)),
+        ((0.2, -0.3), cq.weightings.Clipped(3.0)),
+        ((0.1, 0.1), cq.weightings.Clipped(3.0, pessimistic=True)),
+        ((0.2, -0.3), cq.weightings.Clipped(1e6, pessimistic=True)),
+    ],
+)
+def test_no_row_goes_beyond_its_reach(g, weighting):
     """Rows of every kind: each rule, each pair of them, all costs and amounts; and close to it."""
-    if clip is None and pessimistic:
-        clip = 1e6
-    weighting = (
-        cq.weightings.InversePropensity()
-        if clip is None
-        else cq.weightings.Clipped(clip, pessimistic)
-    )
     rng = np.random.default_rng(0)
     n, floor = 4000, 0.1
     log_ = exploring_log(n, 2, amount=rng.uniform(0.5, 2, n), cost=rng.uniform(0.2, 0.7, n), seed=3)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from consequential.evaluation.weighted_log import WeightedLog
+from covering import covering
 
 COST = 0.4
 
@@ -59,9 +60,9 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("amount", [False, True])
-@pytest.mark.parametrize("g", [(0.0, 0.0), (0.1, -0.2)])
-@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize(
+    ("rule", "g", "amount"), covering(list(RULES), [(0.0, 0.0), (0.1, -0.2)], [False, True])
+)
 def test_utility_is_bounded_by_enumeration(rule, g, amount):
     log = half_supported(amount=amount)
     options = {"cost": COST, "rejection_utility": g}
