@@ -167,8 +167,7 @@ class Bounded(Intervals):
             return UNKNOWN
         assert reach is not None
         rows = ratios.group == code
-        scale = 1.0 if ratios.scale is None else float(ratios.scale[code])
-        numerator, denominator = ratios.numerator[rows] / scale, ratios.denominator[rows] / scale
+        numerator, denominator = ratios.numerator[rows], ratios.denominator[rows]
         if np.ptp(denominator) == 0.0 and np.ptp(reach.rows[:, 1]) == 0.0:
             span = reach.at(0.0)
             low = self.lower(numerator, span) / denominator[0]

@@ -99,7 +99,7 @@ class Intervals(ABC):
         With unknown labels every pair's difference is bounded at once, sharing the error among
         them.
         """
-        pairs = [(each, *pair) for each in benefits for pair in combinations(each.known, 2)]
+        pairs = _pairs(benefits)
         if not pairs:
             return UNKNOWN
         if all(benefit.exact for benefit in benefits):
@@ -122,8 +122,7 @@ class Intervals(ABC):
         """
         if any(len(each.known) < each.n_groups for each in benefits):
             return inf
-        pairs = [(each, *pair) for each in benefits for pair in combinations(each.known, 2)]
-        found = [self.pairwise(*pair) for pair in pairs]
+        found = [self.pairwise(*pair) for pair in _pairs(benefits)]
         return max([0.0, *(max(each.high, -each.low) for each in found)])
 
     def sharing(self, count: int) -> Self:
@@ -138,6 +137,10 @@ class Intervals(ABC):
         """Return an interval as an estimate from n decisions."""
         numbers = found.value, found.low, found.high, found.standard_error
         return Estimate(*numbers, n, float(effective), self.confidence, self.name, unsupported)
+
+
+def _pairs(benefits: tuple[Range, ...]) -> list[tuple[Range, int, int]]:
+    return [(each, *pair) for each in benefits for pair in combinations(each.known, 2)]
 
 
 def _hulls(found: Range, intervals: Callable[[Any], list[Interval]]) -> list[Interval]:

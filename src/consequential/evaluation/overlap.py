@@ -38,6 +38,18 @@ _ESTIMATED = (
 )
 _SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
 _BINS = 4096  # of propensities, to find their median without having them all in memory
+# titles of the columns of a table, what they show of a coverage, and how
+_COLUMNS = (
+    ("people", "people", "d"),
+    ("accepted", "accepted", "d"),
+    ("effective", "effective_sample_size", ".0f"),
+    ("below {:g}", "below_floor", ".2%"),
+    ("at most", "below_floor_high", ".2%"),
+    ("mean weight", "mean_weight", ".3f"),
+    ("smallest p", "smallest", ".3g"),
+    ("median p", "median", ".3g"),
+    ("largest weight", "largest_weight_share", ".2%"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +132,9 @@ class Overlap(Result):
     concerns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        names = (
-            *("", "people", "accepted", "effective", f"below {self.floor:g}", "at most"),
-            *("mean weight", "smallest p", "median p", "largest weight"),
-        )
+        names = ["", *(title.format(self.floor) for title, _, _ in _COLUMNS)]
         rows = [
-            (
-                *(each.name, each.people, each.accepted, f"{each.effective_sample_size:.0f}"),
-                *(f"{each.below_floor:.2%}", f"{each.below_floor_high:.2%}"),
-                *(f"{each.mean_weight:.3f}", f"{each.smallest:.3g}", f"{each.median:.3g}"),
-                f"{each.largest_weight_share:.2%}",
-            )
+            [each.name, *(format(getattr(each, name), how) for _, name, how in _COLUMNS)]
             for each in (self.overall, *(self.groups if len(self.groups) > 1 else ()))
         ]
         lines = [

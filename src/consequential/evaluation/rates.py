@@ -242,18 +242,6 @@ class Rates:
 
     `shared` is the sum of the products of what each person adds to the two counts, and `kind` what
     the rate and the people who carry it are called.
-
-    Examples
-    --------
-    Ten positives whose labels are all known, and nine of them accepted:
-
-    >>> import numpy as np
-    >>> from consequential.evaluation.rates import RateSums
-    >>> ones, accepted = np.ones(10), np.array([1.0] * 9 + [0.0])
-    >>> sums = RateSums.of(ones, ones, ones, accepted, np.zeros(10, dtype=np.intp), 1)
-    >>> low, high = sums.true_positive_rates.bounds(0.95)
-    >>> sums.true_positive_rates.values.round(2), low.round(2), high.round(2)
-    (array([0.9]), array([0.59]), array([0.99]))
     """
 
     values: Floats
@@ -315,15 +303,6 @@ def contrast_bounds(
 
     `bounds` has two rows, lower and upper ends. Without `correlation` the estimates are
     independent, as those of different groups are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consequential.evaluation.rates import contrast_bounds
-    >>> ends = np.array([[0.5, 0.4], [0.8, 0.6]])
-    >>> low, high = contrast_bounds(np.array([0.7, 0.5]), ends, np.array([1.0, -1.0]))
-    >>> round(low, 3), round(high, 3)  # 0.2 - sqrt(0.2^2 + 0.1^2), 0.2 + sqrt(0.1^2 + 0.1^2)
-    (-0.024, 0.341)
     """
     low, high = bounds
     inside = np.where(np.isfinite(values), np.clip(values, low, high), (low + high) / 2.0)

@@ -30,8 +30,6 @@ from consequential.evaluation.reach import Reach
 from consequential.functionals import Benefit, Shape
 
 _MOST_ROUNDS = 100
-# the columns of a benefit that are divided by its scale
-_SCALED = ("values", "constants", "denominator", "counted")
 
 
 class RatioSums(ABC):
@@ -96,7 +94,6 @@ class Ratios(RatioSums):
     n_groups: int
     moved: Floats | None = None  # influence by way of weights that were scaled to average one
     reach: Reach | None = None  # how far a row can go, for bounded intervals
-    scale: Floats | None = None  # what was then multiplied into the rows of each group
     shape: Shape | None = None
     rates: Rates | None = None
 
@@ -108,16 +105,20 @@ class Ratios(RatioSums):
 
     @classmethod
     def of_benefit(cls, benefit: Benefit, propensity: Floats, group: Codes) -> Ratios:
-        """Return a benefit at these propensities."""
+        """Return a benefit at these propensities, with sums that were not divided by anything."""
         if benefit.constants is None or benefit.counted is None:
             raise ValueError(
                 "this notion makes its Benefit by hand, so it is not known what each row adds to "
                 "the totals: build it with tally.mean, tally.share or tally.benefit, and it has "
                 "intervals"
             )
+        undo: Any = 1.0 if benefit.scale is None else ratio(1.0, benefit.scale)[group]
+        counted = benefit.counted
+        if benefit.denominator is not None:
+            counted = benefit.denominator * propensity
         return cls(
-            benefit.values * propensity + benefit.constants,
-            benefit.counted if benefit.denominator is None else benefit.denominator * propensity,
+            (benefit.values * propensity + benefit.constants) * undo,
+            counted * undo,
             group,
             len(benefit.defined),
             shape=benefit.shape,
@@ -230,15 +231,3 @@ def extreme(corners: Sequence[Ratios], *, highest: bool) -> tuple[Ratios, Codes]
         )
     assert picked is not None
     return found, picked
-
-
-def unscaled(benefit: Benefit, group: Codes) -> Benefit:
-    """Undo what a benefit's sums were divided by, so that no row depends on the others."""
-    if benefit.scale is None:
-        return benefit
-    undo = ratio(1.0, benefit.scale)[group]
-    columns: dict[str, Any] = {name: getattr(benefit, name) for name in _SCALED}
-    found: dict[str, Any] = {
-        name: None if each is None else each * undo for name, each in columns.items()
-    }
-    return replace(benefit, **found)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 from typing import Any
 
@@ -26,8 +26,8 @@ import numpy as np
 from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import Interval, Result
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.rates import Floats
-from consequential.evaluation.ratios import Range, Ratios, extreme, unscaled
+from consequential.evaluation.rates import Codes, Floats, ratio
+from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.rules import (
     AppliedRule,
     apply_rule,
@@ -37,7 +37,7 @@ from consequential.evaluation.rules import (
 )
 from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
 from consequential.fairness import Fairness
-from consequential.functionals import Tally
+from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
 from consequential.weightings import Weighting
 
@@ -239,14 +239,11 @@ class _Model:
     def _benefits(self, tally: Tally, own: Tally) -> list[Ratios]:
         notion, group = self.weighted.objective.fairness, self.weighted.log.group
         assert notion is not None
-        found = []
-        for benefit, known in zip(notion.benefits(tally), notion.benefits(own), strict=True):
-            each = unscaled(benefit, group)
-            if self.rule.logged:
-                its = unscaled(known, group)
-                each = replace(each, values=its.values, denominator=its.denominator)
-            found.append(Ratios.of_benefit(each, self.rule.accepts, group))
-        return found
+        benefits = notion.benefits(tally)
+        if self.rule.logged:
+            known = notion.benefits(own)
+            benefits = tuple(map(partial(_among_accepted, group), benefits, known))
+        return [Ratios.of_benefit(each, self.rule.accepts, group) for each in benefits]
 
     def _corners(self, gamma: float, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
         """Whom rows stand for, and whom among accepted people, at each end of what is unknown."""
@@ -264,6 +261,15 @@ class _Model:
         return [
             (tally.filled(label), own.filled(label)) for label in (False, True) for tally in tallies
         ]
+
+
+def _among_accepted(group: Codes, benefit: Benefit, known: Benefit) -> Benefit:
+    """Return a benefit whose sums over accepted people are those of another, at its own scale."""
+    factor: Any = 1.0
+    if benefit.scale is not None and known.scale is not None:
+        factor = ratio(benefit.scale, known.scale)[group]
+    denominator = None if known.denominator is None else known.denominator * factor
+    return replace(benefit, values=known.values * factor, denominator=denominator)
 
 
 def _bounds(

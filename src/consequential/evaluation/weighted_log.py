@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,14 +14,12 @@ from consequential.evaluation.contradictions import CONTRADICTED, weight_doubts
 from consequential.evaluation.estimate import Additive, Estimate, Interval
 from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, ratio
-from consequential.evaluation.ratios import Range, Ratios, extreme, unscaled
+from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.functionals import Tally
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Totals
 from consequential.weightings import Clipped, effective_sample_size
-
-Mask = NDArray[np.bool_]
 
 # below so many people normal intervals are a guess
 FEW = 100.0
@@ -228,28 +226,15 @@ class WeightedLog:
     def utility(self, propensity: Floats, versus: Floats | None = None) -> Range:
         """Return the utility of these propensities as a mean over all rows, less that of others."""
         change = propensity if versus is None else propensity - versus
-        tally = without_labels(self.overall) if self.lacks_labels(change) else self.overall
         reach = self._utility_reach(propensity, versus)
 
-        def gained(tally: Tally) -> Floats:
+        def made(tally: Tally) -> Ratios:
             accepting, rejecting = self.objective.worth(self.log, tally)
-            gain: Floats = change * (accepting - rejecting)
-            return gain + rejecting if versus is None else gain
+            gain = change * (accepting - rejecting)
+            return Ratios.mean(gain + rejecting if versus is None else gain, reach=reach)
 
-        def mean(mask: Mask | bool) -> Ratios:
-            values, moved = gained(tally.filled(mask)), None
-            if tally.normalised is not None:
-                doubled = gained(_scaled(tally, 2.0).filled(mask))
-                moved = -(doubled.mean() - values.mean()) * (tally.normalised - 1.0)
-            return Ratios.mean(values, moved=moved, reach=reach)
-
-        if tally.unknown is None:
-            return Range.exactly(mean(False))
-        better = gained(tally.filled(True)) > gained(tally.filled(False))
-        low, high = mean(~better), mean(better)
-        if np.array_equal(low.numerator, high.numerator):
-            return Range.exactly(low)
-        return Range(low, high, Ratios.mean(gained(tally)) if self._clips(tally) else None)
+        tally = without_labels(self.overall) if self.lacks_labels(change) else self.overall
+        return self._range(tally, made, propensity)
 
     def _utility_reach(self, propensity: Floats, versus: Floats | None) -> Reach | None:
         if self.extremes is None:
@@ -270,69 +255,62 @@ class WeightedLog:
 
     def benefits(self, propensity: Floats) -> tuple[Range, ...]:
         """Return each benefit of the fairness notion, by group."""
-        if self.objective.fairness is None:
+        notion = self.objective.fairness
+        if notion is None:
             return ()
-        n = len(self.objective.fairness.benefits(self.within))
-        return tuple(self._benefit(propensity, k) for k in range(n))
 
-    def _benefit(self, propensity: Floats, k: int) -> Range:
-        """Return one benefit, with unknown labels at both extremes where they matter."""
-        notion, tally, group = self.objective.fairness, self.within, self.log.group
-        assert notion is not None
+        def made(tally: Tally, k: int) -> Ratios:
+            benefit = notion.benefits(tally)[k]
+            reach = None if self.extremes is None else self.extremes.benefit(benefit.shape)
+            return replace(Ratios.of_benefit(benefit, propensity, self.log.group), reach=reach)
+
+        return tuple(
+            self._range(self.within, partial(made, k=k), propensity)
+            for k in range(len(notion.benefits(self.within)))
+        )
+
+    def _range(self, tally: Tally, made: Callable[[Tally], Ratios], propensity: Floats) -> Range:
+        """Return ratios made of a tally, with unknown labels at both extremes if they matter."""
+        at = partial(self._filled, tally, made, propensity)
         if tally.unknown is None:
-            return Range.exactly(self._ratios(propensity, k))
-        benefits = [notion.benefits(tally.filled(label))[k] for label in (False, True)]
-        zeros, ones = (Ratios.of_benefit(each, propensity, group) for each in benefits)
+            return Range.exactly(at(False))
+        zeros, ones = made(tally.filled(False)), made(tally.filled(True))
         if np.array_equal(zeros.numerator, ones.numerator) and np.array_equal(
             zeros.denominator, ones.denominator
         ):
-            return Range.exactly(self._ratios(propensity, k))
-        zeros, ones = (
-            Ratios.of_benefit(unscaled(each, group), propensity, group) for each in benefits
-        )
+            return Range.exactly(at(False))
         # labels that change nothing are 1 at the lowest and 0 at the highest
         low = extreme((ones, zeros), highest=False)[1] == 0
         high = extreme((zeros, ones), highest=True)[1] == 1
-        plain = None
-        if self._clips(tally):
-            plain = Ratios.of_benefit(notion.benefits(tally)[k], propensity, group)
-        return Range(self._ratios(propensity, k, low), self._ratios(propensity, k, high), plain)
-
-    def _clips(self, tally: Tally) -> bool:
-        """Whether labels are unknown because weights were clipped, and for no other reason."""
-        possible = self.log.propensity > 0.0
-        return (
+        clipped = (
             tally.missing is None
             and tally.unsupported is not None
-            and bool((possible & (tally.unsupported < 1.0)).all())
+            and bool(((self.log.propensity > 0.0) & (tally.unsupported < 1.0)).all())
         )
+        return Range(at(low), at(high), made(tally) if clipped else None)
 
-    def _ratios(self, propensity: Floats, k: int, mask: Mask | bool = False) -> Ratios:
-        """Return one benefit with unknown labels as in the mask."""
-        notion, group = self.objective.fairness, self.log.group
-        assert notion is not None
-        tally = self.within.filled(mask)
-        benefit = notion.benefits(tally)[k]
-        ratios = Ratios.of_benefit(benefit, propensity, group)
-        if self.extremes is not None:
-            reach = self.extremes.benefit(benefit.shape)
-            return replace(ratios, reach=reach, scale=benefit.scale)
-        if tally.normalised is None:
-            if self.totals is not None or benefit.shape not in RATES:
-                return ratios
-            sums = self.rate_sums(propensity, tally)
-            return replace(ratios, rates=None if sums is None else sums.rates(benefit.shape))
-        more, fewer = (
-            Ratios.of_benefit(
-                notion.benefits(_scaled(self.within, 1.0 + nudge).filled(mask))[k],
-                propensity,
-                group,
-            ).values
-            for nudge in (_NUDGE, -_NUDGE)
-        )
-        slope = np.nan_to_num((more - fewer) / (2.0 * _NUDGE))
-        share = np.maximum(self.log.group_counts, 1) / len(self.log)
-        return replace(ratios, moved=-(slope / share)[group] * (tally.normalised - 1.0))
+    def _filled(
+        self,
+        tally: Tally,
+        made: Callable[[Tally], Ratios],
+        propensity: Floats,
+        mask: NDArray[np.bool_] | bool,
+    ) -> Ratios:
+        """Return ratios with unknown labels as in the mask, and what normal intervals need."""
+        filled = tally.filled(mask)
+        ratios = made(filled)
+        if tally.normalised is not None:
+            more, fewer = (
+                made(_scaled(tally, 1.0 + nudge).filled(mask)).values for nudge in (_NUDGE, -_NUDGE)
+            )
+            slope = np.nan_to_num((more - fewer) / (2.0 * _NUDGE))
+            share = np.bincount(ratios.group, minlength=ratios.n_groups).clip(1) / len(ratios)
+            moved = -(slope / share)[ratios.group] * (tally.normalised - 1.0)
+            return replace(ratios, moved=moved)
+        if self.extremes is not None or self.totals is not None or ratios.shape not in RATES:
+            return ratios
+        sums = self.rate_sums(propensity, filled)
+        return ratios if sums is None else replace(ratios, rates=sums.rates(ratios.shape))
 
     def rate_sums(self, propensity: Floats, tally: Tally | None = None) -> RateSums | None:
         """Return the sums that intervals of rates are made of; None unless rows weigh people."""
