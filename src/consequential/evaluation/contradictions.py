@@ -106,13 +106,13 @@ def propensity_contradictions(
     beyond = [leaf for leaf in surprises if abs(surprises[leaf]) > limit]
     if not beyond:
         return ()
-    home = regions.of(log)
+    leaves = regions.of(log)
     return tuple(
         Contradiction(
             regions.in_words(leaf),
-            people=int((home == leaf).sum()),
-            accepted=int(log.decision[home == leaf].sum()),
-            expected=float(log.propensity[home == leaf].sum()),
+            people=int((leaves == leaf).sum()),
+            accepted=int(log.decision[leaves == leaf].sum()),
+            expected=float(log.propensity[leaves == leaf].sum()),
             surprise=surprises[leaf],
         )
         for leaf in sorted(beyond, key=lambda leaf: -abs(surprises[leaf]))

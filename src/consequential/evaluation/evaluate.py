@@ -52,7 +52,7 @@ class Evaluation(Result):
     fairness
         The notion's name.
     group_sizes, group_effective_sizes
-        Applicants by group, and how many equally weighted people their labels speak for.
+        Applicants by group, and how many equally weighted people their labels stand for.
     n, effective_sample_size
         The same for all.
     unsupported
@@ -111,7 +111,7 @@ def bounds_line(unsupported: float) -> list[str]:
     """Return the line that says, before any figure, that some are no more than bounds."""
     if unsupported <= 0.0:
         return []
-    return [f"  BOUNDS ONLY: no label speaks for {unsupported:.1%} of the people it accepts"]
+    return [f"  BOUNDS ONLY: no label stands for {unsupported:.1%} of the people it accepts"]
 
 
 def evaluate(

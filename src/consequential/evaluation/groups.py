@@ -162,11 +162,11 @@ def group_metrics(
     measurement = weighted.measure(applied.propensity, *applied.notes)
     total, by_group, difference, ratio = {}, {}, {}, {}
     everybody = _pooled(weighted).benefits(applied.propensity)
-    for name, whole, groups in zip(METRICS, everybody, measurement.benefits, strict=True):
+    for name, pooled, groups in zip(METRICS, everybody, measurement.benefits, strict=True):
         total[name], difference[name], ratio[name] = (
             measurement.estimate(intervals, found, labelled=groups.labelled)
             for found in (
-                intervals.of(whole)[0],
+                intervals.of(pooled)[0],
                 intervals.largest((groups,)),
                 _quotient(intervals, groups),
             )

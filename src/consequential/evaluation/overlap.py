@@ -374,10 +374,9 @@ def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
     p = log.propensity.round(9)  # rounding errors are no region
     below = (p < floor).astype(np.float64)
     regions = Regions.grown(log, below if 0.0 < below.mean() < 1.0 else p)
-    home = regions.of(log)
-    leaves = np.unique(home)
-    worst = min(leaves, key=lambda k: (-below[home == k].mean(), p[home == k].mean()))
-    inside = home == worst
+    leaf = regions.of(log)
+    worst = min(np.unique(leaf), key=lambda k: (-below[leaf == k].mean(), p[leaf == k].mean()))
+    inside = leaf == worst
     return Region(
         rule=regions.in_words(int(worst)),
         people=round(float(inside.mean()) * n),

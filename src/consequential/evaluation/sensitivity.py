@@ -207,7 +207,7 @@ class _Model:
 
     @cached_property
     def lacks_labels(self) -> bool:
-        """Whether next to no label speaks about the people in question, as in `evaluate`."""
+        """Whether next to no label is known of the people in question, as in `evaluate`."""
         if self.other is not None:
             return self.weighted.lacks_labels(self.rule.propensity - self.other.propensity)
         return not self.rule.logged and self.weighted.lacks_labels(self.rule.propensity)

@@ -26,7 +26,7 @@ FEW = 100.0
 # fewer effective labels than this say nothing about the people a rule would accept
 TOO_FEW = 10.0
 NO_LABELS = (
-    "next to no label speaks about the people this rule accepts: intervals cover every label "
+    "next to no label is known of the people this rule accepts: intervals cover every label "
     "they could have"
 )
 # no row should carry this share of all weight
@@ -76,7 +76,7 @@ class LabelWeights(Additive):
             )
         if total > 0.0 and self.effective_size < FEW:
             notes.append(
-                f"labels speak for {self.effective_size:.0f} people in effect; intervals want "
+                f"labels stand for {self.effective_size:.0f} people in effect; intervals need "
                 f"{FEW:.0f} or more"
             )
         if self.heaviest > _MUCH * total > 0.0 and self.effective_size >= 2.0:
@@ -218,7 +218,7 @@ class WeightedLog:
         )
 
     def lacks_labels(self, change: Floats) -> bool:
-        """Whether next to no label speaks about the people whose decisions these would change."""
+        """Whether next to no label is known of the people whose decisions these would change."""
         if self.totals is not None or not np.any(change[self.log.propensity < 1.0]):
             return False
         return effective_sample_size(self._weights * np.abs(change)) < TOO_FEW
