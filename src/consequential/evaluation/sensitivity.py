@@ -214,11 +214,24 @@ class _Model:
 
     def utility(self, gamma: float) -> Bounds:
         """Return the bounds of the utility, or of the difference to the other rule's."""
-        corners = self._corners(gamma, labels=not self.lacks_labels)
-        ratios = [Ratios.mean(self._gained(*corner)) for corner in corners]
+        ratios = [
+            Ratios.mean(fixed + weights * slope)
+            for fixed, slope in self._affine
+            for weights in self._ends(gamma)
+        ]
         if self.other is None:
             return _bounds(ratios, self.intervals.of)[0]
         return _bounds(ratios, lambda found: [self.intervals.difference(found)])[0]
+
+    @cached_property
+    def _affine(self) -> list[tuple[Floats, Floats]]:
+        """What each row gains without weight, and more per unit of it; for each unknown label."""
+        n, labels = len(self.weighted.log), not self.lacks_labels
+        none, one = (
+            [self._gained(*each) for each in self._tallies(np.full(n, weight), labels=labels)]
+            for weight in (0.0, 1.0)
+        )
+        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
 
     def _gained(self, tally: Tally, own: Tally) -> Floats:
         """What each row gains, or gains more than by the other rule."""
@@ -233,7 +246,9 @@ class _Model:
 
     def benefits(self, gamma: float) -> list[list[Bounds]]:
         """Return the bounds of each benefit and group."""
-        by_corner = [self._benefits(*corner) for corner in self._corners(gamma)]
+        by_corner = [
+            self._benefits(*each) for ends in self._ends(gamma) for each in self._tallies(ends)
+        ]
         return [_bounds(corners, self.intervals.of) for corners in zip(*by_corner, strict=True)]
 
     def _benefits(self, tally: Tally, own: Tally) -> list[Ratios]:
@@ -245,22 +260,27 @@ class _Model:
             benefits = tuple(map(partial(_among_accepted, group), benefits, known))
         return [Ratios.of_benefit(each, self.rule.accepts, group) for each in benefits]
 
-    def _corners(self, gamma: float, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
-        """Whom rows stand for, and whom among accepted people, at each end of what is unknown."""
+    @cached_property
+    def _own(self) -> Floats:
+        """How many people each row's label stands for among accepted people."""
+        log = self.weighted.log
+        return self.weighted.objective.weighting.weights(log) * log.propensity
+
+    def _ends(self, gamma: float) -> tuple[Floats, Floats]:
+        """The smallest and largest weight of each row; 0 where there is no label."""
         log = self.weighted.log
         p = log.propensity
         odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=log.decision)
-        among_accepted = self.weighted.objective.weighting.weights(log) * p
-        (own, _), *ends = (
-            _Given(among_accepted * factor).tallies(log)
-            for factor in (1.0, 1.0 + odds / gamma, 1.0 + odds * gamma)
-        )
-        tallies = [tally if labels else without_labels(tally) for tally, _ in ends]
-        if tallies[0].unknown is None:
-            return [(tally, own) for tally in tallies]
-        return [
-            (tally.filled(label), own.filled(label)) for label in (False, True) for tally in tallies
-        ]
+        return self._own * (1.0 + odds / gamma), self._own * (1.0 + odds * gamma)
+
+    def _tallies(self, weights: Floats, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
+        """Whom rows stand for with weights and among accepted people; for each unknown label."""
+        log = self.weighted.log
+        tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
+        tally = tally if labels else without_labels(tally)
+        if tally.unknown is None:
+            return [(tally, own)]
+        return [(tally.filled(label), own.filled(label)) for label in (False, True)]
 
 
 def _among_accepted(group: Codes, benefit: Benefit, known: Benefit) -> Benefit:

@@ -16,6 +16,7 @@ from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, ratio
 from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
+from consequential.fairness import ShapedFairness
 from consequential.functionals import Tally
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Totals
@@ -258,15 +259,16 @@ class WeightedLog:
         notion = self.objective.fairness
         if notion is None:
             return ()
+        shapes = notion.shapes() if isinstance(notion, ShapedFairness) else ()
 
         def made(tally: Tally, k: int) -> Ratios:
-            benefit = notion.benefits(tally)[k]
+            benefit = tally.benefit(shapes[k]) if shapes else notion.benefits(tally)[k]
             reach = None if self.extremes is None else self.extremes.benefit(benefit.shape)
             return replace(Ratios.of_benefit(benefit, propensity, self.log.group), reach=reach)
 
         return tuple(
             self._range(self.within, partial(made, k=k), propensity)
-            for k in range(len(notion.benefits(self.within)))
+            for k in range(len(shapes or notion.benefits(self.within)))
         )
 
     def _range(self, tally: Tally, made: Callable[[Tally], Ratios], propensity: Floats) -> Range:
