@@ -190,6 +190,15 @@ def test_replicates_of_a_log_are_those_of_rows_drawn_again():
         assert_allclose(found, by_hand, atol=1e-12)
 
 
+def test_a_replicate_whose_denominator_is_rounding_error_has_no_value():
+    """Pessimistic weights may be negative: -0.3 + 3 * 0.1 is nobody and not 5e-17 people."""
+    denominators = np.array([0.1, 0.2, -0.3, 1.0])
+    ratios = Ratios(np.ones(4), denominators, np.zeros(4, dtype=np.intp), 1)
+    (drawn,) = replicates([ratios], seed=0)
+    assert np.isnan(drawn).any()
+    assert np.nanmax(np.abs(drawn)) <= 4.0 / 0.1 + 1e-6
+
+
 def test_a_ratio_that_rests_on_one_row_has_no_end_of_error():
     ratios = Ratios(np.array([0.5, 0.2, 0.4]), np.ones(3), np.array([0, 1, 1]), 2)
     assert ratios.standard_errors[0] == np.inf

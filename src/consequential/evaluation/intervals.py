@@ -30,6 +30,7 @@ Terms = Sequence[tuple[Any, Floats]]
 
 REPLICATES = 1000
 _DRAWN_AT_ONCE = 2_000_000
+_ROUNDING = 1e-12
 
 
 class Intervals(ABC):
@@ -351,7 +352,9 @@ def replicates(
     for each in ratios:
         k = each.n_groups
         numerator, denominator, moved = (sums[:, at + j * k : at + (j + 1) * k] for j in range(3))
-        found.append(ratio(numerator, denominator, np.nan) + moved / n)
+        # negative weights may cancel: what rounding leaves of a sum is nobody
+        left = np.abs(denominator) > _ROUNDING * np.abs(each.denominator).sum()
+        found.append(ratio(numerator, np.where(left, denominator, 0.0), np.nan) + moved / n)
         at += 3 * k
     return found
 
