@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from measure import machine
 
 import consequential as cq
-from consequential.learning.rows import ScannedRows, whole_of
+from consequential.learning.rows import ScannedRows, scanned_totals
 from consequential.policies import link_numbers
 
 FEATURES = [f"x{k}" for k in range(10)]
@@ -84,7 +84,7 @@ def _some(n, seed, weights, schema):
 def one_pass(scan):
     objective = cq.Objective(COST, "demographic_parity")
     policy = cq.Policy(np.linspace(-0.5, 0.5, len(FEATURES) + 1))
-    rows = ScannedRows(scan, objective, policy, whole_of(scan, objective))
+    rows = ScannedRows(scan, objective, policy, scanned_totals(scan, objective))
     started = time.perf_counter()
     rows.sums(policy.theta, link_numbers(policy))
     return time.perf_counter() - started

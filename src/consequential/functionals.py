@@ -138,7 +138,7 @@ class Tally:
     In a log a row stands for itself, and for `w` people with its label; in a world whose truth
     is known a row is a point with its mass. `sizes` is the number of people by group.
     `normalised` holds weights that were scaled to average one, where they were. Where the rows
-    are part of a larger log, `whole` is how many people, positives and negatives each group of
+    are part of a larger log, `totals` is how many people, positives and negatives each group of
     that log has, and `sizes` is the larger log's too.
 
     Labels that nobody knows: `unsupported` is how many people of a row no weight stands for,
@@ -153,7 +153,7 @@ class Tally:
     group: NDArray[np.intp]
     sizes: Floats
     normalised: Floats | None = None
-    whole: Floats | None = None  # (3, groups)
+    totals: Floats | None = None  # (3, groups)
     unsupported: Floats | None = None
     missing: Floats | None = None
 
@@ -211,8 +211,8 @@ class Tally:
 
     def total(self, mix: Mix) -> Floats:
         """By group, the sum of a mix over the whole log."""
-        if self.whole is not None:
-            return np.asarray(mix) @ self.whole
+        if self.totals is not None:
+            return np.asarray(mix) @ self.totals
         return self.by_group(self.mixed(mix))
 
     def share(self, values: ArrayLike) -> Benefit:
@@ -223,7 +223,7 @@ class Tally:
                 "a share is of one number per row, such as tally.people, tally.positives or "
                 f"tally.negatives, not {values!r}"
             )
-        if self.whole is not None:
+        if self.totals is not None:
             raise ValueError(
                 "a share of values of one's own cannot be added up over pieces of a log: build "
                 "the notion with tally.benefit or tally.mean"

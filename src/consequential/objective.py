@@ -33,7 +33,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Totals:
     """What a log's sums are divided by: its rows, and by group people, positives and negatives.
 
     Those of a log's pieces add up to those of the log.
@@ -43,8 +43,8 @@ class Whole:
     sums: Floats  # (3, groups)
     forgone: float
 
-    def __add__(self, other: Whole) -> Whole:
-        return Whole(self.n + other.n, self.sums + other.sums, self.forgone + other.forgone)
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.n + other.n, self.sums + other.sums, self.forgone + other.forgone)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -149,7 +149,7 @@ class Objective:
                 )
         return found
 
-    def whole(self, log: DecisionLog) -> Whole:
+    def totals(self, log: DecisionLog) -> Totals:
         """Return what a piece of a log adds to what the whole log is divided by."""
         if self.normalisation != "applicants" or not self.weighting.row_by_row:
             raise ValueError(
@@ -159,12 +159,12 @@ class Objective:
         overall, within = self.tallies(log)
         totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
         _, forgone = self.worth(log, overall)
-        return Whole(len(log), np.stack(totals), float(forgone.sum()))
+        return Totals(len(log), np.stack(totals), float(forgone.sum()))
 
-    def coefficients(self, log: DecisionLog, whole: Whole | None = None) -> Coefficients:
+    def coefficients(self, log: DecisionLog, totals: Totals | None = None) -> Coefficients:
         """Return the matrix A of a log, over `self.rows(log)`.
 
-        With `whole` the log is a piece of a larger one, whose totals these are.
+        With `totals` the log is a piece of a larger one, whose totals these are.
         """
         settled = log.settled()
         rows = self.rows(settled)
@@ -173,9 +173,9 @@ class Objective:
         tally, within = (self._of_rows(tally, settled) for tally in self.tallies(settled))
         gain, forgone = self.worth(rows, tally)
         n, lost = len(rows), float(forgone.sum())
-        if whole is not None:
-            n, lost = whole.n, whole.forgone
-            within = replace(within, sizes=whole.sums[0], whole=whole.sums)
+        if totals is not None:
+            n, lost = totals.n, totals.forgone
+            within = replace(within, sizes=totals.sums[0], totals=totals.sums)
         benefits = () if self.fairness is None else self.fairness.benefits(within)
         return Coefficients((gain - forgone) / n, lost / n, benefits, rows.group, len(rows.groups))
 

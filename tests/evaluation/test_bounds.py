@@ -1,461 +1,170 @@
-"""Labels that nobody knows: intervals cover whatever they are."""
+"""Confidence sequences: bounds at every look, by the inequality they rest on and in use."""
 
 from __future__ import annotations
 
-from itertools import product
+from math import log
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
+from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import WeightedLog
+from consequential.statistics import mean_sequence
+from exploring_logs import exploring_log
 
-COST = 0.4
+
+def psi(bet):
+    return -np.log1p(-bet) - bet
 
 
-def half_supported(n=40, *, never=5, seed=0, amount=False, groups=2):
-    """A log in which the last `never` people could not be accepted; everybody else was."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 1))
-    p = np.ones(n)
-    p[-never:] = 0.0
-    decision = p > 0
-    label = np.where(decision, rng.integers(2, size=n), np.nan)
-    return cq.DecisionLog.from_arrays(
-        x,
-        decision,
-        p,
-        label,
-        rng.integers(groups, size=n),
-        amount=rng.uniform(1.0, 2.0, n) if amount else None,
-        groups=list(range(groups)),
+def test_the_inequality_that_bounds_rest_on():
+    """`exp(l xi - psi(l) xi^2) <= 1 + l xi` for xi >= -1 and 0 <= l < 1."""
+    bet, xi = np.meshgrid(np.linspace(0.0, 0.999, 400), np.linspace(-1.0, 30.0, 4000))
+    assert (np.exp(bet * xi - psi(bet) * xi**2) <= 1.0 + bet * xi + 1e-12).all()
+
+
+def slow_lower(values, low, most, level, tuned_for):
+    """The recursion as it is written, a row at a time."""
+    scale = most - low
+    total = squares = 0.0
+    guess, variance = min(0.0, most / scale), 0.05
+    sums = np.zeros(3)
+    best, bounds = -np.inf, []
+    for i, value in enumerate(values, start=1):
+        x = value / scale
+        wait = max(tuned_for, i * np.log(1 + i) / np.log(1 + tuned_for))
+        bet = min(0.5, np.sqrt(2 * level / (variance * wait)))
+        sums += [bet * x, psi(bet) * (x - guess) ** 2, bet]
+        best = max(best, (sums[0] - level - sums[1]) / sums[2])
+        bounds.append(best * scale)
+        total += x
+        guess = min(total / (i + 1), most / scale)
+        squares += (x - guess) ** 2
+        variance = (0.05 + squares) / (i + 1)
+    return np.array(bounds)
+
+
+def test_bounds_are_those_of_the_recursion():
+    rng = np.random.default_rng(0)
+    values = rng.choice([-2.0, 0.0, 0.5, 6.0], size=300, p=[0.1, 0.6, 0.25, 0.05])
+    lower, upper = mean_sequence(
+        values, low=-2.0, high=6.0, mean_low=-0.4, mean_high=0.6, tuned_for=50
     )
+    level = log(2 / 0.05)
+    assert_allclose(lower, np.clip(slow_lower(values, -2.0, 0.6, level, 50), -0.4, 0.6))
+    assert_allclose(upper, np.clip(-slow_lower(-values, -6.0, 0.4, level, 50), -0.4, 0.6))
 
 
-def told(log, labels):
-    """The same log if everybody had been accepted and those labels had been seen."""
-    label = log.label.copy()
-    label[~log.decision] = labels
-    everyone = np.ones(len(log))
-    return cq.DecisionLog.from_arrays(
-        log.features, everyone, everyone, label, log.group, amount=log.amount, groups=log.groups
-    )
+def test_no_bet_looks_ahead():
+    """Bounds after t rows do not change with what comes later."""
+    values = np.random.default_rng(1).random(400)
+    whole = mean_sequence(values, low=0.0, high=1.0)
+    part = mean_sequence(values[:150], low=0.0, high=1.0)
+    assert_allclose(whole[0][:150], part[0])
+    assert_allclose(whole[1][:150], part[1])
 
 
-def enumerated(log, values):
-    """The smallest and largest of what values could be, over all labels nobody knows."""
-    unknown = int((~log.decision).sum())
-    found = [values(told(log, labels)) for labels in product((0.0, 1.0), repeat=unknown)]
-    return np.nanmin(found, axis=0), np.nanmax(found, axis=0)
+def test_bounds_only_ever_close_in():
+    lower, upper = mean_sequence(np.random.default_rng(2).random(500), low=0.0, high=1.0)
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert (lower <= upper).all()
 
 
-# the interval is almost that of the points: next to no confidence is asked for
-EXACT = {"confidence": 1e-9}
-RULES = {
-    "accept all": cq.AcceptAll(),
-    "steep": cq.Policy([0.3, 4.0]),
-    "reject all": cq.RejectAll(),
-}
+@pytest.mark.parametrize("rows", [0, 1])
+def test_bounds_of_next_to_nothing_say_nothing(rows):
+    lower, upper = mean_sequence(np.full(rows, 0.5), low=0.0, high=1.0)
+    assert (lower == 0.0).all()
+    assert (upper == 1.0).all()
 
 
-@pytest.mark.parametrize("amount", [False, True])
-@pytest.mark.parametrize("g", [(0.0, 0.0), (0.1, -0.2)])
-@pytest.mark.parametrize("rule", list(RULES))
-def test_utility_is_bounded_by_enumeration(rule, g, amount):
-    log = half_supported(amount=amount)
-    options = {"cost": COST, "rejection_utility": g}
-    found = cq.evaluate(RULES[rule], log, **options, **EXACT).utility
-    low, high = enumerated(
-        log, lambda some: cq.evaluate(RULES[rule], some, **options).utility.value
-    )
-    assert_allclose([found.low, found.high], [low, high], atol=1e-6)
+def test_a_mean_that_cannot_vary_is_known():
+    lower, upper = mean_sequence(np.zeros(3), low=0.0, high=0.0)
+    assert (lower == 0.0).all()
+    assert (upper == 0.0).all()
 
 
-@pytest.mark.parametrize(("new", "old"), [("accept all", "steep"), ("steep", "reject all")])
-def test_a_difference_is_bounded_by_enumeration(new, old):
-    log = half_supported(seed=3)
-    rules = RULES[new], RULES[old]
-    found = WeightedLog.of(cq.Objective(COST), log).utility(*map(log.propensity_of, rules))
-    low, high = enumerated(log, lambda some: cq.compare(*rules, some, cost=COST).utility.value)
-    assert_allclose([found.low.values[0], found.high.values[0]], [low, high], atol=1e-12)
-    interval = cq.compare(*rules, log, cost=COST).utility
-    assert interval.low < low < high < interval.high
+def test_any_time_is_where_the_sequence_of_the_utility_stands():
+    world = cq.worlds.first_setting()
+    log_ = world.collect(world.initial_policy().with_floor(0.1), 2000, np.random.default_rng(1))
+    policy = cq.Policy([1.5, 5.0])
+    lower, upper = cq.statistics.utility_sequence(policy, log_, cost=world.cost)
+    found = cq.evaluate(policy, log_, cost=world.cost, method="any_time").utility
+    assert (found.low, found.high) == (lower[-1], upper[-1])
+    lower, upper = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
+    paired = cq.compare(policy, cq.Logged(), log_, cost=world.cost, method="any_time").utility
+    assert (paired.low, paired.high) == (lower[-1], upper[-1])
+
+
+def test_the_range_is_that_of_costs_floor_and_rejections():
+    """Label 1 is worth at most (1 - c) / floor, label 0 at least -c / floor."""
+    world = cq.worlds.first_setting()
+    log_ = world.collect(cq.Policy([0.0, 0.0]), 300, np.random.default_rng(1))
+    pi = log_.propensity_of(cq.AcceptAll())
+    gained = np.where(log_.decision, pi / 0.5 * (log_.outcome - 0.4), 0.0)
+    by_hand = mean_sequence(gained, low=-0.4 / 0.25, high=0.6 / 0.25, mean_low=-0.4, mean_high=0.6)
+    found = cq.statistics.utility_sequence(cq.AcceptAll(), log_, cost=0.4, floor=0.25)
+    assert_allclose(found, by_hand)
+    logged = cq.statistics.utility_sequence(cq.AcceptAll(), log_, cost=0.4)  # smallest logged: 0.5
+    assert (logged[1] - logged[0])[-1] < (found[1] - found[0])[-1]
+
+
+def test_bounds_hold_where_policies_were_learned_from_earlier_rows():
+    """A coin of mean 0.6 whose weights depend on all earlier rows: wrong in 3 of 60 at most."""
+    wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        values, floor = np.empty(600), 0.2
+        for i in range(600):
+            p = max(floor, min(1.0, values[:i].mean())) if i else 0.5
+            values[i] = (rng.random() < p) * (rng.random() < 0.6) / p
+        lower, upper = mean_sequence(values, low=0.0, high=1 / floor, mean_low=0.0, mean_high=1.0)
+        wrong += bool((lower > 0.6).any() or (upper < 0.6).any())
+    assert wrong <= 3
 
 
 @pytest.mark.parametrize(
-    "notion", ["equal_opportunity", "predictive_parity", "equalised_odds", "demographic_parity"]
+    ("g", "weighting"),
+    [
+        ((0.0, 0.0), cq.weightings.InversePropensity()),
+        ((0.2, -0.3), cq.weightings.InversePropensity()),
+        ((0.1, 0.1), cq.weightings.Clipped(3.0)),
+        ((0.2, -0.3), cq.weightings.Clipped(3.0)),
+        ((0.1, 0.1), cq.weightings.Clipped(3.0, pessimistic=True)),
+        ((0.2, -0.3), cq.weightings.Clipped(1e6, pessimistic=True)),
+    ],
 )
-@pytest.mark.parametrize("groups", [2, 3])
-def test_benefits_and_their_gap_are_bounded_by_enumeration(notion, groups):
-    log = half_supported(40, never=5, seed=5, groups=groups)
-    rule = RULES["steep"]
-    options = {"cost": COST, "fairness": notion}
-
-    def benefits_and_gap(some):
-        there = cq.evaluate(rule, some, **options)
-        return [*(each.value for each in there.benefits.values()), there.benefit_gap.value]
-
-    low, high = enumerated(log, benefits_and_gap)
-    ranges = WeightedLog.of(cq.Objective(COST, notion), log).benefits(log.propensity_of(rule))
-    assert_allclose(ranges[0].low.values, low[:-1], atol=1e-12)
-    assert_allclose(ranges[0].high.values, high[:-1], atol=1e-12)
-    found = cq.evaluate(rule, log, **options)
-    for group, each in found.benefits.items():
-        assert each.low <= low[group]
-        assert each.high >= high[group]
-    gap = found.benefit_gap
-    assert gap.low <= low[-1]
-    assert gap.high >= high[-1]
-    if groups == 2 and notion != "equalised_odds":
-        # groups share no rows: each is at its own extreme, and the value lies in the middle
-        assert gap.value == pytest.approx((low[-1] + high[-1]) / 2.0, abs=1e-12)
-
-
-def test_label_free_figures_stay_exact():
-    log = half_supported()
-    found = cq.evaluate(RULES["steep"], log, cost=COST)
-    everybody = cq.evaluate(RULES["steep"], told(log, 0.0), cost=COST)
-    assert repr(found.acceptance) == repr(everybody.acceptance)
-    assert repr(found.benefit_gap) == repr(everybody.benefit_gap)
-    assert found.benefit_gap.unsupported == 0.0
-
-
-def test_every_estimate_says_how_much_of_the_acceptance_is_unsupported():
-    log = half_supported(50, never=10)
-    found = cq.evaluate(cq.AcceptAll(), log, cost=COST, fairness="equal_opportunity")
-    assert found.unsupported == found.utility.unsupported == pytest.approx(0.2)
-    assert found.to_dict()["unsupported"] == pytest.approx(0.2)
-    by_group = [each.unsupported for each in found.benefits.values()]
-    sizes = log.group_counts
-    assert float(np.dot(by_group, sizes)) == pytest.approx(10.0)
-    assert "20.0% of the people this rule accepts could not be accepted" in found.notes[0]
-    assert cq.evaluate(cq.RejectAll(), log, cost=COST).unsupported == 0.0
-
-
-def test_intervals_of_group_metrics_reach_beyond_enumeration():
-    log = half_supported(40, never=5, seed=8)
-    rule = RULES["steep"]
-    metrics = ("true_positive_rate", "false_positive_rate", "positive_predictive_value")
-
-    def shown(found):
-        return [
-            [*found.by_group[metric].values(), found.difference[metric], found.ratio[metric]]
-            for metric in metrics
-        ]
-
-    def values(some):
-        return [[each.value for each in row] for row in shown(cq.group_metrics(rule, some))]
-
-    low, high = enumerated(log, values)
-    found = cq.group_metrics(rule, log)
-    lows = np.array([[each.low for each in row] for row in shown(found)])
-    highs = np.array([[each.high for each in row] for row in shown(found)])
-    assert (lows <= low + 1e-12).all()
-    assert (highs >= high - 1e-12).all()
-    assert found.by_group["selection_rate"][0].unsupported == 0.0
-
-
-# --- the second setting under a threshold
-
-
-@pytest.fixture(scope="module")
-def thresholded():
-    world = cq.worlds.second_setting()
-    rule = cq.ThresholdPolicy(cq.logistic_model([-3.5, 0.6]), world.cost)
-    return world, world.collect(rule, 20_000, np.random.default_rng(2))
-
-
-def test_nothing_is_concluded_about_people_a_threshold_never_accepted(thresholded):
-    """Accept-all is worth -.0170 and the threshold .0186: the log cannot know."""
-    world, log = thresholded
-    found = cq.compare(cq.AcceptAll(), cq.Logged(), log, cost=world.cost)
-    truth = (
-        world.exact(cq.AcceptAll()).utility
-        - world.exact(cq.ThresholdPolicy(cq.logistic_model([-3.5, 0.6]), world.cost)).utility
-    )
-    assert truth in found.utility
-    assert found.verdict.startswith("cannot tell")
-    assert not found.better
-    assert not found.worse
-    alone = cq.evaluate(cq.AcceptAll(), log, cost=world.cost)
-    assert world.exact(cq.AcceptAll()).utility in alone.utility
-    assert alone.unsupported == pytest.approx(float((log.propensity == 0).mean()))
-
-
-@pytest.mark.parametrize("method", ["bootstrap", "bernstein", "any_time"])
-def test_every_method_covers_unknown_labels(thresholded, method):
-    world, log = thresholded
-    some = log.take(slice(0, 2000))
-    found = cq.evaluate(cq.AcceptAll(), some, cost=world.cost, method=method)
-    assert world.exact(cq.AcceptAll()).utility in found.utility
-    assert found.utility.high - found.utility.low >= float((some.propensity == 0).mean())
-
-
-def test_a_confidence_sequence_covers_unknown_labels(thresholded):
-    world, log = thresholded
-    lower, upper = cq.statistics.utility_sequence(cq.AcceptAll(), log, cost=world.cost)
-    truth = world.exact(cq.AcceptAll()).utility
-    assert (lower <= truth).all()
-    assert (truth <= upper).all()
-
-
-def test_rules_that_leave_the_unsupported_alone_are_known_exactly(thresholded):
-    world, log = thresholded
-    tighter = cq.ThresholdPolicy(cq.logistic_model([-4.0, 0.6]), world.cost)
-    found = cq.compare(tighter, cq.Logged(), log, cost=world.cost)
-    assert found.utility.unsupported == 0.0
-    assert world.exact(tighter).utility in cq.evaluate(tighter, log, cost=world.cost).utility
-
-
-# --- clipping
-
-
-def test_clipped_weights_bound_what_they_leave_out():
-    """Coverage of Clipped(10) under a floor of .02 over 100 logs: binomial, three errors."""
-    world = cq.worlds.first_setting()
-    policy = cq.Policy([1.5, 5.0])
-    truth = world.exact(policy).utility
-    covered = 0
-    for seed in range(100):
-        log = world.collect(
-            world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(seed)
-        )
-        found = cq.evaluate(policy, log, cost=world.cost, weighting=cq.weightings.Clipped(10.0))
-        covered += truth in found.utility
-    assert covered >= 90
-
-
-def test_clipping_says_that_it_is_biased_and_hides_no_warning():
-    world = cq.worlds.first_setting()
-    log = world.collect(world.initial_policy().with_floor(0.02), 600, np.random.default_rng(1))
-    plain = cq.evaluate(cq.AcceptAll(), log, cost=world.cost)
-    clipped = cq.evaluate(
-        cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.Clipped(10.0)
-    )
-    assert clipped.effective_sample_size == plain.effective_sample_size < 100
-    assert any("in effect" in note for note in clipped.notes)
-    assert any("clipped at 10 are biased" in note for note in clipped.notes)
-    assert clipped.utility.unsupported > 0.0
-    plain_value = cq.Objective(world.cost, weighting=cq.weightings.Clipped(10.0)).coefficients(log)
-    assert clipped.utility.value == pytest.approx(float(plain_value.utility.sum()))
-    gentle = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.Clipped(1e3))
-    assert repr(gentle.utility) == repr(plain.utility)
-
-
-def test_a_pessimistic_estimate_says_which_way_it_errs():
-    world = cq.worlds.first_setting()
-    log = world.collect(world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(1))
-    weighting = cq.weightings.Clipped(10.0, pessimistic=True)
-    found = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=weighting)
-    assert any("biased downwards" in note for note in found.notes)
-
-
-def test_self_normalised_weights_average_one_over_people_with_a_chance():
-    log = half_supported(40, never=10)
-    weights = cq.weightings.SelfNormalised().weights(log)
-    assert weights[:30].mean() == pytest.approx(1.0)
-    found = cq.evaluate(
-        RULES["accept all"], log, cost=COST, weighting=cq.weightings.SelfNormalised(), **EXACT
-    ).utility
-    plain = cq.evaluate(RULES["accept all"], log, cost=COST, **EXACT).utility
-    assert_allclose([found.low, found.high], [plain.low, plain.high], atol=1e-9)
-
-
-def test_a_model_does_not_count_as_knowledge_of_people_never_accepted():
-    world = cq.worlds.second_setting()
-    rule = cq.ThresholdPolicy(cq.logistic_model([-3.5, 0.6]), world.cost)
-    log = world.collect(rule, 2000, np.random.default_rng(2))
-    found = cq.evaluate(
-        cq.AcceptAll(), log, cost=world.cost, weighting=cq.weightings.DoublyRobust()
-    )
-    assert world.exact(cq.AcceptAll()).utility in found.utility
-    assert found.utility.high - found.utility.low >= float((log.propensity == 0).mean())
-
-
-# --- next to no information
-
-
-def test_nobody_accepted_is_no_information():
-    n = 5000
-    log = cq.DecisionLog.from_arrays(
-        np.zeros((n, 1)), np.zeros(n), np.full(n, 0.02), np.full(n, np.nan)
-    )
-    found = cq.evaluate(cq.AcceptAll(), log, cost=COST)
-    assert_allclose([found.utility.low, found.utility.high], [-COST, 1 - COST])
-    assert any("next to no label" in note for note in found.notes)
-    assert any("contradict" in note for note in found.notes)
-    assert cq.evaluate(cq.RejectAll(), log, cost=COST).utility.high == 0.0
-
-
-def test_a_rule_for_people_of_whom_none_was_accepted_is_not_known_to_be_worthless():
-    """Forty people with a chance of .02 each, none of them accepted; all others were."""
-    n = 1000
-    p = np.ones(n)
-    p[:40] = 0.02
-    decision = p == 1.0
+def test_no_row_goes_beyond_its_reach(g, weighting):
+    """Rows of every kind: each rule, each pair of them, all costs and amounts; and close to it."""
     rng = np.random.default_rng(0)
-    label = np.where(decision, rng.integers(2, size=n), np.nan)
-    log = cq.DecisionLog.from_arrays(np.arange(n)[:, None] / n, decision, p, label)
-    rule = cq.ThresholdPolicy(cq.logistic_model([3.9, -100.0]), 0.5)
-    assert log.propensity_of(rule).sum() == pytest.approx(40, abs=1)
-    found = cq.evaluate(rule, log, cost=COST).utility
-    assert found.low <= -0.039 * COST
-    assert found.high >= 0.039 * (1 - COST)
-    both = cq.compare(cq.AcceptAll(), cq.Logged(), log, cost=COST)
-    assert both.verdict.startswith("cannot tell")
+    n, floor = 4000, 0.1
+    log_ = exploring_log(n, 2, amount=rng.uniform(0.5, 2, n), cost=rng.uniform(0.2, 0.7, n), seed=3)
+    objective = cq.Objective(0.5, "demographic_parity", weighting=weighting, rejection_utility=g)
+    there = WeightedLog.of(objective, log_, Extremes.of(weighting, floor))
+    ones, zeros = np.ones(n), np.zeros(n)
+    extreme = {"all": ones, "nobody": zeros, "logged": log_.propensity}
+    for less in (None, *extreme.values()):
+        for rule in extreme.values():
+            for ratios in there.utility(rule, less).sides:
+                low, high, mean_low, mean_high = ratios.reach.at(0.0)
+                assert low <= ratios.numerator.min()
+                assert ratios.numerator.max() <= high
+                assert low <= mean_low <= mean_high <= high
+                assert mean_low <= ratios.values[0] <= mean_high
+    # each kind of reach is used: some row comes near both ends
+    lone = there.utility(ones).low.reach.at(0.0)
+    against = there.utility(ones, log_.propensity).low.reach.at(0.0)
+    assert against[0] >= there.utility(ones, zeros).low.reach.at(0.0)[0]
+    assert there.utility(ones).high.numerator.max() > 0.4 * lone[1]
 
 
-# --- labels that never came
-
-
-def thinned(log, rng, chance):
-    """Labels of accepted people that are seen with some chance; the others never come."""
-    seen = rng.random(len(log)) < chance
-    return np.where(seen, log.label, np.nan)
-
-
-def remade(log, label, **options):
-    return cq.DecisionLog.from_arrays(
-        log.features, log.decision, log.propensity, label, log.group, groups=log.groups, **options
-    )
-
-
-def test_missing_labels_are_refused_unless_it_is_said_what_to_make_of_them():
+def test_against_the_log_bounds_close_in_sooner():
     world = cq.worlds.first_setting()
-    log = world.collect(world.initial_policy().with_floor(0.1), 500, np.random.default_rng(0))
-    gone = thinned(log, np.random.default_rng(1), 0.8)
-    with pytest.raises(cq.DecisionLogError, match='missing="against"'):
-        cq.evaluate(cq.AcceptAll(), remade(log, gone), cost=world.cost)
-    with pytest.raises(cq.DecisionLogError, match="'refuse', 'against' or 'at_random'"):
-        remade(log, gone, missing="drop")
-    with pytest.raises(cq.DecisionLogError, match="at_random"):
-        remade(log, gone, missing="against", observed=np.ones(len(log)))
-    with pytest.raises(cq.DecisionLogError, match="outside"):
-        remade(log, gone, missing="at_random", observed=np.zeros(len(log)))
-
-
-@pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity"])
-def test_labels_held_against_a_rule_are_bounded_by_enumeration(notion):
-    rng = np.random.default_rng(4)
-    n, gone = 60, 6
-    p = rng.uniform(0.3, 1.0, n)
-    decision = rng.random(n) < p
-    label = np.where(decision, rng.integers(2, size=n), np.nan)
-    missing = np.flatnonzero(decision)[:gone]
-    label[missing] = np.nan
-    people = rng.normal(size=(n, 1)), decision, p
-    group = rng.integers(2, size=n)
-    log = cq.DecisionLog.from_arrays(*people, label, group, missing="against")
-    options = {"cost": COST, "fairness": notion}
-    found = cq.evaluate(RULES["steep"], log, **options, **EXACT)
-    ends = {"utility": [], "benefit_gap": []}
-    for labels in product((0.0, 1.0), repeat=gone):
-        filled = label.copy()
-        filled[missing] = labels
-        there = cq.evaluate(
-            RULES["steep"], cq.DecisionLog.from_arrays(*people, filled, group), **options
-        )
-        for name, values in ends.items():
-            values.append(getattr(there, name).value)
-    for name, values in ends.items():
-        each = getattr(found, name)
-        assert_allclose([each.low, each.high], [min(values), max(values)], atol=1e-6)
-
-
-def test_labels_missing_at_random_are_made_up_for_by_those_that_came():
-    """Labels of people at the top come less often: dropping those rows reads too low a utility."""
-    world = cq.worlds.first_setting()
-    policy = cq.Policy([1.5, 5.0])
-    truth = world.exact(policy).utility
-    log = world.collect(world.initial_policy().with_floor(0.2), 20_000, np.random.default_rng(3))
-    chance = np.where(log.features[:, 0] > 0.0, 0.4, 0.9)
-    label = thinned(log, np.random.default_rng(5), chance)
-    given = remade(log, label, missing="at_random", observed=chance)
-    estimated = remade(log, label, missing="at_random")
-    for some in (given, estimated):
-        found = cq.evaluate(policy, some, cost=world.cost)
-        assert truth in found.utility
-        assert abs(found.utility.value - truth) < 0.012  # two standard errors
-        assert any("missing at random" in note for note in found.notes)
-    dropped = remade(log, label).take(~(log.decision & np.isnan(label)))
-    assert cq.evaluate(policy, dropped, cost=world.cost).utility.high < truth
-
-
-@pytest.mark.slow
-def test_intervals_of_thinned_labels_cover():
-    """200 logs each: 95 percent up to three binomial errors."""
-    world = cq.worlds.first_setting()
-    policy = cq.Policy([1.5, 5.0])
-    truth = world.exact(policy).utility
-    covered = {"given": 0, "estimated": 0, "against": 0}
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        log = world.collect(world.initial_policy().with_floor(0.1), 5000, rng)
-        chance = np.where(log.features[:, 0] > 0.0, 0.5, 0.9)
-        label = thinned(log, rng, chance)
-        for name, options in {
-            "given": {"missing": "at_random", "observed": chance},
-            "estimated": {"missing": "at_random"},
-            "against": {"missing": "against"},
-        }.items():
-            found = cq.evaluate(policy, remade(log, label, **options), cost=world.cost)
-            covered[name] += truth in found.utility
-    assert covered["given"] >= 181
-    assert covered["estimated"] >= 178
-    assert covered["against"] >= 198
-
-
-def test_learning_takes_missing_labels_for_failures_or_thins_them():
-    world = cq.worlds.first_setting()
-    log = world.collect(world.initial_policy().with_floor(0.2), 5000, np.random.default_rng(3))
-    label = thinned(log, np.random.default_rng(5), 0.7)
-    utilities = {}
-    for how in ("against", "at_random"):
-        some = remade(log, label, missing=how)
-        learner = cq.FairPolicyLearner(cost=world.cost).fit_log(some)
-        utilities[how] = world.exact(learner.policy_).utility
-    assert utilities["at_random"] > 0.17
-    failures = remade(log, np.where(log.decision, np.nan_to_num(label), np.nan))
-    as_failures = cq.FairPolicyLearner(cost=world.cost).fit_log(failures)
-    assert utilities["against"] == pytest.approx(world.exact(as_failures.policy_).utility, abs=2e-3)
-
-
-# --- drift
-
-
-def drifting(n=4000, seed=0):
-    """The second step's policy accepts everybody, and repayment has risen by then."""
-    rng = np.random.default_rng(seed)
-    first, second = cq.Policy([-1.0, 2.0], floor=0.1), cq.Policy([1.0, -2.0], floor=0.1)
-    x = rng.normal(size=(2 * n, 1))
-    step = np.repeat([0, 1], n)
-    x[step == 1] += 0.8
-    rate = 1.0 / (1.0 + np.exp(-(x[:, 0] + 1.5 * step - 1.0)))
-    p = np.where(step == 0, first.propensity(x), second.propensity(x))
-    decision = rng.random(2 * n) < p
-    label = np.where(decision, rng.random(2 * n) < rate, np.nan)
-    return cq.DecisionLog.from_arrays(
-        x, decision, p, label, time_step=step, policies={0: first, 1: second}
-    ), float((rate - COST).mean())
-
-
-def test_the_balance_heuristic_sees_that_the_population_drifts():
-    log, truth = drifting()
-    found = cq.evaluate(cq.AcceptAll(), log, cost=COST, weighting=cq.weightings.BalanceHeuristic())
-    own = cq.evaluate(cq.AcceptAll(), log, cost=COST)
-    assert repr(found.utility) == repr(own.utility)
-    assert truth in found.utility
-    assert any("balance heuristic would be biased" in note for note in found.notes)
-
-
-def test_the_balance_heuristic_raises_no_false_alarm_where_nothing_drifts():
-    world = cq.worlds.second_setting()
-    policies = {0: cq.Policy([-1.0, 0.5], floor=0.05), 1: cq.Policy([0.5, 0.3], floor=0.05)}
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        parts = [
-            world.collect(policy, 1000, rng, time_step=step) for step, policy in policies.items()
-        ]
-        log = cq.DecisionLog.concatenate(parts)
-        assert cq.weightings.BalanceHeuristic().notes(log) == ()
+    log_ = world.collect(world.initial_policy().with_floor(0.05), 3000, np.random.default_rng(0))
+    policy, start = cq.Policy([1.5, 5.0]), world.initial_policy().with_floor(0.05)
+    nearly = start.at(start.theta + 1e-9).with_floor(0.05)
+    lower, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
+    other, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=nearly)
+    assert lower[-1] > 0.0 > other[-1]

@@ -181,3 +181,14 @@ def test_other_weights_pass_through(weighting):
     sums = objective.coefficients(log_).sums(log_.propensity_of(POLICY))
     values = [each.value for each in found.by_group["true_positive_rate"].values()]
     assert_allclose(values, sums.benefits[0])
+
+
+@pytest.mark.parametrize("metric", ["selection_rate", "true_positive_rate", "error_rate"])
+def test_the_error_of_a_ratio_is_that_of_the_two_groups_it_is_made_of(metric):
+    log = exploring_log(900, n_groups=3, seed=4)
+    found = cq.group_metrics(cq.Policy([0.2, 1.0, -0.4]), log)
+    ordered = sorted(found.by_group[metric].values(), key=lambda each: each.value)
+    parts = [each.standard_error / each.value for each in (ordered[0], ordered[-1])]
+    ratio = found.ratio[metric]
+    assert ratio.value == pytest.approx(ordered[0].value / ordered[-1].value)
+    assert ratio.standard_error == pytest.approx(ratio.value * np.hypot(*parts))

@@ -11,8 +11,15 @@ from scipy.special import betaincinv
 from scipy.stats import norm
 
 import consequential as cq
-from consequential.evaluation.contrasts import contrast_bounds, largest_bounds
-from consequential.evaluation.rates import FEW, Count, RateSums, few_notes, share_quantile
+from consequential.evaluation.rates import (
+    FEW,
+    Count,
+    RateSums,
+    contrast_bounds,
+    few_notes,
+    largest_bounds,
+    share_quantile,
+)
 from consequential.worlds.synthetic import FirstSetting, NormalScores, SecondSetting
 
 NAMES = ("true_positive_rates", "false_positive_rates", "predictive_values")
@@ -246,12 +253,13 @@ def test_a_missing_rate_leaves_a_difference_as_uncertain_as_its_bounds():
 def test_the_largest_difference_is_above_what_is_sure_and_below_what_is_possible():
     values = np.array([0.2, 0.5, 0.9])
     narrow, wide = (np.stack([values - by, values + by]) for by in (0.03, 0.05))
-    low, high = largest_bounds(values, narrow, wide)
+    pairs = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0], [0.0, 1.0, -1.0]])
+    low, high = largest_bounds(values, narrow, wide, pairs)
     assert low == pytest.approx(0.7 - np.hypot(0.05, 0.05))
     assert high == pytest.approx(0.7 + np.hypot(0.03, 0.03))
     equal = np.full(3, 0.5)
     ends = np.stack([equal - 0.1, equal + 0.1])
-    assert largest_bounds(equal, ends, ends)[0] == 0.0
+    assert largest_bounds(equal, ends, ends, pairs)[0] == 0.0
 
 
 def test_notes_name_the_groups_that_few_people_carry():

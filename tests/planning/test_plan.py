@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from consequential.evaluation.confidence_sequences import lower_bounds
-from consequential.evaluation.influence import Ratios
+from consequential.evaluation.bounds import lower_bounds
 from consequential.evaluation.intervals import Normal
+from consequential.evaluation.ratios import Range, Ratios
 from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import decisions_to_any_time_proof, share_proven
 
@@ -138,10 +138,10 @@ def drawn_rows(found, n, rng):
 def test_simulated_intervals_are_those_of_compare():
     found, n, repeats = rare_gains(), 1200, 300
     rng = np.random.default_rng(0)
-    intervals, nobody = Normal((), 0.95, 0), np.zeros(n, dtype=np.intp)
+    intervals = Normal((), 0.95, 0)
     above = 0
     for _ in range(repeats):
-        rows = Ratios(drawn_rows(found, n, rng), np.ones(n), nobody, 1)
+        rows = Range.exactly(Ratios.mean(drawn_rows(found, n, rng)))
         above += intervals.difference(rows).low > 0.0
     share = share_proven(found.binned(), n, 0.95)
     assert 0.2 < share < 0.9

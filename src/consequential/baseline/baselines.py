@@ -19,8 +19,7 @@ from consequential.baseline.predictors import (
 )
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
-from consequential.evaluation.crossfit import is_learner
-from consequential.evaluation.inputs import as_rule
+from consequential.evaluation.rules import as_rule, is_learner
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog
 from consequential.policies import AcceptAll, DecisionRule, Logged

@@ -14,7 +14,7 @@ from consequential.estimator.checks import check_options, unexplored
 from consequential.estimator.safety import Safety, safely_fitted
 from consequential.estimator.tables import Table, at_step, column_of, frame_like, template_for
 from consequential.evaluation import cross_fitted, deployed_gap, evaluate
-from consequential.evaluation.inputs import checked_log
+from consequential.evaluation.rules import checked_log
 from consequential.fairness import Fairness
 from consequential.learning import Constraint, Fitted, UnexploredLogError, fit_policy
 from consequential.links import Link

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.bounds import Measured
 from consequential.evaluation.contradictions import CONTRADICTED, contradictions
 from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
@@ -19,9 +18,10 @@ from consequential.evaluation.evaluate import (
     evaluation,
     measure_rules,
 )
-from consequential.evaluation.inputs import checked_log, needs_folds, objective_of
 from consequential.evaluation.intervals import Intervals
-from consequential.evaluation.measurement import FEW
+from consequential.evaluation.ratios import Range
+from consequential.evaluation.rules import checked_log, needs_folds, objective_of
+from consequential.evaluation.weighted_log import FEW
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
@@ -147,13 +147,9 @@ def compare(
     )
     intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
     n, changed = difference.n, difference.weights.effective_size
+    unsupported = max(each.weights.unsupported_share for each in (one, other))
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
-    gain = intervals.estimate(
-        intervals.difference(difference.utility),
-        n,
-        changed,
-        max(each.weights.unsupported_share for each in (one, other)),
-    )
+    gain = intervals.estimate(intervals.difference(difference.utility), n, changed, unsupported)
     found = [evaluation(objective, each, intervals) for each in (one, other)]
     doubts: tuple[str, ...] = ()
     if isinstance(log, DecisionLog):
@@ -162,7 +158,7 @@ def compare(
     return Comparison(
         utility=gain,
         acceptance=intervals.estimate(intervals.of(difference.acceptance)[0], n, n),
-        benefit_gap=intervals.estimate(gap, n, changed if one.benefits[0].low.labelled else n),
+        benefit_gap=intervals.estimate(gap, n, changed if one.benefits[0].labelled else n),
         verdict=_verdict(gain, narrower, doubts),
         new=found[0],
         old=found[1],
@@ -170,47 +166,46 @@ def compare(
 
 
 def _gap_change(
-    intervals: Intervals, new: tuple[Measured, ...], old: tuple[Measured, ...]
+    intervals: Intervals, new: tuple[Range, ...], old: tuple[Range, ...]
 ) -> tuple[Interval, str]:
     """Return the difference of gaps, and whether the new one is certainly narrower or wider."""
-    if new[0].low.n_groups == 1:
+    n_groups = new[0].n_groups
+    if n_groups == 1:
         return Interval(0.0, 0.0, 0.0, 0.0), ""
-    if len(new) == 1 and new[0].low.n_groups == 2:
+    if len(new) == 1 and n_groups == 2:
         if len(new[0].known) < 2 or len(old[0].known) < 2:
             return UNKNOWN, "the gap cannot be measured"
         sign = np.array([1.0, -1.0])
-        less = intervals.contrast([(new[0], sign), (old[0], -sign)])
-        plus = intervals.contrast([(new[0], sign), (old[0], sign)])
-        if _none(less):
-            return less, "no difference in the gap"
+        change = intervals.contrast([(new[0], sign), (old[0], -sign)])
         # |a| < |b| exactly where (a - b) (a + b) < 0
-        return less, _said(_sign(less) * _sign(plus))
-    one, other = intervals.gap(new), intervals.gap(old)
-    if not np.isfinite([one.value, other.value]).all():
-        return UNKNOWN, "the gap cannot be measured"
-    # largest differences are not smooth: no pairing, but bounds that hold
-    change = Interval(
-        one.value - other.value,
-        one.low - other.high,
-        one.high - other.low,
-        float(np.hypot(one.standard_error, other.standard_error)),
-    )
-    return change, "no difference in the gap" if _none(change) else _said(_sign(change))
+        side = _sign(intervals.contrast([(new[0], sign), (old[0], sign)]))
+    else:
+        one, other = intervals.gap(new), intervals.gap(old)
+        if not (one.known and other.known):
+            return UNKNOWN, "the gap cannot be measured"
+        # largest differences are not smooth: no pairing, but bounds that hold
+        change = Interval(
+            one.value - other.value,
+            one.low - other.high,
+            one.high - other.low,
+            float(np.hypot(one.standard_error, other.standard_error)),
+        )
+        side = 1
+    if _none(change):
+        return change, "no difference in the gap"
+    narrower = _sign(change) * side
+    if narrower == 0:
+        return change, "cannot tell whether the gap is narrower"
+    return change, f"the gap is {'narrower' if narrower < 0 else 'wider'}"
 
 
-def _none(found: Interval | Estimate) -> bool:
+def _none(found: Interval) -> bool:
     """Whether a difference is no more than what rounding leaves."""
     return max(abs(found.low), abs(found.high)) <= _RESOLUTION
 
 
 def _sign(found: Interval) -> int:
     return int(found.low > _RESOLUTION) - int(found.high < -_RESOLUTION)
-
-
-def _said(sign: int) -> str:
-    if sign == 0:
-        return "cannot tell whether the gap is narrower"
-    return f"the gap is {'narrower' if sign < 0 else 'wider'}"
 
 
 def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.rates import Floats
 from consequential.log import DecisionLog, propensity_concerns
-
-Floats = NDArray[np.float64]
 
 CONTRADICTED = "the propensities contradict the decisions"
 # so many standard errors from 1 chance does not explain: one honest log in 16 000
@@ -107,13 +106,13 @@ def propensity_contradictions(
     beyond = [leaf for leaf in surprises if abs(surprises[leaf]) > limit]
     if not beyond:
         return ()
-    home = regions.of(log)
+    leaves = regions.of(log)
     return tuple(
         Contradiction(
             regions.in_words(leaf),
-            people=int((home == leaf).sum()),
-            accepted=int(log.decision[home == leaf].sum()),
-            expected=float(log.propensity[home == leaf].sum()),
+            people=int((leaves == leaf).sum()),
+            accepted=int(log.decision[leaves == leaf].sum()),
+            expected=float(log.propensity[leaves == leaf].sum()),
             surprise=surprises[leaf],
         )
         for leaf in sorted(beyond, key=lambda leaf: -abs(surprises[leaf]))
@@ -176,7 +175,7 @@ class Regions:
         """
         from sklearn.tree import DecisionTreeRegressor
 
-        inputs = _inputs(log)
+        names, inputs = _inputs(log)
         model = DecisionTreeRegressor(
             max_depth=_DEPTH,
             min_samples_leaf=max(1, round(_LEAF_SHARE * len(log))),
@@ -186,30 +185,25 @@ class Regions:
         )
         return cls(
             model.fit(inputs, target, sample_weight=weights),
-            (*log.feature_names, *(f"group {name!r}" for name in _groups(log))),
+            names,
             np.asarray(np.isin(inputs, (0.0, 1.0)).all(axis=0)),
         )
 
     def of(self, log: DecisionLog) -> NDArray[np.intp]:
         """Return the leaf that each person falls into."""
-        return np.asarray(self.tree.apply(_inputs(log)), dtype=np.intp)
+        return np.asarray(self.tree.apply(_inputs(log)[1]), dtype=np.intp)
 
     def in_words(self, leaf: int) -> str:
         """Return the conditions on the way to a leaf, one for each input that is asked about."""
-        tree = self.tree.tree_
+        tree, node = self.tree.tree_, leaf
         bounds: dict[int, tuple[float, float]] = {}
-        node = leaf
         while node != 0:
-            parent = int(
-                np.flatnonzero((tree.children_left == node) | (tree.children_right == node))[0]
-            )
-            column, cut = int(tree.feature[parent]), float(tree.threshold[parent])
+            below = node in tree.children_left
+            children = tree.children_left if below else tree.children_right
+            node = int(np.flatnonzero(children == node)[0])
+            column, cut = int(tree.feature[node]), float(tree.threshold[node])
             low, high = bounds.get(column, (-np.inf, np.inf))
-            if tree.children_left[parent] == node:
-                bounds[column] = (low, min(high, cut))
-            else:
-                bounds[column] = (max(low, cut), high)
-            node = parent
+            bounds[column] = (low, min(high, cut)) if below else (max(low, cut), high)
         parts = [self._condition(column, *bounds[column]) for column in sorted(bounds)]
         return " and ".join(parts) or "anywhere"
 
@@ -222,14 +216,12 @@ class Regions:
         return f"{name} > {low:.4g}" if np.isfinite(low) else f"{name} <= {high:.4g}"
 
 
-def _groups(log: DecisionLog) -> tuple[Any, ...]:
-    """The groups that a tree may separate."""
-    return log.groups if len(log.groups) > 1 else ()
-
-
-def _inputs(log: DecisionLog) -> Floats:
-    indicators = (log.group == code for code in range(len(_groups(log))))
-    return np.column_stack([log.features, *indicators])
+def _inputs(log: DecisionLog) -> tuple[tuple[str, ...], Floats]:
+    """Return what a tree may separate people by: features and, if there are several, groups."""
+    groups = log.groups if len(log.groups) > 1 else ()
+    names = (*log.feature_names, *(f"group {name!r}" for name in groups))
+    indicators = (log.group == code for code in range(len(groups)))
+    return names, np.column_stack([log.features, *indicators])
 
 
 def surprise(excess: float, variance: float, third: float) -> float:

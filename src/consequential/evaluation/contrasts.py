@@ -1,26 +1,17 @@
-"""Contrasts: differences between several estimates, and bounds that hold for all at once.
-
-References
-----------
-Newcombe (1998), Interval estimation for the difference between independent proportions, Statistics
-in Medicine 17. Zou and Donner (2008), Construction of confidence limits about effect measures: a
-general approach, Statistics in Medicine 27.
-"""
+"""Contrasts: differences between several estimates, and bounds that hold for all at once."""
 
 from __future__ import annotations
 
-from itertools import combinations, product
-from math import sqrt
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from consequential.evaluation.estimate import Interval
-from consequential.evaluation.influence import RatioSums
-
-Floats = NDArray[np.float64]
+from consequential.evaluation.rates import Floats
+from consequential.evaluation.ratios import RatioSums
 
 _DRAWS = 20_000
 
@@ -107,126 +98,58 @@ def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 
 
 
 class Pairs:
-    """Differences between the groups of one or several benefits."""
+    """Differences between groups, within each of one or several benefits.
 
-    def __init__(self, benefits: tuple[RatioSums, ...]) -> None:
+    `contrasts` has one row per pair and one column per group that has a value, of each benefit:
+    1 and -1 at the two groups.
+    """
+
+    def __init__(self, benefits: Sequence[RatioSums]) -> None:
         self.benefits = benefits
-        self.places = [
-            (k, one, other)
-            for k, benefit in enumerate(benefits)
-            for one, other in combinations(benefit.known, 2)
+        places = [
+            [k * each.n_groups + code for code in each.known] for k, each in enumerate(benefits)
         ]
+        self._columns = np.concatenate(places).astype(np.intp)
+        pairs = [pair for known in places for pair in combinations(known, 2)]
+        self.contrasts = np.array(
+            [1.0 * (self._columns == one) - (self._columns == other) for one, other in pairs]
+        )
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.contrasts)
 
-    def differences(self, values: Floats) -> Floats:
-        """Return each pair's difference from values over (..., benefits, groups)."""
-        columns = [values[..., k, one] - values[..., k, other] for k, one, other in self.places]
-        return np.stack(columns, axis=-1)
-
-    @property
-    def contrast(self) -> Floats:
-        """One row per pair: 1 and -1 at its groups, over benefits times groups."""
-        n_groups = self.benefits[0].n_groups
-        matrix = np.zeros((len(self), len(self.benefits) * n_groups))
-        for row, (k, one, other) in enumerate(self.places):
-            matrix[row, k * n_groups + one] = 1.0
-            matrix[row, k * n_groups + other] = -1.0
-        return matrix
+    def columns(self, by_benefit: Iterable[Floats]) -> Floats:
+        """Return the columns that have a value from arrays over groups, one array per benefit."""
+        return np.concatenate(list(by_benefit), axis=-1)[..., self._columns]
 
     def covariance(self) -> Floats:
-        """Of the differences; infinite entries where a group rests on a single row."""
-        matrix, spread = self.contrast, self._spread()
-        unknown = ~np.isfinite(np.diag(spread))
-        covariance: Floats = matrix @ np.where(np.isfinite(spread), spread, 0.0) @ matrix.T
-        touched = np.abs(matrix[:, unknown]).sum(axis=1) > 0
-        covariance[np.diag_indices(len(self))] += np.where(touched, np.inf, 0.0)
+        """Of the differences; infinite on the diagonal where a group rests on a single row."""
+        inflation = np.stack([each.inflation for each in self.benefits])
+        factor = np.sqrt(inflation[:, None] * inflation)
+        products = np.array(
+            [[one.products(other) for other in self.benefits] for one in self.benefits]
+        )
+        entries = (
+            products
+            / max(len(self.benefits[0]), 1) ** 2
+            * np.where(np.isfinite(factor), factor, 0.0)
+        )
+        # groups share no rows
+        spread = np.einsum("bcg,gh->bgch", entries, np.eye(inflation.shape[1]))
+        spread = spread.reshape(inflation.size, -1)[np.ix_(self._columns, self._columns)]
+        covariance: Floats = self.contrasts @ spread @ self.contrasts.T
+        single = np.abs(self.contrasts) @ ~np.isfinite(self.columns(inflation)) > 0.0
+        covariance[np.diag_indices(len(self))] += np.where(single, np.inf, 0.0)
         return covariance
-
-    def _spread(self) -> Floats:
-        """The covariance of benefits over (benefits times groups): groups share no rows."""
-        n_groups = self.benefits[0].n_groups
-        matrix = np.zeros((len(self.benefits) * n_groups,) * 2)
-        rows = np.arange(n_groups)
-        for (k, one), (m, other) in product(enumerate(self.benefits), repeat=2):
-            factor = np.sqrt(one.inflation * other.inflation)
-            with np.errstate(invalid="ignore"):
-                entries = one.products(other) / max(len(one), 1) ** 2 * factor
-            matrix[k * n_groups + rows, m * n_groups + rows] = np.where(
-                np.isfinite(factor), entries, np.inf if k == m else 0.0
-            )
-        return matrix
-
-
-def largest_difference(
-    differences: Floats, covariance: Floats, confidence: float, seed: int
-) -> Interval:
-    """Return the largest absolute difference, with bounds that hold for all of them at once.
-
-    The plug-in maximum is too large where groups are equal, so the interval is
-    `[max(|D| - q s)+, max(|D| + q s)]` with q of `sup_t_quantile`.
-    """
-    errors = np.sqrt(np.diag(covariance))
-    measured = np.isfinite(errors)
-    q = sup_t_quantile(covariance[np.ix_(measured, measured)], confidence, seed=seed)
-    return widest(differences, errors, q)
 
 
 def widest(differences: Floats, errors: Floats, q: float) -> Interval:
-    """Return the largest absolute difference if all lie within q of their errors."""
+    """Return the largest absolute difference if all lie within q of their errors.
+
+    The plug-in maximum is too large where groups are equal, so the interval is
+    `[max(|D| - q s)+, max(|D| + q s)]`.
+    """
     size = np.abs(differences)
     low, high = float((size - q * errors).max()), float((size + q * errors).max())
     place = int(size.argmax())
     return Interval(float(size[place]), max(low, 0.0), high, float(errors[place]))
-
-
-def contrast_bounds(
-    values: Floats, bounds: Floats, signs: Floats, correlation: Floats | None = None
-) -> tuple[float, float]:
-    """Return an interval for `sum signs values`, from the intervals of the values.
-
-    The square-and-add method (Newcombe; MOVER): the distance from the sum to its lower end is
-    made of the distances from the values to those of their ends that make the sum smaller, as
-    a standard error is made of standard errors. A value outside of its bounds is moved to them,
-    one that is missing to their middle.
-
-    `bounds` has two rows, lower and upper ends. Without `correlation` the estimates are
-    independent, as those of different groups are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consequential.evaluation.contrasts import contrast_bounds
-    >>> ends = np.array([[0.5, 0.4], [0.8, 0.6]])
-    >>> low, high = contrast_bounds(np.array([0.7, 0.5]), ends, np.array([1.0, -1.0]))
-    >>> round(low, 3), round(high, 3)  # 0.2 - sqrt(0.2^2 + 0.1^2), 0.2 + sqrt(0.1^2 + 0.1^2)
-    (-0.024, 0.341)
-    """
-    low, high = bounds
-    inside = np.where(np.isfinite(values), np.clip(values, low, high), (low + high) / 2.0)
-    down, up = inside - low, high - inside
-    to_low = signs * np.where(signs > 0.0, down, up)
-    to_high = signs * np.where(signs > 0.0, up, down)
-    matrix = np.eye(len(values)) if correlation is None else correlation
-    below, above = (sqrt(max(float(each @ matrix @ each), 0.0)) for each in (to_low, to_high))
-    middle = float(signs @ inside)
-    return middle - below, middle + above
-
-
-def largest_bounds(values: Floats, bounds: Floats, together: Floats) -> tuple[float, float]:
-    """Return an interval for the largest absolute difference between two of several rates.
-
-    It is at least as large as any difference certainly is, where `together` are bounds that hold
-    for all pairs at once (at the confidence of `sup_t_quantile`). It is at most as large as any
-    difference may be: only the bounds of the truly largest one need to hold, so `bounds` of each
-    rate alone will do.
-    """
-    low = high = 0.0
-    difference = np.array([1.0, -1.0])
-    for pair in map(list, combinations(range(len(values)), 2)):
-        sure = contrast_bounds(values[pair], together[:, pair], difference)
-        wide = contrast_bounds(values[pair], bounds[:, pair], difference)
-        low = max(low, sure[0], -sure[1])
-        high = max(high, -wide[0], wide[1])
-    return low, high

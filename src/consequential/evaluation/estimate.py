@@ -1,10 +1,12 @@
-"""Estimate: a number with its interval, and what all results have in common."""
+"""Estimate: a number with its interval, and what results and sums have in common."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from operator import add
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,6 +19,31 @@ class Interval:
     low: float
     high: float
     standard_error: float
+
+    def __contains__(self, number: float) -> bool:
+        """Whether the interval covers a number."""
+        return self.low <= number <= self.high
+
+    @property
+    def known(self) -> bool:
+        """Whether the log allows an estimate at all."""
+        return math.isfinite(self.value)
+
+
+class Additive:
+    """A dataclass of sums over rows: those of the chunks of a log add up to those of the log.
+
+    `extremes` says which fields are the smallest or the largest of something instead.
+    """
+
+    extremes: ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
+
+    def __add__(self, other: Self) -> Self:
+        combined = {
+            name: self.extremes.get(name, add)(value, getattr(other, name))
+            for name, value in vars(self).items()
+        }
+        return type(self)(**combined)
 
 
 UNKNOWN = Interval(math.nan, math.nan, math.nan, math.nan)
@@ -34,7 +61,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Estimate(Result):
+class Estimate(Interval, Result):
     """A number, and the interval that covers the true one with the stated confidence.
 
     `value` is NaN where a log cannot tell, and bounds are infinite where it says next to nothing.
@@ -66,24 +93,11 @@ class Estimate(Result):
     (True, False)
     """
 
-    value: float
-    low: float
-    high: float
-    standard_error: float
     n: int
     effective_sample_size: float
     confidence: float
     method: str
     unsupported: float = 0.0
-
-    def __contains__(self, number: float) -> bool:
-        """Whether the interval covers a number."""
-        return self.low <= number <= self.high
-
-    @property
-    def known(self) -> bool:
-        """Whether the log allows an estimate at all."""
-        return math.isfinite(self.value)
 
     def __repr__(self) -> str:
         if not self.known:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.evaluation.bootstrap import Bootstrap
-from consequential.evaluation.bounded import AnyTime, Bernstein
+from consequential.evaluation.bounds import TUNED_FOR, AnyTime, Bernstein, mean_sequence
 from consequential.evaluation.contrasts import checked_confidence, normal_quantile
-from consequential.evaluation.crossfit import CrossFitted
 from consequential.evaluation.estimate import Estimate, Interval, Result
-from consequential.evaluation.inputs import (
+from consequential.evaluation.intervals import Bootstrap, Intervals, Normal
+from consequential.evaluation.out_of_core import measured
+from consequential.evaluation.rates import Floats
+from consequential.evaluation.reach import Extremes, known_floor
+from consequential.evaluation.rules import (
+    CrossFitted,
     apply_rule,
     as_rule,
     checked_log,
     needs_folds,
     objective_of,
 )
-from consequential.evaluation.intervals import Intervals, Normal
-from consequential.evaluation.measurement import Measurement, rate_notes
-from consequential.evaluation.reach import Extremes, known_floor
-from consequential.evaluation.weighted_log import WeightedLog
+from consequential.evaluation.weighted_log import Measurement, WeightedLog, rate_notes
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
 from consequential.weightings import Weighting
 
-Floats = NDArray[np.float64]
 Method = Literal["normal", "bootstrap", "bernstein", "any_time"]
 
 METHODS: dict[str, type[Intervals]] = {
@@ -54,7 +52,7 @@ class Evaluation(Result):
     fairness
         The notion's name.
     group_sizes, group_effective_sizes
-        Applicants by group, and how many equally weighted people their labels speak for.
+        Applicants by group, and how many equally weighted people their labels stand for.
     n, effective_sample_size
         The same for all.
     unsupported
@@ -113,7 +111,7 @@ def bounds_line(unsupported: float) -> list[str]:
     """Return the line that says, before any figure, that some are no more than bounds."""
     if unsupported <= 0.0:
         return []
-    return [f"  BOUNDS ONLY: no label speaks for {unsupported:.1%} of the people it accepts"]
+    return [f"  BOUNDS ONLY: no label stands for {unsupported:.1%} of the people it accepts"]
 
 
 def evaluate(
@@ -196,16 +194,24 @@ def measure_rules(
     objective: Objective,
     kind: type[Intervals],
     *,
-    folds: int | None,
-    floor: float | None,
-    seed: int,
+    folds: int | None = None,
+    floor: float | None = None,
+    seed: int = 0,
 ) -> list[Measurement]:
     """Measure one rule, or two and then their difference, for intervals of a kind."""
+    paired = len(rules) == 2
     if isinstance(log, LogScan):
-        from consequential.evaluation.out_of_core import measured
-
-        _check_scannable(kind, folds)
-        return measured(log, objective, tuple(map(as_rule, rules)), compared=len(rules) == 2)
+        if folds is not None:
+            raise ValueError(
+                "folds= needs a log in memory: learn from one scan and evaluate on another, or on "
+                "what scan.split left out"
+            )
+        if not kind.from_sums:
+            raise ValueError(
+                f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
+                'method="normal"'
+            )
+        return measured(log, objective, tuple(map(as_rule, rules)), paired=paired)
     notes: tuple[str, ...] = ()
     extremes = None
     if kind.needs_reach:
@@ -214,55 +220,38 @@ def measure_rules(
     elif floor is not None:
         raise ValueError('floor= is for method="bernstein" and "any_time" only')
     # map is no frame of its own, so that warnings point to the caller of evaluate or compare
-    apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=5)
+    apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=4)
     applied = list(map(apply, rules))
     weighted = WeightedLog.of(objective, applied[0].log, extremes)
     found = [weighted.measure(each.propensity, *each.notes, *notes) for each in applied]
-    if len(applied) == 2:
-        found.append(weighted.difference(*(each.propensity for each in applied)))
+    if paired:
+        found.append(weighted.measure(applied[0].propensity, versus=applied[1].propensity))
     return found
-
-
-def _check_scannable(kind: type[Intervals], folds: int | None) -> None:
-    if folds is not None:
-        raise ValueError(
-            "folds= needs a log in memory: learn from one scan and evaluate on another, or on what "
-            "scan.split left out"
-        )
-    if not kind.from_sums:
-        raise ValueError(
-            f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
-            'method="normal"'
-        )
 
 
 def evaluation(objective: Objective, measurement: Measurement, intervals: Intervals) -> Evaluation:
     """Put intervals around everything that was measured."""
     assert objective.fairness is not None
-    benefits, weights = measurement.benefits, measurement.weights
-    labelled = benefits[0].low.labelled
+    benefits, weights, groups = measurement.benefits, measurement.weights, measurement.groups
     by_group = measurement.by_group(intervals, benefits[0])
-    notes = [*measurement.notes, *rate_notes(benefits, measurement.groups)]
-    if len(measurement.groups) == 1:
-        gap = Interval(0.0, 0.0, 0.0, 0.0)
+    notes = [*measurement.notes, *rate_notes(benefits, groups)]
+    gap = Interval(0.0, 0.0, 0.0, 0.0)
+    if len(groups) == 1:
         notes.append("one group, so there is no gap")
     else:
         gap = intervals.gap(benefits)
     unmeasured = [str(group) for group, each in by_group.items() if not each.known]
     if unmeasured:
         notes.append(f"{objective.fairness.name} cannot be measured for {', '.join(unmeasured)}")
-    utility = intervals.of(measurement.utility)[0]
-    acceptance = intervals.of(measurement.acceptance)[0]
+    (utility,), (acceptance,) = map(intervals.of, (measurement.utility, measurement.acceptance))
     return Evaluation(
         utility=measurement.estimate(intervals, utility, labelled=True),
         acceptance=measurement.estimate(intervals, acceptance, labelled=False),
         benefits=by_group,
-        benefit_gap=measurement.estimate(intervals, gap, labelled=labelled),
+        benefit_gap=measurement.estimate(intervals, gap, labelled=benefits[0].labelled),
         fairness=objective.fairness.name,
-        group_sizes=dict(zip(measurement.groups, measurement.sizes, strict=True)),
-        group_effective_sizes=dict(
-            zip(measurement.groups, weights.effective_sizes.tolist(), strict=True)
-        ),
+        group_sizes=dict(zip(groups, measurement.sizes, strict=True)),
+        group_effective_sizes=dict(zip(groups, weights.effective_sizes.tolist(), strict=True)),
         n=measurement.n,
         effective_sample_size=weights.effective_size,
         notes=tuple(notes),
@@ -297,7 +286,7 @@ def deployed_gap(
     log, cost, fairness, weighting, confidence, seed
         As in `evaluate`.
     """
-    objective = objective_of(log, cost, fairness, weighting, (0.0, 0.0))
+    objective = objective_of(log, cost, fairness, weighting)
     weighted = WeightedLog.of(objective, log.settled())
     intervals = Normal((), confidence, seed)
 
@@ -305,18 +294,73 @@ def deployed_gap(
         return intervals.gap(weighted.benefits(propensity))
 
     gap, weights = gap_of(crossed.values), weighted.label_weights(crossed.values)
-    spread = (crossed.folds - 1.0) * float(np.var([gap_of(each).value for each in crossed.by_fold]))
-    reach = normal_quantile(confidence) * spread**0.5
+    by_fold = [gap_of(each).value for each in crossed.by_fold]
+    spread = ((crossed.folds - 1.0) * float(np.var(by_fold))) ** 0.5
+    reach = normal_quantile(confidence) * spread
     low = gap.value - float(np.hypot(gap.value - gap.low, reach))
     signed = len(log.groups) == 2 and len(weighted.benefits(crossed.values)) == 1
-    return Estimate(
+    widened = Interval(
         gap.value,
         low if signed else max(low, 0.0),
         gap.value + float(np.hypot(gap.high - gap.value, reach)),
-        float(np.hypot(gap.standard_error, spread**0.5)),
-        len(weighted.log),
-        weights.effective_size,
-        confidence,
-        "normal, widened by the spread over folds",
-        weights.unsupported_share,
+        float(np.hypot(gap.standard_error, spread)),
     )
+    found = intervals.estimate(
+        widened, len(weighted.log), weights.effective_size, weights.unsupported_share
+    )
+    return replace(found, method="normal, widened by the spread over folds")
+
+
+def utility_sequence(
+    rule: Any,
+    log: DecisionLog,
+    *,
+    cost: float | None = None,
+    versus: Any = None,
+    weighting: Weighting | None = None,
+    confidence: float = 0.95,
+    rejection_utility: tuple[float, float] = (0.0, 0.0),
+    floor: float | None = None,
+    tuned_for: int = TUNED_FOR,
+) -> tuple[Floats, Floats]:
+    """Return lower and upper bounds of a rule's utility after each decision of a log.
+
+    All bounds hold at once with the stated confidence: one may look after every decision, and
+    stop when satisfied. An ordinary interval looked at again and again is wrong far more often
+    than it says. Decisions count in the order of the log; their rule may have been learned from
+    earlier ones.
+
+    Parameters
+    ----------
+    rule, log, cost, weighting, confidence, rejection_utility, floor
+        As in `evaluate`.
+    versus
+        Another rule, `Logged()` say: bounds are then of the difference of utilities.
+    tuned_for
+        The number of decisions at which bounds are to be narrowest. Choose it before looking.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy().with_floor(0.1), 9000, np.random.default_rng(0))
+    >>> lower, upper = cq.statistics.utility_sequence(
+    ...     cq.Policy([1.5, 5.0]), log, cost=world.cost, versus=cq.Logged())
+    >>> int(np.argmax(lower > 0))  # the first decision after which the policy is known better
+    514
+    """
+    checked_log(log)
+    objective = objective_of(log, cost, None, weighting, rejection_utility)
+    rules = (rule,) if versus is None else (rule, versus)
+    found = measure_rules(rules, log, objective, AnyTime, floor=floor)[-1].utility
+    sides: tuple[Any, Any] = found.low, found.high
+    (lower, _), (_, upper) = (
+        mean_sequence(
+            ratios.numerator,
+            **ratios.reach.at(0.0)._asdict(),
+            confidence=confidence,
+            tuned_for=tuned_for,
+        )
+        for ratios in sides
+    )
+    return lower, upper

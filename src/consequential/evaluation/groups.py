@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import Measured, Range
-from consequential.evaluation.contrasts import (
-    Pairs,
-    checked_confidence,
-    largest_bounds,
-    largest_difference,
-    sup_t_quantile,
-    two_sided,
-)
+from consequential.evaluation.contrasts import Pairs, checked_confidence
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, json_ready
-from consequential.evaluation.inputs import apply_rule, checked_log, needs_folds
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.measurement import rate_notes
-from consequential.evaluation.weighted_log import WeightedLog
+from consequential.evaluation.rates import Floats, Rates
+from consequential.evaluation.ratios import Range
+from consequential.evaluation.rules import apply_rule, checked_log, needs_folds
+from consequential.evaluation.weighted_log import WeightedLog, rate_notes
 from consequential.fairness import ShapedFairness
 from consequential.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES, Shape
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.weightings import Weighting
-
-Floats = NDArray[np.float64]
 
 # how each metric weighs people, positives and negatives
 METRICS: dict[str, Shape] = {
@@ -94,7 +86,7 @@ class GroupMetrics:
         """
         from consequential.log.frames import make_frame
 
-        rows = list(self._rows())
+        rows = [(metric, *row) for metric in self.overall for row in self._rows(metric)]
         columns: dict[str, NDArray[Any]] = {
             name: np.array([row[k] for row in rows], dtype=object)
             for k, name in enumerate(("metric", "kind", "group"))
@@ -112,25 +104,23 @@ class GroupMetrics:
             for metric in self.overall
         } | {"notes": list(self.notes)}
 
-    def _rows(self) -> Any:
-        for metric in self.overall:
-            yield metric, "overall", None, self.overall[metric]
-            for group, each in self.by_group[metric].items():
-                yield metric, "group", str(group), each
-            yield metric, "difference", None, self.difference[metric]
-            yield metric, "ratio", None, self.ratio[metric]
+    def _rows(self, metric: str) -> list[tuple[str, str | None, Estimate]]:
+        """Return the kind of each figure, the group it is of, and the figure."""
+        by_group = self.by_group[metric].items()
+        return [
+            ("overall", None, self.overall[metric]),
+            *(("group", str(group), each) for group, each in by_group),
+            ("difference", None, self.difference[metric]),
+            ("ratio", None, self.ratio[metric]),
+        ]
 
     def __repr__(self) -> str:
         lines = []
         for metric in self.overall:
             lines.append(metric)
-            lines.append(f"  {'overall':<16}{self.overall[metric]!r:>27}")
-            for group, each in self.by_group[metric].items():
-                lines.append(f"  {group!s:<16}{each!r:>27}")
-            lines.append(f"  {'difference':<16}{self.difference[metric]!r:>27}")
-            lines.append(f"  {'ratio':<16}{self.ratio[metric]!r:>27}")
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+            for kind, group, each in self._rows(metric):
+                lines.append(f"  {kind if group is None else group:<16}{each!r:>27}")
+        return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
 def group_metrics(
@@ -166,95 +156,78 @@ def group_metrics(
     checked_log(log)
     needs_folds((rule,), folds)
     intervals = Normal((), checked_confidence(confidence), seed)
-    objective = Objective(0.5, weighting=weighting)  # no rate depends on a cost
+    objective = Objective(0.5, _Rates(), weighting=weighting)  # no rate depends on a cost
     applied = apply_rule(rule, log, folds=folds, seed=seed)
     weighted = WeightedLog.of(objective, applied.log)
-    pooled = _pooled(weighted)
     measurement = weighted.measure(applied.propensity, *applied.notes)
-    by_group, total, difference, ratio = {}, {}, {}, {}
-    rates: list[Measured] = []
-    for name, shape in METRICS.items():
-        everybody, groups = (
-            replace(each, objective=replace(objective, fairness=_Rate(shape))).benefits(
-                applied.propensity
-            )[0]
-            for each in (pooled, weighted)
-        )
+    total, by_group, difference, ratio = {}, {}, {}, {}
+    everybody = _pooled(weighted).benefits(applied.propensity)
+    for name, pooled, groups in zip(METRICS, everybody, measurement.benefits, strict=True):
         total[name], difference[name], ratio[name] = (
-            measurement.estimate(intervals, found, labelled=shape.labelled)
+            measurement.estimate(intervals, found, labelled=groups.labelled)
             for found in (
-                intervals.of(everybody)[0],
+                intervals.of(pooled)[0],
                 intervals.largest((groups,)),
                 _quotient(intervals, groups),
             )
         )
         by_group[name] = measurement.by_group(intervals, groups)
-        rates.append(groups)
     return GroupMetrics(
         total,
         by_group,
         difference,
         ratio,
         dict(zip(measurement.groups, measurement.sizes, strict=True)),
-        (*measurement.notes, *rate_notes(rates, measurement.groups)),
+        (*measurement.notes, *rate_notes(measurement.benefits, measurement.groups)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Rate(ShapedFairness):
-    """One rate, as a notion of fairness that compares it."""
+class _Rates(ShapedFairness):
+    """All metrics, as a notion of fairness that compares them."""
 
-    shape: Shape
-    name = "rate"
+    name = "rates"
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return the rate alone."""
-        return (self.shape,)
+        """Return how each metric weighs people."""
+        return tuple(METRICS.values())
 
 
 def _pooled(weighted: WeightedLog) -> WeightedLog:
     """Return the same rows as one group, with the same weights."""
-    one_group = np.zeros(len(weighted.log), dtype=np.intp)
+    n = len(weighted.log)
+    one_group = np.zeros(n, dtype=np.intp)
     return replace(
         weighted,
         log=replace(weighted.log, group=one_group, groups=("everyone",)),
-        within=replace(
-            weighted.overall, group=one_group, sizes=np.array([float(len(weighted.log))])
-        ),
+        within=replace(weighted.overall, group=one_group, sizes=np.array([float(n)])),
     )
 
 
-def _quotient(intervals: Normal, found: Measured) -> Interval:
+def _quotient(intervals: Normal, found: Range) -> Interval:
     """Bound smallest over largest group: the largest difference between logarithms."""
-    if isinstance(found, Range):
+    if not found.exact:
         return _quotient_within(intervals, found)
-    known = found.known
-    values, errors = found.values[known], found.standard_errors[known]
+    ratios, known = found.low, found.known
+    values, errors = ratios.values[known], ratios.standard_errors[known]
     if len(values) < 2 or values.max() <= 0.0:
         return UNKNOWN
     smallest = max(float(values.min()), 0.0) / float(values.max())
     if values.min() <= 0.0 or not np.isfinite(errors).all():
         return Interval(smallest, 0.0, 1.0, float("inf"))
-    if found.rates is not None:
-        errors = found.rates.standard_errors[known]
-    contrast = Pairs((found,)).contrast[:, known]
-    covariance = contrast @ np.diag((errors / values) ** 2) @ contrast.T
-    confidence, seed = intervals.confidence, intervals.seed
-    if found.rates is None:
-        apart = largest_difference(contrast @ np.log(values), covariance, confidence, seed)
-        low, high, error = apart.low, apart.high, apart.standard_error
-    else:
-        level = two_sided(sup_t_quantile(covariance, confidence, seed=seed))
-        alone, together = (
-            np.log(np.maximum(found.rates.bounds(at)[:, known], 1e-300))
-            for at in (confidence, level)
-        )
-        low, high = largest_bounds(np.log(values), alone, together)
-        error = float(np.sqrt(np.diag(covariance).max()))
-    ends = float(np.exp(-high)), float(np.exp(-low))
-    if found.rates is not None:
-        ends = min(ends[0], smallest), max(ends[1], smallest)
-    return Interval(smallest, *ends, smallest * error)
+    bounds = None
+    if ratios.rates is not None:
+        errors = ratios.rates.standard_errors[known]
+        bounds = partial(_log_bounds, ratios.rates, known)
+    contrasts = Pairs([ratios]).contrasts
+    covariance = contrasts @ np.diag((errors / values) ** 2) @ contrasts.T
+    apart = intervals.widest(contrasts, np.log(values), covariance, bounds)
+    ends = float(np.exp(-apart.high)), float(np.exp(-apart.low))
+    return Interval(smallest, *ends, smallest * apart.standard_error)
+
+
+def _log_bounds(rates: Rates, known: list[int], confidence: float) -> Floats:
+    return np.log(np.maximum(rates.bounds(confidence)[:, known], 1e-300))
 
 
 def _quotient_within(intervals: Normal, found: Range) -> Interval:

@@ -1,35 +1,36 @@
-"""Intervals: what every way to make them has in common, and the normal way."""
+"""Intervals: what every way to make them has in common, the normal way and the bootstrap."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from itertools import combinations, permutations
 from math import inf, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import Measured, Range
 from consequential.evaluation.contrasts import (
     Pairs,
-    contrast_bounds,
-    largest_bounds,
-    largest_difference,
     normal_quantile,
     skewness_corrected,
     sup_t_quantile,
     two_sided,
+    widest,
 )
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval
-from consequential.evaluation.rates import FEW, ratio
-
-Floats = NDArray[np.float64]
+from consequential.evaluation.rates import FEW, Floats, contrast_bounds, largest_bounds, ratio
+from consequential.evaluation.ratios import Range, Ratios
+from consequential.workers import in_order
 
 # ratios, each with the sign that every group's value enters a contrast with
 Terms = Sequence[tuple[Any, Floats]]
+
+REPLICATES = 1000
+_DRAWN_AT_ONCE = 2_000_000
+_ROUNDING = 1e-12
 
 
 class Intervals(ABC):
@@ -55,93 +56,75 @@ class Intervals(ABC):
         """Return an interval for a signed sum of ratios over groups."""
 
     @abstractmethod
-    def _largest(self, benefits: tuple[Any, ...], pairs: Pairs) -> Interval:
+    def _largest(self, pairs: Pairs) -> Interval:
         """Return an interval for the largest difference of all pairs."""
 
-    def _difference(self, ratios: Any) -> Interval:
-        return self._of(ratios)[0]
+    def _difference(self, ratios: Any) -> list[Interval]:
+        return self._of(ratios)
 
-    def of(self, found: Measured) -> list[Interval]:
+    def of(self, found: Range) -> list[Interval]:
         """Return an interval for each group's ratio, whatever the unknown labels are."""
-        if not isinstance(found, Range):
-            return self._of(found)
-        ends = zip(self._of(found.low), self._of(found.high), strict=True)
-        plain = [None] * found.low.n_groups if found.plain is None else found.plain.values.tolist()
-        return [_hull(low, high, value) for (low, high), value in zip(ends, plain, strict=True)]
+        return _hulls(found, self._of)
 
-    def difference(self, found: Measured) -> Interval:
+    def difference(self, found: Range) -> Interval:
         """Return an interval for the one ratio that two rules differ by."""
-        if not isinstance(found, Range):
-            return self._difference(found)
-        value = None if found.plain is None else float(found.plain.values[0])
-        return _hull(self._difference(found.low), self._difference(found.high), value)
+        return _hulls(found, self._difference)[0]
 
-    def contrast(self, terms: Sequence[tuple[Measured, Floats]]) -> Interval:
+    def contrast(self, terms: Sequence[tuple[Range, Floats]]) -> Interval:
         """Return an interval for a signed sum of ratios over groups.
 
         Different terms are taken at their own extremes, so the interval can only be too wide.
         """
+        plain = [(found.plain, signs) for found, signs in terms if found.plain is not None]
         if all(found.exact for found, _ in terms):
-            return self._contrast(terms)
+            return self._contrast(plain)
         low, high = (self._contrast(_at_extreme(terms, highest)) for highest in (False, True))
-        plain = [
-            (found.plain if isinstance(found, Range) else found, signs) for found, signs in terms
-        ]
-        value = sum(float(signs @ each.values) for each, signs in plain if each is not None)
-        return _hull(low, high, value if all(each is not None for each, _ in plain) else None)
+        value = sum(float(signs @ each.values) for each, signs in plain)
+        return _hull(low, high, value if len(plain) == len(terms) else None)
 
-    def pairwise(self, benefit: Measured, one: int, other: int) -> Interval:
+    def pairwise(self, benefit: Range, one: int, other: int) -> Interval:
         """Return an interval for the difference between two groups."""
-        signs = np.zeros(benefit.low.n_groups)
+        signs = np.zeros(benefit.n_groups)
         signs[one], signs[other] = 1.0, -1.0
         return self.contrast([(benefit, signs)])
 
-    def gap(self, benefits: tuple[Measured, ...]) -> Interval:
+    def gap(self, benefits: tuple[Range, ...]) -> Interval:
         """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
-        if len(benefits) > 1 or benefits[0].low.n_groups != 2:
+        if len(benefits) > 1 or benefits[0].n_groups != 2:
             return self.largest(benefits)
         return self.pairwise(benefits[0], 0, 1) if len(benefits[0].known) == 2 else UNKNOWN
 
-    def largest(self, benefits: tuple[Measured, ...]) -> Interval:
+    def largest(self, benefits: tuple[Range, ...]) -> Interval:
         """Return the largest difference between two groups, over all benefits.
 
         With unknown labels every pair's difference is bounded at once, sharing the error among
         them.
         """
-        if all(benefit.exact for benefit in benefits):
-            places = Pairs(benefits)  # type: ignore[arg-type]
-            return self._largest(benefits, places) if len(places) else UNKNOWN
-        pairs = [
-            (benefit, one, other)
-            for benefit in benefits
-            for one, other in combinations(benefit.known, 2)
-        ]
+        pairs = _pairs(benefits)
         if not pairs:
             return UNKNOWN
+        if all(benefit.exact for benefit in benefits):
+            return self._largest(Pairs([each.low for each in benefits]))
         shared = self.sharing(len(pairs))
         found = [shared.pairwise(*pair) for pair in pairs]
-        widest = max(found, key=lambda each: abs(each.value))
+        furthest = max(found, key=lambda each: abs(each.value))
         return Interval(
-            abs(widest.value),
+            abs(furthest.value),
             max(0.0, *(max(each.low, -each.high) for each in found)),
             max(max(each.high, -each.low) for each in found),
-            widest.standard_error,
+            furthest.standard_error,
         )
 
-    def furthest_end(self, benefits: tuple[Measured, ...]) -> float:
+    def furthest_end(self, benefits: tuple[Range, ...]) -> float:
         """Return the furthest end of any pair's interval; infinite where a group is not measured.
 
         No difference exceeds a bound if each is shown not to, so the pairs share no error: if one
         difference does exceed it, its own interval must have missed it.
         """
-        ends = [0.0]
-        for benefit in benefits:
-            if len(benefit.known) < benefit.low.n_groups:
-                return inf
-            for pair in combinations(benefit.known, 2):
-                found = self.pairwise(benefit, *pair)
-                ends += [found.high, -found.low]
-        return max(ends)
+        if any(len(each.known) < each.n_groups for each in benefits):
+            return inf
+        found = [self.pairwise(*pair) for pair in _pairs(benefits)]
+        return max([0.0, *(max(each.high, -each.low) for each in found)])
 
     def sharing(self, count: int) -> Self:
         """Return intervals of which so many hold at once with the confidence of one of these."""
@@ -153,22 +136,25 @@ class Intervals(ABC):
         self, found: Interval, n: int, effective: float, unsupported: float = 0.0
     ) -> Estimate:
         """Return an interval as an estimate from n decisions."""
-        return Estimate(
-            found.value,
-            found.low,
-            found.high,
-            found.standard_error,
-            n,
-            float(effective),
-            self.confidence,
-            self.name,
-            unsupported,
-        )
+        numbers = found.value, found.low, found.high, found.standard_error
+        return Estimate(*numbers, n, float(effective), self.confidence, self.name, unsupported)
+
+
+def _pairs(benefits: tuple[Range, ...]) -> list[tuple[Range, int, int]]:
+    return [(each, *pair) for each in benefits for pair in combinations(each.known, 2)]
+
+
+def _hulls(found: Range, intervals: Callable[[Any], list[Interval]]) -> list[Interval]:
+    """Return intervals that cover whatever the unknown labels are."""
+    if found.exact:
+        return intervals(found.low)
+    plain = [None] * found.n_groups if found.plain is None else found.plain.values.tolist()
+    return list(map(_hull, intervals(found.low), intervals(found.high), plain))
 
 
 def _hull(low: Interval, high: Interval, value: float | None) -> Interval:
     """Return what reaches from the lower end of one interval to the upper end of another."""
-    if not np.isfinite([low.value, high.value]).all():
+    if not (low.known and high.known):
         return UNKNOWN
     return Interval(
         (low.value + high.value) / 2.0 if value is None else value,
@@ -178,7 +164,7 @@ def _hull(low: Interval, high: Interval, value: float | None) -> Interval:
     )
 
 
-def _at_extreme(terms: Sequence[tuple[Measured, Floats]], highest: bool) -> Terms:
+def _at_extreme(terms: Sequence[tuple[Range, Floats]], highest: bool) -> Terms:
     parts = []
     for found, signs in terms:
         for side, chosen in ((found.low, signs < 0.0), (found.high, signs > 0.0)):
@@ -250,29 +236,47 @@ class Normal(Intervals):
             error = float(np.linalg.norm(signs * ratios.rates.standard_errors))
         return Interval(value, min(low, value), max(high, value), error)
 
-    def _largest(self, benefits: tuple[Any, ...], pairs: Pairs) -> Interval:
-        if any(each.rates is None for each in benefits):
-            values = pairs.differences(np.stack([each.values for each in benefits]))
-            return largest_difference(values, pairs.covariance(), self.confidence, self.seed)
-        errors = np.concatenate([each.rates.standard_errors for each in benefits])
-        covariance = pairs.contrast @ np.diag(np.nan_to_num(errors) ** 2) @ pairs.contrast.T
-        level = two_sided(sup_t_quantile(covariance, self.confidence, seed=self.seed))
-        size = np.abs(pairs.differences(np.stack([each.values for each in benefits])))
-        widest = int(size.argmax())
-        value, ends = float(size[widest]), []
-        for each in benefits:
-            alone, together = (
-                each.rates.bounds(at)[:, each.known] for at in (self.confidence, level)
-            )
-            ends.append(largest_bounds(each.values[each.known], alone, together))
-        low = min(value, max(low for low, _ in ends))
-        high = max(value, max(high for _, high in ends))
-        return Interval(value, low, high, float(np.sqrt(covariance[widest, widest])))
+    def _largest(self, pairs: Pairs) -> Interval:
+        values = pairs.columns(each.values for each in pairs.benefits)
+        rates = [each.rates for each in pairs.benefits if each.rates is not None]
+        if len(rates) < len(pairs.benefits):
+            return self.widest(pairs.contrasts, values, pairs.covariance())
+        errors = pairs.columns(each.standard_errors for each in rates)
+        return self.widest(
+            pairs.contrasts,
+            values,
+            pairs.contrasts @ np.diag(np.nan_to_num(errors) ** 2) @ pairs.contrasts.T,
+            lambda confidence: pairs.columns(each.bounds(confidence) for each in rates),
+        )
 
-    def _difference(self, ratios: Any) -> Interval:
+    def widest(
+        self,
+        contrasts: Floats,
+        values: Floats,
+        covariance: Floats,
+        bounds: Callable[[float], Floats] | None = None,
+    ) -> Interval:
+        """Return the largest absolute contrast, from the covariance of the contrasts.
+
+        `bounds` are the ends of each value's interval at a confidence, where values are rates.
+        """
+        errors = np.sqrt(np.diag(covariance))
+        measured = np.isfinite(errors)
+        known = covariance[np.ix_(measured, measured)]
+        q = sup_t_quantile(known, self.confidence, seed=self.seed)
+        found = widest(contrasts @ values, errors, q)
+        if bounds is None:
+            return found
+        alone, together = bounds(self.confidence), bounds(two_sided(q))
+        low, high = largest_bounds(values, alone, together, contrasts)
+        return Interval(
+            found.value, min(low, found.value), max(high, found.value), found.standard_error
+        )
+
+    def _difference(self, ratios: Any) -> list[Interval]:
         """Correct for skewness: differences of similar rules rest on few rows."""
         below, above = skewness_corrected(ratios.skewness, len(ratios), self.confidence)
-        return _around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)
+        return [_around(float(ratios.values[0]), float(ratios.standard_errors[0]), below, above)]
 
 
 def _around(value: float, error: float, below: float, above: float) -> Interval:
@@ -288,3 +292,88 @@ def _correlation(ratios: list[Any]) -> Floats:
         spread = np.sqrt(one.products(one) * other.products(other))
         matrix[k * n_groups + rows, m * n_groups + rows] = ratio(one.products(other), spread)
     return matrix
+
+
+class Bootstrap(Intervals):
+    """Percentiles over replicates of the log."""
+
+    name = "bootstrap"
+
+    def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
+        super().__init__(ratios, confidence, seed)
+        self._ratios = tuple(ratios)  # keeps them alive, so that no id is used twice
+        drawn = replicates(ratios, seed=seed)
+        self._drawn = {id(each): values for each, values in zip(ratios, drawn, strict=True)}
+
+    def _of(self, ratios: Any) -> list[Interval]:
+        drawn = self._drawn[id(ratios)]
+        return [self._percentiles(value, drawn[:, k]) for k, value in enumerate(ratios.values)]
+
+    def _contrast(self, terms: Terms) -> Interval:
+        value = sum(float(signs @ each.values) for each, signs in terms)
+        drawn = sum(self._drawn[id(each)] @ signs for each, signs in terms)
+        return self._percentiles(value, np.asarray(drawn))
+
+    def _largest(self, pairs: Pairs) -> Interval:
+        """Return simultaneous bounds; the quantile is that of the replicates."""
+        differences = pairs.contrasts @ pairs.columns(each.values for each in pairs.benefits)
+        drawn = pairs.columns(self._drawn[id(each)] for each in pairs.benefits)
+        drawn = drawn[np.isfinite(drawn).all(axis=1)] @ pairs.contrasts.T
+        errors = drawn.std(axis=0)
+        scaled = ratio(np.abs(drawn - differences), errors)
+        q = float(np.quantile(scaled.max(axis=1), self.confidence)) if len(drawn) else inf
+        return widest(differences, errors, q)
+
+    def _percentiles(self, value: float, drawn: Floats) -> Interval:
+        drawn = drawn[np.isfinite(drawn)]
+        if len(drawn) == 0 or not np.isfinite(value):
+            return UNKNOWN
+        tail = (1.0 - self.confidence) / 2.0
+        low, high = np.quantile(drawn, [tail, 1.0 - tail])
+        return Interval(float(value), float(low), float(high), float(drawn.std()))
+
+
+def replicates(
+    ratios: Sequence[Ratios], *, seed: int, n_replicates: int = REPLICATES
+) -> list[Floats]:
+    """Return each ratio by replicate and group; NaN where nobody of a group was drawn.
+
+    All ratios of a replicate come from the same rows, so differences of them are paired.
+    """
+    n = len(ratios[0])
+    columns = np.column_stack([column for each in ratios for column in _columns(each)])
+    at_once = max(1, _DRAWN_AT_ONCE // max(n, 1))
+    drawn = [
+        (seed, start, min(at_once, n_replicates - start))
+        for start in range(0, n_replicates, at_once)
+    ]
+    sums = np.concatenate(list(in_order(partial(_replicated, columns), drawn)))
+    found, at = [], 0
+    for each in ratios:
+        k = each.n_groups
+        numerator, denominator, moved = (sums[:, at + j * k : at + (j + 1) * k] for j in range(3))
+        # negative weights may cancel: what rounding leaves of a sum is nobody
+        left = np.abs(denominator) > _ROUNDING * np.abs(each.denominator).sum()
+        found.append(ratio(numerator, np.where(left, denominator, 0.0), np.nan) + moved / n)
+        at += 3 * k
+    return found
+
+
+def _replicated(columns: Floats, draw: tuple[int, int, int]) -> Floats:
+    """Sums over rows drawn with replacement, one row per replicate."""
+    seed, start, size = draw
+    n = len(columns)
+    drawn = np.random.default_rng([seed, start]).integers(n, size=(size, n))
+    drawn += n * np.arange(size)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
+    sums: Floats = counts.astype(np.float64) @ columns
+    return sums
+
+
+def _columns(ratios: Ratios) -> list[Floats]:
+    moved = np.zeros(len(ratios)) if ratios.moved is None else ratios.moved
+    return [
+        np.where(ratios.group == code, column, 0.0)
+        for column in (ratios.numerator, ratios.denominator, moved)
+        for code in range(ratios.n_groups)
+    ]

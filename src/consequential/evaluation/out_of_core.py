@@ -14,24 +14,21 @@ from operator import add
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import Measured, Range
-from consequential.evaluation.influence import Ratios, RatioSums
-from consequential.evaluation.measurement import LabelWeights, Measurement
-from consequential.evaluation.rates import Rates, RateSums, ratio
-from consequential.evaluation.weighted_log import RATES, TOO_FEW, WeightedLog
-from consequential.functionals import Shape, Tally
+from consequential.evaluation.estimate import Additive
+from consequential.evaluation.rates import Floats, Rates, RateSums, ratio
+from consequential.evaluation.ratios import Range, RatioSums
+from consequential.evaluation.rules import young_notes
+from consequential.evaluation.weighted_log import TOO_FEW, LabelWeights, Measurement, WeightedLog
+from consequential.functionals import Shape
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import DecisionRule
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Gram:
-    """Sums over rows of what they add to ratios, and of products of those; chunks add up.
+class Gram(Additive):
+    """Sums over rows of what they add to ratios, and of products of those.
 
     There are two columns per ratio: its numerator and its denominator.
     """
@@ -43,7 +40,7 @@ class Gram:
     counted: Floats  # (ratios, groups)
 
     @classmethod
-    def of(cls, ratios: Sequence[Ratios], log: DecisionLog) -> Gram:
+    def of(cls, ratios: Sequence[Any], log: DecisionLog) -> Gram:
         """Add up the rows of a chunk."""
         n_groups = len(log.groups)
         columns = np.stack([part for each in ratios for part in (each.numerator, each.denominator)])
@@ -57,15 +54,6 @@ class Gram:
             np.stack([rows.sum(axis=1) for rows in used], axis=1).astype(np.float64),
         )
 
-    def __add__(self, other: Gram) -> Gram:
-        return Gram(
-            self.n + other.n,
-            self.sums + other.sums,
-            self.products + other.products,
-            self.cubes + other.cubes,
-            self.counted + other.counted,
-        )
-
 
 @dataclass(frozen=True)
 class ScannedRatios(RatioSums):
@@ -73,10 +61,10 @@ class ScannedRatios(RatioSums):
 
     gram: Gram
     place: int
-    n_groups: int
-    labelled: bool
-    labels_known: bool = True  # those that it needs
+    n_groups: int = 1
+    shape: Shape | None = None
     rates: Rates | None = None
+    labels_known: bool = True  # those that it needs
 
     def __len__(self) -> int:
         return self.gram.n
@@ -124,128 +112,92 @@ class ScannedRatios(RatioSums):
         return third / spread**1.5 if spread > 1e-14 * second else 0.0
 
 
+# what a chunk adds to ratios, to the weights of each measurement and to the rates of each rule;
+# and the shapes of the benefits
+_Sums = tuple[Gram, list[LabelWeights], list[RateSums | None], list[Shape | None]]
+
+
 def _summed(
     log: DecisionLog,
     objective: Objective,
-    whole: Whole,
+    totals: Totals,
     rules: tuple[DecisionRule, ...],
-    compared: bool,
-) -> tuple[Gram, list[LabelWeights], list[RateSums | None]] | None:
-    """Return what a chunk of the log adds: to ratios, to weights and to the rates of each rule."""
+    *,
+    paired: bool,
+) -> _Sums | None:
     if len(log) == 0:
         return None
-    weighted = WeightedLog.of(objective, log, whole=whole)
+    weighted = WeightedLog.of(objective, log, totals=totals)
     found = [log.propensity_of(rule) for rule in rules]
-    ratios: list[Any] = []
-    for pi in found:
-        utility = _three(weighted.utility(pi))
-        ratios += [*utility, weighted.acceptance(pi), *weighted.benefits(pi)]
-    weights = [weighted.label_weights(pi) for pi in found]
-    if compared:
-        ratios += [*_three(weighted.utility(*found)), weighted.acceptance(*found)]
-        weights.append(weighted.label_weights(np.abs(found[0] - found[1])))
-    rates = [weighted.rate_sums(weighted.within, pi, whole.n) for pi in found]
-    return Gram.of(ratios, log), weights, rates
-
-
-def _three(utility: Measured) -> tuple[RatioSums, RatioSums, RatioSums]:
-    """The lowest, the highest and the plain utility: the same columns for every chunk."""
-    return utility.low, utility.high, utility.plain or utility.low
+    measures = [weighted.measure(propensity) for propensity in found]
+    shapes = [each.low.shape for each in measures[0].benefits]
+    if paired:
+        measures.append(weighted.measure(found[0], versus=found[1]))
+    ratios = []
+    for each in measures:
+        plain = each.utility.plain or each.utility.low
+        ratios += [each.utility.low, each.utility.high, plain, each.acceptance.low]
+        ratios += [benefit.low for benefit in each.benefits]
+    rates = [weighted.rate_sums(propensity) for propensity in found]
+    return Gram.of(ratios, log), [each.weights for each in measures], rates, shapes
 
 
 def measured(
-    scan: LogScan,
-    objective: Objective,
-    rules: tuple[DecisionRule, ...],
-    *,
-    compared: bool = False,
+    scan: LogScan, objective: Objective, rules: tuple[DecisionRule, ...], *, paired: bool = False
 ) -> list[Measurement]:
-    """Measure rules on a scan, in two passes; `compared` adds the difference of the two rules."""
-    whole = reduce(add, scan.map(objective.whole, "weighing the log"))
-    if whole.n == 0:
+    """Measure rules on a scan, in two passes; `paired` adds the difference of two rules."""
+    totals = reduce(add, scan.map(objective.totals, "weighing the log"))
+    if totals.n == 0:
         raise DecisionLogError(f"no decision is as old as the horizon of {scan.horizon} time steps")
-    summed = partial(_summed, objective=objective, whole=whole, rules=rules, compared=compared)
-    found = scan.map(summed, "evaluating on the log")
-    grams, weights_by_chunk, rates_by_chunk = zip(
-        *(each for each in found if each is not None), strict=True
-    )
-    gram = reduce(add, grams)
-    weights = [reduce(add, column) for column in zip(*weights_by_chunk, strict=True)]
-    rates = [
-        None if None in column else reduce(add, column)
-        for column in zip(*rates_by_chunk, strict=True)
-    ]
-    shapes = _shapes(objective, len(scan.groups))
-    sizes = tuple(int(count) for count in whole.sums[0])
-    measurements = []
-    benefits: tuple[Measured, ...]
-    for k, each in enumerate(weights):
-        start = k * (4 + len(shapes))
-        utility, acceptance = _utility_and_acceptance(gram, start, each)
-        if k == len(rules):  # the difference of the two rules
-            benefits, notes = (), ()
-        else:
-            benefits = _benefits(gram, start + 4, shapes, each, rates[k])
-            notes = each.notes(*_left_out(scan, whole), *_not_bounded(each, shapes))
-        measurements.append(
-            Measurement(utility, acceptance, benefits, each, scan.groups, sizes, notes)
-        )
+    summed = partial(_summed, objective=objective, totals=totals, rules=rules, paired=paired)
+    chunks = [each for each in scan.map(summed, "evaluating on the log") if each is not None]
+    grams, weights, rates, (shapes, *_) = zip(*chunks, strict=True)
+    sizes = tuple(totals.sums[0].astype(int).tolist())
+    young = young_notes(len(scan) - totals.n, scan.horizon)
+    gram, place, measurements = reduce(add, grams), 0, []
+    for k, chunk_weights in enumerate(zip(*weights, strict=True)):
+        own = reduce(add, chunk_weights)
+        benefits: tuple[Range, ...] = ()
+        notes: tuple[str, ...] = ()
+        if k < len(rules):
+            chunk_rates = [each[k] for each in rates]
+            sums = None if None in chunk_rates else reduce(add, chunk_rates)
+            benefits = _benefits(gram, place + 4, shapes, own, sums)
+            notes = own.notes(*young, *_not_bounded(own, benefits))
+        ranges = _utility(gram, place, own), Range.exactly(ScannedRatios(gram, place + 3)), benefits
+        measurements.append(Measurement(*ranges, own, scan.groups, sizes, notes))
+        place += 4 + len(benefits)
     return measurements
 
 
-def _utility_and_acceptance(
-    gram: Gram, start: int, weights: LabelWeights
-) -> tuple[Measured, ScannedRatios]:
-    accepts = float(weights.accepted.sum()) > 0.0
-    known = weights.effective_size >= TOO_FEW or not accepts
-    low, high, plain = (ScannedRatios(gram, start + k, 1, True, known) for k in range(3))
-    utility: Measured = low
-    if weights.unsupported.any():
-        utility = Range(low, high, plain if weights.never == 0.0 else None)
-    return utility, ScannedRatios(gram, start + 3, 1, False)
+def _utility(gram: Gram, place: int, weights: LabelWeights) -> Range:
+    known = weights.effective_size >= TOO_FEW or not weights.accepted.any()
+    low, high, plain = (ScannedRatios(gram, place + k, labels_known=known) for k in range(3))
+    if not weights.unsupported.any():
+        return Range.exactly(low)
+    return Range(low, high, plain if weights.never == 0.0 else None)
 
 
 def _benefits(
     gram: Gram,
-    start: int,
+    place: int,
     shapes: list[Shape | None],
     weights: LabelWeights,
-    rates: RateSums | None,
-) -> tuple[ScannedRatios, ...]:
-    supported = not weights.unsupported.any()
-    found = []
-    for place, shape in enumerate(shapes, start):
-        labelled = shape is None or shape.labelled
-        own = None if rates is None or shape not in RATES else getattr(rates, RATES[shape])
-        n_groups = len(weights.sums)
-        found.append(ScannedRatios(gram, place, n_groups, labelled, supported or not labelled, own))
+    sums: RateSums | None,
+) -> tuple[Range, ...]:
+    found: list[Range] = []
+    for shape in shapes:
+        rates = None if sums is None else sums.rates(shape)
+        known = not weights.unsupported.any() or (shape is not None and not shape.labelled)
+        ratios = ScannedRatios(gram, place + len(found), len(weights.sums), shape, rates, known)
+        found.append(Range.exactly(ratios))
     return tuple(found)
 
 
-def _shapes(objective: Objective, n_groups: int) -> list[Shape | None]:
-    """How each benefit weighs people, from a tally of nobody."""
-    assert objective.fairness is not None
-    nobody, group = np.zeros(0), np.zeros(0, dtype=np.intp)
-    totals = np.ones(n_groups), None, np.ones((3, n_groups))
-    benefits = objective.fairness.benefits(Tally(nobody, nobody, nobody, group, *totals))
-    return [benefit.shape for benefit in benefits]
-
-
-def _not_bounded(weights: LabelWeights, shapes: list[Shape | None]) -> tuple[str, ...]:
-    labelled = any(shape is None or shape.labelled for shape in shapes)
-    if not labelled or not weights.unsupported.any():
+def _not_bounded(weights: LabelWeights, benefits: tuple[Range, ...]) -> tuple[str, ...]:
+    if not weights.unsupported.any() or not any(each.labelled for each in benefits):
         return ()
     return (
         "benefits that need labels of people who were never accepted are not bounded on a scan: "
         "scan.sample(n, rng) gives a log in memory, on which they are",
-    )
-
-
-def _left_out(scan: LogScan, whole: Whole) -> tuple[str, ...]:
-    young = len(scan) - whole.n
-    if young == 0:
-        return ()
-    return (
-        f"{young} rows younger than the horizon of {scan.horizon} time steps left out, accepted "
-        "and rejected alike",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from consequential.evaluation.contradictions import (
     surprise,
     weight_moments,
 )
-from consequential.evaluation.estimate import Result
+from consequential.evaluation.estimate import Additive, Result
+from consequential.evaluation.rates import Floats
 from consequential.log import (
     DecisionLog,
     DecisionLogError,
@@ -26,8 +27,7 @@ from consequential.log import (
     data_concerns,
     propensity_concerns,
 )
-
-Floats = NDArray[np.float64]
+from consequential.tables import text_table
 
 _FEW = 100.0  # with fewer effective people intervals are wider than most questions
 # how often true propensities may be doubted, by groups' weights and by regions' decisions together
@@ -38,6 +38,18 @@ _ESTIMATED = (
 )
 _SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
 _BINS = 4096  # of propensities, to find their median without having them all in memory
+# titles of the columns of a table, what they show of a coverage, and how
+_COLUMNS = (
+    ("people", "people", "d"),
+    ("accepted", "accepted", "d"),
+    ("effective", "effective_sample_size", ".0f"),
+    ("below {:g}", "below_floor", ".2%"),
+    ("at most", "below_floor_high", ".2%"),
+    ("mean weight", "mean_weight", ".3f"),
+    ("smallest p", "smallest", ".3g"),
+    ("median p", "median", ".3g"),
+    ("largest weight", "largest_weight_share", ".2%"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +132,18 @@ class Overlap(Result):
     concerns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = [self.overall] if len(self.groups) == 1 else [self.overall, *self.groups]
-        width = max(10, *(len(str(row.name)) for row in rows))
-        below = f"below {self.floor:g}"
+        names = ["", *(title.format(self.floor) for title, _, _ in _COLUMNS)]
+        rows = [
+            [each.name, *(format(getattr(each, name), how) for _, name, how in _COLUMNS)]
+            for each in (self.overall, *(self.groups if len(self.groups) > 1 else ()))
+        ]
         lines = [
-            f"{'':{width}}  people  accepted  effective  {below:>10}  at most  mean weight"
-            "  smallest p  median p  largest weight"
+            *text_table([names, *rows], align="<>", min_widths=(10, 0, 0, 0, 10)),
+            f"worst covered: {self.worst_region}",
+            f"exploring: {self.exploring}",
+            *(f"  - {reason}" for reason in self.reasons),
+            *(f"note: {concern}" for concern in self.concerns),
         ]
-        lines += [
-            f"{row.name!s:{width}}  {row.people:6d}  {row.accepted:8d}"
-            f"  {row.effective_sample_size:9.0f}  {row.below_floor:10.2%}"
-            f"  {row.below_floor_high:7.2%}  {row.mean_weight:11.3f}  {row.smallest:10.3g}"
-            f"  {row.median:8.3g}  {row.largest_weight_share:14.2%}"
-            for row in rows
-        ]
-        lines.append(f"worst covered: {self.worst_region}")
-        lines.append(f"exploring: {self.exploring}")
-        lines += [f"  - {reason}" for reason in self.reasons]
-        lines += [f"note: {concern}" for concern in self.concerns]
         return "\n".join(lines)
 
 
@@ -180,10 +186,9 @@ def overlap(
     >>> found.exploring, found.overall.smallest
     ('yes', 0.05)
     """
-    if not 0.0 < floor < 1.0:
-        raise ValueError(f"floor lies strictly between 0 and 1, not {floor!r}")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence lies strictly between 0 and 1, not {confidence!r}")
+    for name, value in (("floor", floor), ("confidence", confidence)):
+        if not 0.0 < value < 1.0:
+            raise ValueError(f"{name} lies strictly between 0 and 1, not {value!r}")
     if len(log) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
     found = _map(log, partial(_sums, floor=floor))
@@ -223,8 +228,8 @@ def overlap(
 
 
 @dataclass(frozen=True)
-class CoverageSums:
-    """What people of one group, or all, add to a coverage; those of chunks add up."""
+class CoverageSums(Additive):
+    """What people of one group, or all, add to a coverage."""
 
     people: int
     accepted: int
@@ -237,6 +242,8 @@ class CoverageSums:
     moments: Floats  # of the weights, see `weight_moments`
     smallest: float
     histogram: NDArray[np.int64] = field(repr=False)
+
+    extremes: ClassVar = {"smallest": min, "heaviest": max}
 
     @classmethod
     def of(cls, log: DecisionLog, floor: float) -> CoverageSums:
@@ -256,11 +263,6 @@ class CoverageSums:
             smallest=float(p.min(initial=1.0)),
             histogram=np.bincount(_bin_of(p), minlength=_BINS),
         )
-
-    def __add__(self, other: CoverageSums) -> CoverageSums:
-        combine: dict[str, Callable[[Any, Any], Any]] = {"smallest": min, "heaviest": max}
-        pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items()}
-        return CoverageSums(**{name: combine.get(name, add)(*pair) for name, pair in pairs.items()})
 
     @property
     def middle_bins(self) -> tuple[int, int]:
@@ -372,10 +374,9 @@ def _worst_region(log: DecisionLog, floor: float, n: int) -> Region:
     p = log.propensity.round(9)  # rounding errors are no region
     below = (p < floor).astype(np.float64)
     regions = Regions.grown(log, below if 0.0 < below.mean() < 1.0 else p)
-    home = regions.of(log)
-    leaves = np.unique(home)
-    worst = min(leaves, key=lambda k: (-below[home == k].mean(), p[home == k].mean()))
-    inside = home == worst
+    leaf = regions.of(log)
+    worst = min(np.unique(leaf), key=lambda k: (-below[leaf == k].mean(), p[leaf == k].mean()))
+    inside = leaf == worst
     return Region(
         rule=regions.in_words(int(worst)),
         people=round(float(inside.mean()) * n),

@@ -28,26 +28,37 @@ References
 ----------
 Fay and Feuer (1997), Confidence intervals for directly standardized rates: a method based on the
 gamma distribution, Statistics in Medicine 16. Tiwari, Clegg and Zou (2006), Efficient interval
-estimation for age-adjusted cancer rates, Statistical Methods in Medical Research 15.
+estimation for age-adjusted cancer rates, Statistical Methods in Medical Research 15. Newcombe
+(1998), Interval estimation for the difference between independent proportions, Statistics in
+Medicine 17. Zou and Donner (2008), Construction of confidence limits about effect measures: a
+general approach, Statistics in Medicine 27.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import sqrt
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from consequential.functionals import NOBODY
+from consequential.evaluation.estimate import Additive
+from consequential.functionals import LABELLED, NEGATIVES, NOBODY, POSITIVES, Shape
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 FEW = 15.0  # people in effect; intervals of rates that fewer carry are wide and cautious
 _MANY = 1e4  # people in effect whose count is as good as normal
+# benefits that are shares of weighted people, and what `RateSums` calls them
+RATES = {
+    Shape(POSITIVES, share_of=POSITIVES): "true_positive_rates",
+    Shape(NEGATIVES, share_of=NEGATIVES): "false_positive_rates",
+    Shape(POSITIVES, share_of=LABELLED, denominator=LABELLED): "predictive_values",
+}
 
 
 def ratio(part: Any, total: Floats, otherwise: float = 0.0) -> Floats:
@@ -55,41 +66,6 @@ def ratio(part: Any, total: Floats, otherwise: float = 0.0) -> Floats:
     found = np.full(np.broadcast_shapes(np.shape(part), total.shape), otherwise)
     np.divide(part, total, out=found, where=np.abs(total) > NOBODY)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Sums over people by group: weights and squared weights, times powers of propensities."""
-
-    sums: Floats  # (5, groups): weights times 1 and pi, squared weights times 1, pi and pi^2
-
-    @classmethod
-    def of(
-        cls, weights: Floats, squares: Floats, propensity: Floats, group: Codes, n_groups: int
-    ) -> Moments:
-        """Add up the rows of each group."""
-        once, twice = weights * propensity, squares * propensity
-        columns = (weights, once, squares, twice, twice * propensity)
-        return cls(np.stack([np.bincount(group, each, n_groups) for each in columns]))
-
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.sums + other.sums)
-
-    def above(self, low: float) -> tuple[Floats, Floats]:
-        """Return the sums of weights times `pi - low`, and of the squares of that."""
-        one, pi, square, times_pi, times_square = self.sums
-        return pi - low * one, times_square - 2.0 * low * times_pi + low**2 * square
-
-    def below(self, high: float) -> tuple[Floats, Floats]:
-        """Return the sums of weights times `high - pi`, and of the squares of that."""
-        total, squares = self.above(high)
-        return -total, squares
-
-    def overlap(self, low: float, high: float) -> Floats:
-        """Return the sum of squared weights times `(pi - low) (high - pi)`."""
-        _, _, square, times_pi, times_square = self.sums
-        shared: Floats = (low + high) * times_pi - times_square - low * high * square
-        return shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +122,22 @@ def share_quantile(counted: Count, others: Count, shared: Floats | float, level:
     return quantile
 
 
-@dataclass(frozen=True, slots=True)
-class RateSums:
-    """All that rows contribute to true and false positive rates and to predictive values."""
+@dataclass(frozen=True)
+class RateSums(Additive):
+    """All that rows contribute to true and false positive rates and to predictive values.
 
-    positives: Moments  # weighted by d / p
-    negatives: Moments
-    everybody: Moments  # each person counts once, and 1 / p in squares
+    `positives` and `negatives` are weighted by d / p; of `everybody` each person counts once, and
+    1 / p in squares. Each has five sums by group: of weights times 1 and pi, and of squared weights
+    times 1, pi and pi^2.
+    """
+
+    positives: Floats
+    negatives: Floats
+    everybody: Floats
     lowest: float  # of the rule's propensities
     highest: float
+
+    extremes: ClassVar = {"lowest": min, "highest": max}
 
     @classmethod
     def of(
@@ -175,29 +158,28 @@ class RateSums:
         smaller chances than one in `n_rows` are not expected to be seen at all, and count with
         that chance. `propensity` is that of the rule in question.
         """
+
+        def moments(weights: Floats, squares: Floats) -> Floats:
+            once, twice = weights * propensity, squares * propensity
+            columns = (weights, once, squares, twice, twice * propensity)
+            return np.stack([np.bincount(group, each, n_groups) for each in columns])
+
         rows = len(weights) if n_rows is None else n_rows
         possible = (chance > 0.0).astype(np.float64)
-        next_weight = possible / np.maximum(chance, 1.0 / max(rows, 1))
-        columns = propensity, group, n_groups
         positive = weights * outcome
         negative = weights - positive
         reached = propensity[chance > 0.0]
         return cls(
-            Moments.of(positive, weights * positive, *columns),
-            Moments.of(negative, weights * negative, *columns),
-            Moments.of(possible, next_weight, *columns),
+            moments(positive, weights * positive),
+            moments(negative, weights * negative),
+            moments(possible, possible / np.maximum(chance, 1.0 / max(rows, 1))),
             float(reached.min(initial=1.0)),
             float(reached.max(initial=0.0)),
         )
 
-    def __add__(self, other: RateSums) -> RateSums:
-        return RateSums(
-            self.positives + other.positives,
-            self.negatives + other.negatives,
-            self.everybody + other.everybody,
-            min(self.lowest, other.lowest),
-            max(self.highest, other.highest),
-        )
+    def rates(self, shape: Shape | None) -> Rates | None:
+        """Return the rates that a benefit of this shape is; None where it is another one."""
+        return getattr(self, RATES[shape]) if shape in RATES else None
 
     @property
     def true_positive_rates(self) -> Rates:
@@ -212,36 +194,46 @@ class RateSums:
     @property
     def predictive_values(self) -> Rates:
         """The share of positives among the people of each group that the rule accepts."""
-        people = self.everybody.above(0.0)
-        positives, negatives = self.positives.above(0.0), self.negatives.above(0.0)
+        positives, negatives = self.positives[1], self.negatives[1]
         return Rates(
-            ratio(positives[0], positives[0] + negatives[0], np.nan),
-            self._count(positives, people),
-            self._count(negatives, people),
-            np.zeros_like(people[0]),
+            ratio(positives, positives + negatives, np.nan),
+            self._count(self.positives, 0.0),
+            self._count(self.negatives, 0.0),
+            np.zeros_like(positives),
             ("predictive value", "people it accepts"),
         )
 
-    def _accepted_share(self, labelled: Moments, kind: tuple[str, str]) -> Rates:
+    def _accepted_share(self, labelled: Floats, kind: tuple[str, str]) -> Rates:
         low, high = self.lowest, self.highest
         if low > high:  # nobody could be accepted
             low, high = 0.0, 1.0
+        _, _, square, times_pi, times_square = labelled
         return Rates(
-            ratio(labelled.sums[1], labelled.sums[0], np.nan),
-            self._count(labelled.above(low), self.everybody.above(low)),
-            self._count(labelled.below(high), self.everybody.below(high)),
-            labelled.overlap(low, high),
+            ratio(labelled[1], labelled[0], np.nan),
+            self._count(labelled, low),
+            self._count(labelled, high, below=True),
+            # the sum of squared weights times (pi - low) (high - pi)
+            (low + high) * times_pi - times_square - low * high * square,
             kind,
             low,
             high,
         )
 
-    def _count(self, seen: tuple[Floats, Floats], people: tuple[Floats, Floats]) -> Count:
+    def _count(self, labelled: Floats, end: float, *, below: bool = False) -> Count:
+        """Count people by how far their propensities are above an end, or below it."""
+
+        def counted(moments: Floats) -> tuple[Floats, Floats]:
+            one, pi, square, times_pi, times_square = moments
+            total = pi - end * one
+            squares = times_square - 2.0 * end * times_pi + end**2 * square
+            return -total if below else total, squares
+
+        people = counted(self.everybody)
         # one average person of the log more, since a group may have nobody with a share
-        n = max(float(self.everybody.sums[0].sum()), 1.0)
+        n = max(float(self.everybody[0].sum()), 1.0)
         shares, squares = (each + each.sum() / n for each in people)
-        total, total_squares = np.maximum(seen, 0.0)
-        return Count(total, total_squares, ratio(squares, shares), people[0])
+        seen, seen_squares = np.maximum(counted(labelled), 0.0)
+        return Count(seen, seen_squares, ratio(squares, shares), people[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +242,6 @@ class Rates:
 
     `shared` is the sum of the products of what each person adds to the two counts, and `kind` what
     the rate and the people who carry it are called.
-
-    Examples
-    --------
-    Ten positives whose labels are all known, and nine of them accepted:
-
-    >>> import numpy as np
-    >>> from consequential.evaluation.rates import RateSums
-    >>> ones, accepted = np.ones(10), np.array([1.0] * 9 + [0.0])
-    >>> sums = RateSums.of(ones, ones, ones, accepted, np.zeros(10, dtype=np.intp), 1)
-    >>> low, high = sums.true_positive_rates.bounds(0.95)
-    >>> sums.true_positive_rates.values.round(2), low.round(2), high.round(2)
-    (array([0.9]), array([0.59]), array([0.99]))
     """
 
     values: Floats
@@ -309,6 +289,48 @@ class Rates:
         if self.highest == self.lowest:
             return np.full_like(self.values, np.inf)
         return np.minimum(self.counted.effective, self.others.effective)
+
+
+def contrast_bounds(
+    values: Floats, bounds: Floats, signs: Floats, correlation: Floats | None = None
+) -> tuple[float, float]:
+    """Return an interval for `sum signs values`, from the intervals of the values.
+
+    The square-and-add method (Newcombe; MOVER): the distance from the sum to its lower end is
+    made of the distances from the values to those of their ends that make the sum smaller, as
+    a standard error is made of standard errors. A value outside of its bounds is moved to them,
+    one that is missing to their middle.
+
+    `bounds` has two rows, lower and upper ends. Without `correlation` the estimates are
+    independent, as those of different groups are.
+    """
+    low, high = bounds
+    inside = np.where(np.isfinite(values), np.clip(values, low, high), (low + high) / 2.0)
+    down, up = inside - low, high - inside
+    to_low = signs * np.where(signs > 0.0, down, up)
+    to_high = signs * np.where(signs > 0.0, up, down)
+    matrix = np.eye(len(values)) if correlation is None else correlation
+    below, above = (sqrt(max(float(each @ matrix @ each), 0.0)) for each in (to_low, to_high))
+    middle = float(signs @ inside)
+    return middle - below, middle + above
+
+
+def largest_bounds(
+    values: Floats, bounds: Floats, together: Floats, contrasts: Floats
+) -> tuple[float, float]:
+    """Return an interval for the largest of several absolute differences between rates.
+
+    It is at least as large as any difference certainly is, where `together` are bounds that hold
+    for all differences at once (at the confidence of `sup_t_quantile`). It is at most as large as
+    any difference may be: only the bounds of the truly largest one need to hold, so `bounds` of
+    each rate alone will do. `contrasts` has one row per difference: 1 and -1 at its two rates.
+    """
+    low = high = 0.0
+    for signs in contrasts:
+        sure = contrast_bounds(values, together, signs)
+        wide = contrast_bounds(values, bounds, signs)
+        low, high = max(low, sure[0], -sure[1]), max(high, -wide[0], wide[1])
+    return low, high
 
 
 def few_notes(

@@ -1,21 +1,19 @@
-"""Reach: how far a row, and a mean, can possibly go. Bounded intervals rest on it."""
+"""Reach: how far a row, and a mean, can possibly go. Bounds that hold at any size rest on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from consequential.evaluation.rates import Floats
 from consequential.functionals import Shape
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.weightings import Clipped, InversePropensity, Weighting
-
-Floats = NDArray[np.float64]
 
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]
@@ -86,15 +84,10 @@ class Extremes:
 
     def utility(self, objective: Objective, log: DecisionLog) -> Reach:
         """Of a row's utility."""
-        g0, g1 = objective.rejection_utility
 
         def reached(corners: Corners) -> Floats:
-            worths = []
-            for amount, cost, (ones, zeros) in product(*_money(objective, log), corners):
-                accepting = (1.0 - cost) * ones - cost * zeros
-                rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
-                worths += [(amount * accepting, 1.0), (amount * rejecting, 1.0)]
-            return np.array(worths)
+            worths = [worth for pair in _worths(objective, log, corners) for worth in pair]
+            return np.array([(worth, 1.0) for worth in worths])
 
         return Reach(reached(self.row_corners), reached(self.mean_corners))
 
@@ -105,16 +98,14 @@ class Extremes:
         propensity times a weight is 1 at most.
         """
         g0, g1 = objective.rejection_utility
+        shares = (0.0, 1.0) if g0 == g1 else (1.0,)
 
         def reached(sign: float, corners: Corners) -> list[tuple[float, float]]:
-            worths = []
-            for amount, cost, taken, (ones, zeros) in product(
-                *_money(objective, log), (0.0, 1.0), corners
-            ):
-                accepting = (1.0 - cost) * ones - cost * zeros
-                rejecting = taken * g0 if g0 == g1 else g1 * ones + g0 * zeros
-                worths.append((amount * sign * (accepting - rejecting), 1.0))
-            return worths
+            return [
+                (sign * (accepting - share * rejecting), 1.0)
+                for accepting, rejecting in _worths(objective, log, corners)
+                for share in shares
+            ]
 
         rows, means = [], []
         for sign in (-1.0, 1.0):
@@ -172,10 +163,16 @@ def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, tuple[str
     return lowest, (note,)
 
 
-def _money(objective: Objective, log: DecisionLog) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the smallest and largest amount, and cost."""
+def _worths(
+    objective: Objective, log: DecisionLog, corners: Corners
+) -> Iterator[tuple[float, float]]:
+    """Yield what accepting and what rejecting is worth, at the smallest and largest of all."""
 
     def ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:
         return (otherwise,) if column is None else (float(column.min()), float(column.max()))
 
-    return ends(log.amount, 1.0), ends(log.cost, objective.cost)
+    g0, g1 = objective.rejection_utility
+    amounts, costs = ends(log.amount, 1.0), ends(log.cost, objective.cost)
+    for amount, cost, (ones, zeros) in product(amounts, costs, corners):
+        rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
+        yield amount * ((1.0 - cost) * ones - cost * zeros), amount * rejecting

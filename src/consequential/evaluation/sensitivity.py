@@ -6,7 +6,7 @@ because decisions followed something that was not recorded, its weight lies in
     1 + (1/p - 1) / Gamma <= w <= 1 + (1/p - 1) Gamma.
 
 Every figure is then between its values with each row at the worst and at the best corner: one end
-of its weight and, where nobody knows its label, one of the two labels (see `bounds`).
+of its weight and, where nobody knows its label, one of the two labels (see `ratios`).
 
 What the log itself did needs no weights: it accepted a person or it did not, whatever the reason,
 so its value is the mean of `d (y - c) + (1 - d) g(y)`. Only where rejecting is worth more for one
@@ -17,33 +17,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import extreme, unscaled
 from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import Interval, Result
-from consequential.evaluation.influence import Ratios, benefit_ratios
-from consequential.evaluation.inputs import (
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.rates import Codes, Floats, ratio
+from consequential.evaluation.ratios import Range, Ratios, extreme
+from consequential.evaluation.rules import (
     AppliedRule,
     apply_rule,
     checked_log,
     needs_folds,
     objective_of,
 )
-from consequential.evaluation.intervals import Normal
 from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
 from consequential.fairness import Fairness
 from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
-from consequential.policies import Logged
 from consequential.weightings import Weighting
-
-Floats = NDArray[np.float64]
 
 # beyond this factor nothing is left to say
 _ENDLESS = 1e6
@@ -175,11 +171,8 @@ def sensitivity(
     factors = _checked_gammas(gammas)
     objective = objective_of(log, cost, fairness, None, rejection_utility)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
-    other = None
-    if versus is not None:
-        other = _Side.of(versus, apply_rule(versus, log, folds=folds, seed=seed))
-    weighted = WeightedLog.of(objective, applied.log)
-    model = _Model(weighted, _Side.of(rule, applied), other, intervals)
+    other = None if versus is None else apply_rule(versus, log, folds=folds, seed=seed)
+    model = _Model(WeightedLog.of(objective, applied.log), applied, other, intervals)
     benefits = [model.benefits(gamma) for gamma in factors]
     return Sensitivity(
         factors,
@@ -190,25 +183,6 @@ def sensitivity(
         _turning(lambda gamma: model.utility(gamma).is_doubtful),
         (*applied.notes, *((NO_LABELS,) if model.lacks_labels else ())),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """How likely a rule is to accept each person, and `accepts`: 1 where the log itself did."""
-
-    propensity: Floats
-    accepts: Floats
-    logged: bool
-
-    @classmethod
-    def of(cls, rule: Any, applied: AppliedRule) -> _Side:
-        if isinstance(rule, Logged):
-            return cls(applied.propensity, applied.log.decision.astype(np.float64), True)
-        return cls(applied.propensity, applied.propensity, False)
-
-    def gained(self, weighted: Floats, known: Floats) -> Floats:
-        """Each row's gain from acceptance: with its weight, or as the log knows it."""
-        return self.accepts * (known if self.logged else weighted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,40 +201,64 @@ class _Model:
     """A rule, and maybe another one, on a log whose weights may lie between two ends each."""
 
     weighted: WeightedLog
-    rule: _Side
-    other: _Side | None
+    rule: AppliedRule
+    other: AppliedRule | None
     intervals: Normal
 
     @cached_property
     def lacks_labels(self) -> bool:
-        """Whether next to no label speaks about the people in question, as in `evaluate`."""
+        """Whether next to no label is known of the people in question, as in `evaluate`."""
         if self.other is not None:
             return self.weighted.lacks_labels(self.rule.propensity - self.other.propensity)
         return not self.rule.logged and self.weighted.lacks_labels(self.rule.propensity)
 
     def utility(self, gamma: float) -> Bounds:
         """Return the bounds of the utility, or of the difference to the other rule's."""
-        n = len(self.weighted.log)
-        corners = [
-            Ratios(fixed + weights * slope, np.ones(n), np.zeros(n, dtype=np.intp), 1)
+        ratios = [
+            Ratios.mean(fixed + weights * slope)
             for fixed, slope in self._affine
             for weights in self._ends(gamma)
         ]
-        paired = self.other is not None
-        return _bounds(corners, self._difference if paired else self.intervals.of)[0]
+        if self.other is None:
+            return _bounds(ratios, self.intervals.of)[0]
+        return _bounds(ratios, lambda found: [self.intervals.difference(found)])[0]
 
-    def _difference(self, ratios: Ratios) -> list[Interval]:
-        return [self.intervals.difference(ratios)]
+    @cached_property
+    def _affine(self) -> list[tuple[Floats, Floats]]:
+        """What each row gains without weight, and more per unit of it; for each unknown label."""
+        n, labels = len(self.weighted.log), not self.lacks_labels
+        none, one = (
+            [self._gained(*each) for each in self._tallies(np.full(n, weight), labels=labels)]
+            for weight in (0.0, 1.0)
+        )
+        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
+
+    def _gained(self, tally: Tally, own: Tally) -> Floats:
+        """What each row gains, or gains more than by the other rule."""
+        objective, log = self.weighted.objective, self.weighted.log
+        accepting, rejecting = objective.worth(log, tally)
+        accepted, rejected = objective.worth(log, own)
+
+        def gained(rule: AppliedRule) -> Floats:
+            return rule.accepts * (accepted - rejected if rule.logged else accepting - rejecting)
+
+        return gained(self.rule) + (rejecting if self.other is None else -gained(self.other))
 
     def benefits(self, gamma: float) -> list[list[Bounds]]:
         """Return the bounds of each benefit and group."""
-        group = self.weighted.log.group
         by_corner = [
-            [benefit_ratios(benefit, self.rule.accepts, group) for benefit in each]
-            for weights in self._ends(gamma)
-            for each in self._benefits(weights)
+            self._benefits(*each) for ends in self._ends(gamma) for each in self._tallies(ends)
         ]
         return [_bounds(corners, self.intervals.of) for corners in zip(*by_corner, strict=True)]
+
+    def _benefits(self, tally: Tally, own: Tally) -> list[Ratios]:
+        notion, group = self.weighted.objective.fairness, self.weighted.log.group
+        assert notion is not None
+        benefits = notion.benefits(tally)
+        if self.rule.logged:
+            known = notion.benefits(own)
+            benefits = tuple(map(partial(_among_accepted, group), benefits, known))
+        return [Ratios.of_benefit(each, self.rule.accepts, group) for each in benefits]
 
     @cached_property
     def _own(self) -> Floats:
@@ -275,56 +273,31 @@ class _Model:
         odds = np.divide(1.0 - p, p, out=np.zeros(len(p)), where=log.decision)
         return self._own * (1.0 + odds / gamma), self._own * (1.0 + odds * gamma)
 
-    @cached_property
-    def _affine(self) -> list[tuple[Floats, Floats]]:
-        """What each row gains without weight, and more per unit of it; for each unknown label."""
-        n = len(self.weighted.log)
-        none, one = (self._gained(np.full(n, weight)) for weight in (0.0, 1.0))
-        return [(fixed, gained - fixed) for fixed, gained in zip(none, one, strict=True)]
-
-    def _gained(self, weights: Floats) -> list[Floats]:
-        objective, log, found = self.weighted.objective, self.weighted.log, []
-        for tally, own in self._tallies(weights, known=not self.lacks_labels):
-            accepting, rejecting = objective.worth(log, tally)
-            accepted, rejected = objective.worth(log, own)
-            changes = accepting - rejecting, accepted - rejected
-            less = -rejecting if self.other is None else self.other.gained(*changes)
-            found.append(self.rule.gained(*changes) - less)
-        return found
-
-    def _benefits(self, weights: Floats) -> list[list[Benefit]]:
-        """Return all benefits at these weights, for each way to fill in unknown labels."""
-        notion, group = self.weighted.objective.fairness, self.weighted.log.group
-        assert notion is not None
-        found = []
-        for tally, own in self._tallies(weights):
-            benefits = [unscaled(each, group) for each in notion.benefits(tally)]
-            if self.rule.logged:
-                known = [unscaled(each, group) for each in notion.benefits(own)]
-                benefits = [
-                    replace(each, values=its.values, denominator=its.denominator)
-                    for each, its in zip(benefits, known, strict=True)
-                ]
-            found.append(benefits)
-        return found
-
-    def _tallies(self, weights: Floats, *, known: bool = True) -> list[tuple[Tally, Tally]]:
-        """Whom rows stand for with weights and as the log knows it; for each unknown label."""
+    def _tallies(self, weights: Floats, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
+        """Whom rows stand for with weights and among accepted people; for each unknown label."""
         log = self.weighted.log
         tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
-        if not known:
-            tally = without_labels(tally)
+        tally = tally if labels else without_labels(tally)
         if tally.unknown is None:
             return [(tally, own)]
         return [(tally.filled(label), own.filled(label)) for label in (False, True)]
 
 
+def _among_accepted(group: Codes, benefit: Benefit, known: Benefit) -> Benefit:
+    """Return a benefit whose sums over accepted people are those of another, at its own scale."""
+    factor: Any = 1.0
+    if benefit.scale is not None and known.scale is not None:
+        factor = ratio(benefit.scale, known.scale)[group]
+    denominator = None if known.denominator is None else known.denominator * factor
+    return replace(benefit, values=known.values * factor, denominator=denominator)
+
+
 def _bounds(
-    corners: Sequence[Ratios], intervals: Callable[[Ratios], list[Interval]]
+    corners: Sequence[Ratios], intervals: Callable[[Range], list[Interval]]
 ) -> list[Bounds]:
     """Return the values at both extremes, and the outer ends of their intervals."""
     smallest, largest = (
-        intervals(extreme(corners, highest=highest)[0]) for highest in (False, True)
+        intervals(Range.exactly(extreme(corners, highest=highest)[0])) for highest in (False, True)
     )
     return [
         Bounds(least.value, most.value, least.low, most.high)

@@ -2,48 +2,148 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import Measured, Range, extreme, unscaled
 from consequential.evaluation.contradictions import CONTRADICTED, weight_doubts
-from consequential.evaluation.influence import Ratios, benefit_ratios
-from consequential.evaluation.measurement import LabelWeights, Measurement
-from consequential.evaluation.rates import Rates, RateSums, ratio
+from consequential.evaluation.estimate import Additive, Estimate, Interval
+from consequential.evaluation.intervals import Intervals
+from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, ratio
+from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
-from consequential.functionals import LABELLED, NEGATIVES, POSITIVES, Shape, Tally
+from consequential.fairness import ShapedFairness
+from consequential.functionals import Tally
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.weightings import Clipped, effective_sample_size
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-# benefits that are shares of weighted people, and what `RateSums` calls them
-RATES = {
-    Shape(POSITIVES, share_of=POSITIVES): "true_positive_rates",
-    Shape(NEGATIVES, share_of=NEGATIVES): "false_positive_rates",
-    Shape(POSITIVES, share_of=LABELLED, denominator=LABELLED): "predictive_values",
-}
-NO_LABELS = (
-    "next to no label speaks about the people this rule accepts: intervals cover every label "
-    "they could have"
-)
+# below so many people normal intervals are a guess
+FEW = 100.0
 # fewer effective labels than this say nothing about the people a rule would accept
 TOO_FEW = 10.0
+NO_LABELS = (
+    "next to no label is known of the people this rule accepts: intervals cover every label "
+    "they could have"
+)
+# no row should carry this share of all weight
+_MUCH = 0.05
 # how far a sum is moved to see what follows it; the error is of the order of its square
 _NUDGE = 1e-4
+
+
+@dataclass(frozen=True)
+class LabelWeights(Additive):
+    """How much the labels of the people weigh whom a rule accepts, by group."""
+
+    sums: Floats
+    squares: Floats
+    accepted: Floats
+    unsupported: Floats  # accepted people no weight stands for
+    never: float  # of these, people who could not be accepted
+    heaviest: float
+
+    extremes: ClassVar = {"heaviest": max}
+
+    @property
+    def effective_size(self) -> float:
+        """How many equally weighted labels say as much."""
+        squares = float(self.squares.sum())
+        return float(self.sums.sum()) ** 2 / squares if squares > 0.0 else 0.0
+
+    @property
+    def effective_sizes(self) -> Floats:
+        """The same by group."""
+        return ratio(self.sums**2, self.squares)
+
+    @property
+    def unsupported_share(self) -> float:
+        """The share of acceptances that falls on people no weight stands for."""
+        return float(ratio(self.unsupported.sum(), self.accepted.sum()))
+
+    def notes(self, *between: str) -> tuple[str, ...]:
+        """Return notes on people without labels, and on labels that are few or weigh too much."""
+        notes = list(between)
+        never, total = float(ratio(self.never, self.accepted.sum())), float(self.sums.sum())
+        if never > 0.0:
+            notes.insert(
+                0,
+                f"{never:.1%} of the people this rule accepts could not be accepted by the rule in "
+                "force: nothing is known of their labels, and intervals cover whatever these are",
+            )
+        if total > 0.0 and self.effective_size < FEW:
+            notes.append(
+                f"labels stand for {self.effective_size:.0f} people in effect; intervals need "
+                f"{FEW:.0f} or more"
+            )
+        if self.heaviest > _MUCH * total > 0.0 and self.effective_size >= 2.0:
+            notes.append(f"one person carries {self.heaviest / total:.0%} of all weight")
+        return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A rule on a log: utility, acceptance and benefits, and what their estimates rest on."""
+
+    utility: Range
+    acceptance: Range
+    benefits: tuple[Range, ...]
+    weights: LabelWeights
+    groups: tuple[Hashable, ...]
+    sizes: tuple[int, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return sum(self.sizes)
+
+    @property
+    def ratios(self) -> tuple[Any, ...]:
+        """All ratios, those of unknown labels at both extremes."""
+        ranges = (self.acceptance, self.utility, *self.benefits)
+        return tuple(side for each in ranges for side in each.sides)
+
+    def estimate(self, intervals: Intervals, found: Interval, *, labelled: bool) -> Estimate:
+        """Return an estimate for all people; labels carry it, or everybody does."""
+        if not labelled:
+            return intervals.estimate(found, self.n, self.n)
+        weights = self.weights
+        return intervals.estimate(found, self.n, weights.effective_size, weights.unsupported_share)
+
+    def by_group(self, intervals: Intervals, found: Range) -> dict[Hashable, Estimate]:
+        """Return an estimate for each group."""
+        effective, unsupported = np.array(self.sizes, dtype=np.float64), np.zeros(len(self.sizes))
+        if found.labelled:
+            effective = self.weights.effective_sizes
+            unsupported = ratio(self.weights.unsupported, self.weights.accepted)
+        columns = intervals.of(found), self.sizes, effective.tolist(), unsupported.tolist()
+        estimates = map(intervals.estimate, *columns)
+        return dict(zip(self.groups, estimates, strict=True))
+
+
+def rate_notes(benefits: Sequence[Range], groups: Sequence[Hashable]) -> tuple[str, ...]:
+    """Return notes that name the groups whose rates few people carry."""
+    notes: list[str] = []
+    for benefit in benefits:
+        rates = [side.rates for side in benefit.sides if side.rates is not None]
+        if rates:
+            effective = np.min([each.effective for each in rates], axis=0)
+            notes += few_notes(*rates[0].kind, groups, effective)
+    return tuple(notes)
 
 
 @dataclass(frozen=True)
 class WeightedLog:
     """The settled rows of a log with their weights, ready to measure any rule on them.
 
-    `extremes` are there where intervals need to know how far a row can go. A `chunk` has the
-    totals of the whole log, and leaves unknown labels of benefits out.
+    `overall` and `within` are whom rows stand for in sums over all rows and by group. `extremes`
+    are there where intervals need to know how far a row can go. A chunk of a log has the `totals`
+    of the log; unknown labels of its benefits are left out.
     """
 
     objective: Objective
@@ -51,7 +151,7 @@ class WeightedLog:
     overall: Tally
     within: Tally
     extremes: Extremes | None = None
-    chunk: bool = False
+    totals: Totals | None = None
 
     @classmethod
     def of(
@@ -59,41 +159,37 @@ class WeightedLog:
         objective: Objective,
         log: DecisionLog,
         extremes: Extremes | None = None,
-        whole: Whole | None = None,
+        totals: Totals | None = None,
     ) -> WeightedLog:
         """Weigh the rows of a settled log, or of a chunk of a log with these totals."""
         overall, within = objective.tallies(log)
-        if whole is not None:
-            within = replace(within, sizes=whole.sums[0], whole=whole.sums)
-        return cls(objective, log, overall, within, extremes, whole is not None)
+        if totals is not None:
+            sums = totals.sums
+            within = replace(within, sizes=sums[0], totals=sums, unsupported=None, missing=None)
+        return cls(objective, log, overall, within, extremes, totals)
 
-    def measure(self, propensity: Floats, *notes: str) -> Measurement:
-        """Measure a rule; `notes` are what else is known of it."""
-        weights = self.label_weights(propensity)
-        return Measurement(
-            self.utility(propensity),
-            self.acceptance(propensity),
-            self.benefits(propensity),
-            weights,
-            self.log.groups,
-            tuple(self.log.group_counts.tolist()),
-            (
+    def measure(self, propensity: Floats, *notes: str, versus: Floats | None = None) -> Measurement:
+        """Measure a rule; `notes` are what else is known of it.
+
+        With `versus` measure how two rules differ, row by row; the weights are then of the people
+        on whom they differ.
+        """
+        change = propensity if versus is None else np.abs(propensity - versus)
+        weights = self.label_weights(change)
+        if versus is None and self.totals is None:
+            notes = (
                 *weights.notes(*self.objective.weighting.notes(self.log), *notes),
                 *((NO_LABELS,) if self.lacks_labels(propensity) else ()),
                 *(f"{CONTRADICTED}: {doubt}" for doubt in self._doubts),
-            ),
-        )
-
-    def difference(self, propensity: Floats, versus: Floats) -> Measurement:
-        """Measure how two rules differ, row by row; the weights are of whom they differ on."""
+            )
         return Measurement(
             self.utility(propensity, versus),
             self.acceptance(propensity, versus),
-            (),
-            self.label_weights(np.abs(propensity - versus)),
+            self.benefits(propensity) if versus is None else (),
+            weights,
             self.log.groups,
             tuple(self.log.group_counts.tolist()),
-            (),
+            notes,
         )
 
     @cached_property
@@ -123,40 +219,25 @@ class WeightedLog:
         )
 
     def lacks_labels(self, change: Floats) -> bool:
-        """Whether next to no label speaks about the people whose decisions these would change."""
-        if self.chunk or not (np.abs(change[self.log.propensity < 1.0]) > 0.0).any():
+        """Whether next to no label is known of the people whose decisions these would change."""
+        if self.totals is not None or not np.any(change[self.log.propensity < 1.0]):
             return False
         return effective_sample_size(self._weights * np.abs(change)) < TOO_FEW
 
-    def utility(self, propensity: Floats, versus: Floats | None = None) -> Measured:
+    def utility(self, propensity: Floats, versus: Floats | None = None) -> Range:
         """Return the utility of these propensities as a mean over all rows, less that of others."""
-        tally = self.overall
-        if self.lacks_labels(propensity if versus is None else propensity - versus):
-            tally = without_labels(tally)
-        reach = self._reach(propensity, versus)
+        change = propensity if versus is None else propensity - versus
+        reach = self._utility_reach(propensity, versus)
 
-        def gained(tally: Tally) -> Floats:
+        def made(tally: Tally) -> Ratios:
             accepting, rejecting = self.objective.worth(self.log, tally)
-            if versus is not None:
-                return (propensity - versus) * (accepting - rejecting)
-            return propensity * (accepting - rejecting) + rejecting
+            gain = change * (accepting - rejecting)
+            return Ratios.mean(gain + rejecting if versus is None else gain, reach=reach)
 
-        def mean(mask: Mask | bool) -> Ratios:
-            values, moved = gained(tally.filled(mask)), None
-            if tally.normalised is not None:
-                doubled = gained(_scaled(tally, 2.0).filled(mask))
-                moved = -(doubled.mean() - values.mean()) * (tally.normalised - 1.0)
-            return _mean_of(values, moved, reach)
+        tally = without_labels(self.overall) if self.lacks_labels(change) else self.overall
+        return self._range(tally, made, propensity)
 
-        if tally.unknown is None:
-            return mean(False)
-        better = gained(tally.filled(True)) > gained(tally.filled(False))
-        low, high = mean(~better), mean(better)
-        if np.array_equal(low.numerator, high.numerator):
-            return low
-        return Range(low, high, _mean_of(gained(tally)) if self._clips(tally) else None)
-
-    def _reach(self, propensity: Floats, versus: Floats | None) -> Reach | None:
+    def _utility_reach(self, propensity: Floats, versus: Floats | None) -> Reach | None:
         if self.extremes is None:
             return None
         if versus is None:
@@ -165,87 +246,77 @@ class WeightedLog:
         logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
         return self.extremes.difference(self.objective, self.log, logged)
 
-    def acceptance(self, propensity: Floats, versus: Floats | None = None) -> Ratios:
+    def acceptance(self, propensity: Floats, versus: Floats | None = None) -> Range:
         """Return the share of people accepted, less that of other propensities."""
         reach = None
         if self.extremes is not None:
             reach = self.extremes.acceptance(paired=versus is not None)
-        return _mean_of(propensity if versus is None else propensity - versus, None, reach)
+        change = propensity if versus is None else propensity - versus
+        return Range.exactly(Ratios.mean(change, reach=reach))
 
-    def benefits(self, propensity: Floats) -> tuple[Measured, ...]:
+    def benefits(self, propensity: Floats) -> tuple[Range, ...]:
         """Return each benefit of the fairness notion, by group."""
-        notion, tally = self.objective.fairness, self.within
+        notion = self.objective.fairness
         if notion is None:
             return ()
-        exact = self.chunk or tally.unknown is None
-        n = len(notion.benefits(tally if exact else tally.filled(False)))
-        made = self._ratios if exact else self._range
-        return tuple(made(propensity, k) for k in range(n))
+        shapes = notion.shapes() if isinstance(notion, ShapedFairness) else ()
 
-    def _range(self, propensity: Floats, k: int) -> Measured:
-        """Return one benefit with the unknown labels at both extremes."""
-        notion, tally, group = self.objective.fairness, self.within, self.log.group
-        assert notion is not None
-        benefits = [notion.benefits(tally.filled(label))[k] for label in (False, True)]
-        zeros, ones = (benefit_ratios(each, propensity, group) for each in benefits)
+        def made(tally: Tally, k: int) -> Ratios:
+            benefit = tally.benefit(shapes[k]) if shapes else notion.benefits(tally)[k]
+            reach = None if self.extremes is None else self.extremes.benefit(benefit.shape)
+            return replace(Ratios.of_benefit(benefit, propensity, self.log.group), reach=reach)
+
+        return tuple(
+            self._range(self.within, partial(made, k=k), propensity)
+            for k in range(len(shapes or notion.benefits(self.within)))
+        )
+
+    def _range(self, tally: Tally, made: Callable[[Tally], Ratios], propensity: Floats) -> Range:
+        """Return ratios made of a tally, with unknown labels at both extremes if they matter."""
+        at = partial(self._filled, tally, made, propensity)
+        if tally.unknown is None:
+            return Range.exactly(at(False))
+        zeros, ones = made(tally.filled(False)), made(tally.filled(True))
         if np.array_equal(zeros.numerator, ones.numerator) and np.array_equal(
             zeros.denominator, ones.denominator
         ):
-            return self._ratios(propensity, k)
-        zeros, ones = (
-            benefit_ratios(unscaled(each, group), propensity, group) for each in benefits
-        )
+            return Range.exactly(at(False))
         # labels that change nothing are 1 at the lowest and 0 at the highest
         low = extreme((ones, zeros), highest=False)[1] == 0
         high = extreme((zeros, ones), highest=True)[1] == 1
-        plain = benefit_ratios(notion.benefits(tally)[k], propensity, group)
-        ends = [self._ratios(propensity, k, mask) for mask in (low, high)]
-        return Range(ends[0], ends[1], plain if self._clips(tally) else None)
-
-    def _clips(self, tally: Tally) -> bool:
-        """Whether labels are unknown because weights were clipped, and for no other reason."""
-        possible = self.log.propensity > 0.0
-        return (
+        clipped = (
             tally.missing is None
             and tally.unsupported is not None
-            and bool((possible & (tally.unsupported < 1.0)).all())
+            and bool(((self.log.propensity > 0.0) & (tally.unsupported < 1.0)).all())
         )
+        return Range(at(low), at(high), made(tally) if clipped else None)
 
-    def _ratios(self, propensity: Floats, k: int, mask: Mask | bool = False) -> Ratios:
-        """Return one benefit with unknown labels as in the mask."""
-        notion, group = self.objective.fairness, self.log.group
-        assert notion is not None
+    def _filled(
+        self,
+        tally: Tally,
+        made: Callable[[Tally], Ratios],
+        propensity: Floats,
+        mask: NDArray[np.bool_] | bool,
+    ) -> Ratios:
+        """Return ratios with unknown labels as in the mask, and what normal intervals need."""
+        filled = tally.filled(mask)
+        ratios = made(filled)
+        if tally.normalised is not None:
+            more, fewer = (
+                made(_scaled(tally, 1.0 + nudge).filled(mask)).values for nudge in (_NUDGE, -_NUDGE)
+            )
+            slope = np.nan_to_num((more - fewer) / (2.0 * _NUDGE))
+            share = np.bincount(ratios.group, minlength=ratios.n_groups).clip(1) / len(ratios)
+            moved = -(slope / share)[ratios.group] * (tally.normalised - 1.0)
+            return replace(ratios, moved=moved)
+        if self.extremes is not None or self.totals is not None or ratios.shape not in RATES:
+            return ratios
+        sums = self.rate_sums(propensity, filled)
+        return ratios if sums is None else replace(ratios, rates=sums.rates(ratios.shape))
 
-        def filled(factor: float = 1.0) -> Tally:
-            scaled = self.within if factor == 1.0 else _scaled(self.within, factor)
-            return scaled if self.chunk else scaled.filled(mask)
-
-        benefit = notion.benefits(filled())[k]
-        ratios = benefit_ratios(benefit, propensity, group)
-        if self.extremes is not None:
-            reach = self.extremes.benefit(benefit.shape)
-            return replace(ratios, reach=reach, scale=benefit.scale)
-        if self.within.normalised is None:
-            return replace(ratios, rates=self._rates(filled(), benefit.shape, propensity))
-        more, fewer = (
-            benefit_ratios(notion.benefits(filled(1.0 + nudge))[k], propensity, group).values
-            for nudge in (_NUDGE, -_NUDGE)
-        )
-        slope = np.nan_to_num((more - fewer) / (2.0 * _NUDGE))
-        share = np.maximum(self.log.group_counts, 1) / len(self.log)
-        return replace(ratios, moved=-(slope / share)[group] * (self.within.normalised - 1.0))
-
-    def _rates(self, tally: Tally, shape: Shape | None, propensity: Floats) -> Rates | None:
-        if self.chunk or shape not in RATES:
-            return None
-        sums = self.rate_sums(tally, propensity)
-        return None if sums is None else getattr(sums, RATES[shape])
-
-    def rate_sums(
-        self, tally: Tally, propensity: Floats, n_rows: int | None = None
-    ) -> RateSums | None:
+    def rate_sums(self, propensity: Floats, tally: Tally | None = None) -> RateSums | None:
         """Return the sums that intervals of rates are made of; None unless rows weigh people."""
-        weighting, log = self.objective.weighting, self.log
+        weighting, log, tally = self.objective.weighting, self.log, tally or self.within
         if not weighting.row_by_row:
             return None
         chance = log.label_propensity
@@ -257,6 +328,7 @@ class WeightedLog:
         # a filled-in label of somebody who was never accepted counts once
         chance = np.where(log.propensity > 0.0, chance, np.minimum(weights, 1.0))
         columns = weights, ratio(tally.positives, weights), chance, propensity, log.group
+        n_rows = None if self.totals is None else self.totals.n
         return RateSums.of(*columns, len(tally.sizes), n_rows=n_rows)
 
 
@@ -271,11 +343,6 @@ def without_labels(tally: Tally) -> Tally:
         unsupported=np.ones_like(tally.people),
         missing=None,
     )
-
-
-def _mean_of(values: Floats, moved: Floats | None = None, reach: Reach | None = None) -> Ratios:
-    n = len(values)
-    return Ratios(values, np.ones(n), np.zeros(n, dtype=np.intp), 1, moved, reach)
 
 
 def _scaled(tally: Tally, factor: float) -> Tally:

@@ -15,7 +15,7 @@ from consequential.functionals import LABELLED, NEGATIVES, POSITIVES
 from consequential.kernels.links import LinkNumbers
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Columns, Problem
-from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, whole_of
+from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, scanned_totals
 from consequential.learning.search import (
     Stages,
     flattened,
@@ -24,7 +24,7 @@ from consequential.learning.search import (
     starting_points,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import Policy, Support, Unsupported, link_numbers
 
 Floats = NDArray[np.float64]
@@ -139,8 +139,8 @@ def fit_policy(
     stages = Stages.of(problem, rows, rng)
     known = _known(settled)
     if isinstance(log, LogScan) and len(settled) < len(log):
-        whole = whole_of(log, objective)
-        problem, known = _scanned(log, whole, problem, template), whole.sums
+        totals = scanned_totals(log, objective)
+        problem, known = _scanned(log, totals, problem, template), totals.sums
         stages = stages.followed_by(problem)
     fair = constraint.binds or objective.penalty > 0.0
     if fair and objective.fairness is not None:
@@ -185,12 +185,12 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
     return under_way.result
 
 
-def _scanned(scan: LogScan, whole: Whole, sampled: Problem, template: Policy) -> Problem:
+def _scanned(scan: LogScan, totals: Totals, sampled: Problem, template: Policy) -> Problem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
     squares = sampled.variance_penalty > 0.0
-    passes = ScannedRows(scan, sampled.objective, template, whole, squares)
+    passes = ScannedRows(scan, sampled.objective, template, totals, squares)
     columns = Columns.of(passes.coefficients())
-    return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=whole.n)
+    return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=totals.n)
 
 
 def _support(

@@ -21,7 +21,7 @@ from consequential.kernels.full_batch import Table, add_sums
 from consequential.kernels.jit import compiling_reported
 from consequential.kernels.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective, Whole
+from consequential.objective import Objective, Totals
 from consequential.policies import Policy
 
 Floats = NDArray[np.float64]
@@ -261,9 +261,9 @@ def _n_threads() -> int:
 # --- rows of a scan, which are larger than memory
 
 
-def whole_of(scan: LogScan, objective: Objective) -> Whole:
+def scanned_totals(scan: LogScan, objective: Objective) -> Totals:
     """Return what the sums over a scan are divided by; one pass."""
-    return reduce(add, scan.map(objective.whole, "weighing the log"))
+    return reduce(add, scan.map(objective.totals, "weighing the log"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class ScannedRows:
     scan: LogScan
     objective: Objective
     template: Policy
-    whole: Whole
+    log_totals: Totals
     squares: bool = False
 
     @property
@@ -298,7 +298,7 @@ class ScannedRows:
 
     def coefficients(self) -> Coefficients:
         """Return the functionals of one part; constants are the same in every part."""
-        found = self.scan.map(partial(_coefficients, self.objective, self.whole), "")
+        found = self.scan.map(partial(_coefficients, self.objective, self.log_totals), "")
         return next(each for each in found if each is not None)
 
     def _added_up(self, of_rows: Callable[[Rows], Floats]) -> Floats:
@@ -307,12 +307,12 @@ class ScannedRows:
         return total
 
 
-def _coefficients(objective: Objective, whole: Whole, log: DecisionLog) -> Coefficients | None:
-    return objective.coefficients(log, whole) if len(log) else None
+def _coefficients(objective: Objective, totals: Totals, log: DecisionLog) -> Coefficients | None:
+    return objective.coefficients(log, totals) if len(log) else None
 
 
 def _of_part(rows: ScannedRows, of_rows: Callable[[Rows], Floats], log: DecisionLog) -> Floats:
     if len(log) == 0:
         return np.zeros(1)
-    coefficients = rows.objective.coefficients(log, rows.whole)
+    coefficients = rows.objective.coefficients(log, rows.log_totals)
     return of_rows(Rows.of(log, coefficients, rows.template, squares=rows.squares))

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Extremes
+from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.planning.advantage import Advantage, Stakes, worst_advantage

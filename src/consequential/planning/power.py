@@ -8,10 +8,10 @@ from math import ceil, exp, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.confidence_sequences import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR
+from consequential.evaluation.bounds import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR
 from consequential.evaluation.contrasts import skewness_corrected
-from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Span
+from consequential.evaluation.weighted_log import FEW
 from consequential.planning.advantage import Bins
 
 Floats = NDArray[np.float64]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Estimate
 from consequential.evaluation.contrasts import sup_t_quantile
-from consequential.evaluation.measurement import Measurement
 from consequential.evaluation.out_of_core import ScannedRatios
+from consequential.evaluation.weighted_log import Measurement
 
 Floats = NDArray[np.float64]
 Four = tuple[float, float, float, float]

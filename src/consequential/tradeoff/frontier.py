@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
-from consequential.evaluation.crossfit import cross_fitted_propensities
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
-from consequential.evaluation.measurement import Measurement
 from consequential.evaluation.out_of_core import measured
-from consequential.evaluation.weighted_log import WeightedLog
+from consequential.evaluation.rules import cross_fitted_propensities
+from consequential.evaluation.weighted_log import Measurement, WeightedLog
 from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective
@@ -116,7 +115,7 @@ def frontier(
         measures, references, notes = trace.of_log(log, folds, progress)
     estimates = band(measures, confidence, seed)
     points = tuple(
-        Point(_bound_name(bound), bound, utility, gap, float(measure.acceptance.values[0]))
+        Point(_bound_name(bound), bound, utility, gap, float(measure.acceptance.low.values[0]))
         # an interruption leaves the last bounds out
         for bound, measure, (utility, gap) in zip(trace.bounds, measures, estimates, strict=False)
     )
