@@ -8,18 +8,15 @@ v is 0 for whoever is rejected.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.contrasts import normal_quantile
 from consequential.log import DecisionLog
 from consequential.weightings import InversePropensity
 
 Floats = NDArray[np.float64]
-
-_BINS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,65 +32,33 @@ class Stakes:
 
     values: Floats  # (2, n)
     masses: Floats  # (2, n)
-    known: NDArray[np.bool_]  # from the log, or by assumption
-    possible: NDArray[np.bool_]
+    gains: Floats  # on average; NaN where nothing is known
+    possible: NDArray[np.bool_]  # who had a chance of acceptance
     largest: Floats
-    cost: Floats
-    amount: Floats
+    failure: Floats  # what a failure loses
+    break_even: float
 
     @classmethod
     def of(cls, log: DecisionLog, cost: float, success_rate: float | None) -> Stakes:
         """Read the stakes off a settled log."""
-        n = len(log)
+        n, possible = len(log), log.propensity > 0
         amount = np.ones(n) if log.amount is None else log.amount
         costs = np.full(n, float(cost)) if log.cost is None else log.cost
-        largest = amount * np.maximum(costs, 1.0 - costs)
-        possible = log.propensity > 0
-        seen = np.stack([amount * (log.outcome - costs), np.zeros(n)])
-        weights = np.stack([InversePropensity().weights(log), np.zeros(n)])
+        success, failure = amount * (1.0 - costs), amount * costs
+        largest = np.maximum(success, failure)
         if success_rate is None:
             unseen, chances = np.stack([largest, -largest]), np.full((2, n), 0.5)
         else:
-            unseen = np.stack([amount * (1.0 - costs), -amount * costs])
+            unseen = np.stack([success, -failure])
             chances = np.repeat([[success_rate], [1.0 - success_rate]], n, axis=1)
-        return cls(
-            values=np.where(possible, seen, unseen),
-            masses=np.where(possible, weights, chances),
-            known=possible | (success_rate is not None),
-            possible=possible,
-            largest=largest,
-            cost=costs,
-            amount=amount,
-        )
-
-    @property
-    def gains(self) -> Floats:
-        """What accepting each person brings on average; NaN where nothing is known."""
-        return np.where(self.known, (self.values * self.masses).sum(axis=0), np.nan)
-
-    def at_worst(self) -> Stakes:
-        """Return the stakes with labels from the log replaced by the largest gain and loss."""
-        bounds = np.stack([self.largest, -self.largest])
-        return replace(
-            self,
-            values=np.where(self.possible, bounds, self.values),
-            masses=np.where(self.possible, 0.5, self.masses),
-        )
-
-    def losses_per_thousand(
-        self, more: Floats, confidence: float
-    ) -> tuple[float | None, float | None, float | None]:
-        """Return the loss from accepting so many `more` per thousand, with an interval.
-
-        None where labels are unknown, and in place of the interval where nothing is an estimate.
-        """
-        losses = np.where(more > 0.0, -more * self.gains, 0.0)
-        if not np.isfinite(losses).all():
-            return None, None, None
-        loss = float(losses.mean())
-        error = float(losses[self.possible].std()) * self.possible.sum() ** 0.5 / len(losses)
-        half = normal_quantile(confidence) * error
-        return (loss, loss - half, loss + half) if half > 0.0 else (loss, None, None)
+        # one label is known, so the second value has no mass
+        seen, weights = np.zeros((2, 2, n))
+        seen[0], weights[0] = amount * (log.outcome - costs), InversePropensity().weights(log)
+        values, masses = np.where(possible, seen, unseen), np.where(possible, weights, chances)
+        gains = (values * masses).sum(axis=0)
+        if success_rate is None:
+            gains[~possible] = np.nan
+        return cls(values, masses, gains, possible, largest, failure, float(costs.mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +70,11 @@ class Advantage:
     weights: Floats
 
     @classmethod
-    def of(
-        cls, stakes: Stakes, shift: Floats, after: Floats, part: Floats | float = 1.0
-    ) -> Advantage:
-        """Return the atoms for a shift of propensities, `part` of each person being shifted."""
+    def of(cls, values: Floats, masses: Floats, shift: Floats, after: Floats) -> Advantage:
+        """Return the atoms for a shift of propensities, from the values and masses of stakes."""
         weights = np.abs(shift) / after
-        values = stakes.values * shift / after
-        masses = stakes.masses * (after * part / len(shift))
+        values = values * shift / after
+        masses = masses * (after / len(shift))
         masses /= max(1.0, float(masses.sum()))  # weights add up to one on average only
         kept = (values != 0.0) & (masses > 0.0)  # v is 0 elsewhere
         return cls(values[kept], masses[kept], np.broadcast_to(weights, values.shape)[kept])
@@ -140,32 +103,6 @@ class Advantage:
         kept = masses > 0.0
         return Advantage(self.values[kept], masses[kept], self.weights[kept])
 
-    def binned(self) -> Bins:
-        """Put atoms of similar value together; each bin holds a like share of E[v^2]."""
-        levels, level = np.unique(self.values, return_inverse=True)
-        share = np.cumsum(np.bincount(level, self.masses * self.values**2))
-        bin_of = 2 * np.ceil(share / share[-1] * _BINS) + (levels > 0.0)  # gains and losses apart
-        code = np.unique(bin_of, return_inverse=True)[1][level]
-        mass = np.bincount(code, self.masses).astype(np.float64)
-        powers = (self.values, self.values**2, self.values**3, self.weights, self.weights**2)
-        moments = np.stack([np.bincount(code, self.masses * each) / mass for each in powers])
-        return Bins(mass, moments)
-
-
-@dataclass(frozen=True, slots=True)
-class Bins:
-    """Probabilities of a row's bins; in each the means of v, v^2, v^3, weight and weight^2."""
-
-    masses: Floats
-    moments: Floats  # (5, bins)
-
-    def sums(self, n: int, repeats: int, rng: np.random.Generator) -> Floats:
-        """Draw logs of n rows; return the sums of the five columns, one column per log."""
-        rest = max(0.0, 1.0 - float(self.masses.sum()))
-        counts = rng.multinomial(n, [*self.masses, rest], size=repeats)
-        drawn: Floats = self.moments @ counts[:, :-1].T
-        return drawn
-
 
 def worst_advantage(stakes: Stakes, before: Floats, after: Floats, changed: float) -> Advantage:
     """Return an advantage with the largest `E[v^2]` of all rules with `E|pi - p| <= changed`.
@@ -173,12 +110,13 @@ def worst_advantage(stakes: Stakes, before: Floats, after: Floats, changed: floa
     `|pi - p|` is at most `u = max(p, 1 - p)`, and a square lies below its chord, so the share to
     be changed goes where `E[gain^2] u / p'` is largest until it is used up.
     """
-    worst = stakes.at_worst()
-    room = np.maximum(before, 1.0 - before)
-    per_change = (worst.values**2 * worst.masses).sum(axis=0) * room / after
-    order = np.argsort(-per_change)
-    left = changed * len(room) - np.concatenate([[0.0], np.cumsum(room[order])[:-1]])
-    used = np.empty(len(room))
-    used[order] = np.clip(left, 0.0, room[order])
-    shift = np.where(before < 0.5, room, -room)
-    return Advantage.of(worst, shift, after, used / room)
+    bounds = np.stack([stakes.largest, -stakes.largest])
+    values = np.where(stakes.possible, bounds, stakes.values)
+    masses = np.where(stakes.possible, 0.5, stakes.masses)
+    furthest = np.maximum(before, 1.0 - before)
+    order = np.argsort(-(values**2 * masses).sum(axis=0) * furthest / after)
+    left = changed * len(furthest) - np.concatenate([[0.0], np.cumsum(furthest[order])[:-1]])
+    used = np.empty(len(furthest))
+    used[order] = np.clip(left, 0.0, furthest[order])
+    shift = np.where(before < 0.5, furthest, -furthest)
+    return Advantage.of(values, masses * (used / furthest), shift, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil, exp, log, log1p
 
 import numpy as np
@@ -12,16 +13,44 @@ from consequential.evaluation.confidence_sequences import GUESSED_VARIANCE, LARG
 from consequential.evaluation.contrasts import skewness_corrected
 from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Span
-from consequential.planning.advantage import Bins
+from consequential.planning.advantage import Advantage
 
 Floats = NDArray[np.float64]
 
+_BINS = 24
 _LOGS = 10_000  # simulated for each number of decisions tried
 _SEQUENCES = 1000
 _PRECISION = 1.01
 _STEP = 0.02  # a sequence is simulated in steps of this share of the rows so far
 _MOST = 1e12
 _NEVER = f"the improvement would not be proven in {_MOST:.0e} decisions: ask for a larger one"
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Probabilities of a row's bins; in each the means of v, v^2, v^3, weight and weight^2."""
+
+    masses: Floats
+    moments: Floats  # (5, bins)
+
+    @classmethod
+    def of(cls, advantage: Advantage) -> Bins:
+        """Put atoms of similar value together; each bin holds a like share of E[v^2]."""
+        values, masses, weights = advantage.values, advantage.masses, advantage.weights
+        levels, level = np.unique(values, return_inverse=True)
+        share = np.cumsum(np.bincount(level, masses * values**2))
+        bin_of = 2 * np.ceil(share / share[-1] * _BINS) + (levels > 0.0)  # gains and losses apart
+        code = np.unique(bin_of, return_inverse=True)[1][level]
+        mass = np.bincount(code, masses).astype(np.float64)
+        powers = (values, values**2, values**3, weights, weights**2)
+        return cls(mass, np.stack([np.bincount(code, masses * each) / mass for each in powers]))
+
+    def sums(self, n: int, repeats: int, rng: np.random.Generator) -> Floats:
+        """Draw logs of n rows; return the sums of the five columns, one column per log."""
+        rest = max(0.0, 1.0 - float(self.masses.sum()))
+        counts = rng.multinomial(n, [*self.masses, rest], size=repeats)
+        drawn: Floats = self.moments @ counts[:, :-1].T
+        return drawn
 
 
 def decisions_to_normal_proof(bins: Bins, power: float, confidence: float) -> int:
