@@ -24,15 +24,6 @@ ROOT_TWO = 2.0**0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Slopes:
-    """`dF/dS`: the derivative of the objective in each of its sums."""
-
-    utility: float
-    numerators: Floats
-    denominators: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class Whole:
     """What a log's sums are divided by: its rows, and by group people, positives and negatives.
 
@@ -157,9 +148,9 @@ class Objective:
                 "matter of the whole log: pieces of it cannot be added up"
             )
         overall, within = self.tallies(log)
-        totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
-        _, forgone = self.worth(log, overall)
-        return Whole(len(log), np.stack(totals), float(forgone.sum()))
+        columns = (within.people, within.positives, within.negatives)
+        totals = np.stack([within.by_group(column) for column in columns])
+        return Whole(len(log), totals, float(self.worth(log, overall)[1].sum()))
 
     def coefficients(self, log: DecisionLog, whole: Whole | None = None) -> Coefficients:
         """Return the matrix A of a log, over `self.rows(log)`.
@@ -205,15 +196,15 @@ class Objective:
         spread = deviations(sums.benefits)
         return sums.utility - self.penalty * float((spread * spread).sum())
 
-    def slopes_at(self, sums: Sums) -> Slopes:
-        """Return `dF/dS`."""
+    def slopes_at(self, sums: Sums) -> Sums:
+        """Return `dF/dS`, the derivative in each of the sums in the place of that sum."""
         spread = deviations(sums.benefits)
         by_benefit = -2.0 * self.penalty * spread
         numerators = np.divide(
             by_benefit, sums.denominators, out=np.zeros_like(spread), where=sums.usable
         )
         ratio = np.nan_to_num(sums.benefits, nan=0.0)
-        return Slopes(1.0, numerators, -numerators * ratio)
+        return Sums(1.0, numerators, -numerators * ratio)
 
     # For a policy on a log
 
