@@ -275,7 +275,16 @@ def deviations(benefits: Floats) -> Floats:
     The penalty `lambda/2 (2/K) sum over pairs (b_z - b_z')^2` is `lambda` times their squares.
     """
     known = np.isfinite(benefits)
-    count = np.maximum(known.sum(axis=1, keepdims=True), 1)
-    filled = np.where(known, benefits, 0.0)
-    mean = filled.sum(axis=1, keepdims=True) / count
-    return np.where(known, filled - mean, 0.0)
+    spread: Floats = centred(np.where(known, benefits, 0.0), known)
+    return spread
+
+
+def centred(values: Any, known: Any) -> Any:
+    """Subtract each benefit's mean over the groups where it is known; 0 for the others.
+
+    For NumPy and JAX arrays over benefits and groups, 0 where nothing is known.
+    """
+    xp = values.__array_namespace__()
+    n_known = xp.maximum(xp.sum(known, axis=1, keepdims=True), 1)
+    mean = xp.sum(values, axis=1, keepdims=True) / n_known
+    return xp.where(known, values - mean, 0.0)

@@ -10,9 +10,8 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from consequential.accelerated.backend import needed
-from consequential.kernels import NOBODY, ROOT_TWO
-from consequential.kernels.batch_sums import Benefits, Rows
-from consequential.learning.ascent import Schedule
+from consequential.kernels.batch_sums import Rows
+from consequential.learning.ascent import Schedule, ratio, residual_slopes, residuals
 
 jax = needed("jax")
 jnp, tree = jax.numpy, jax.tree
@@ -76,59 +75,14 @@ class Means(NamedTuple):
         """Move the means to where theta goes next."""
         drift = products(self.slopes, change)
         n_repeats = drift.size // max(self.shares.size, 1)
-        ratio = jnp.tile(_ratio(self.level_shares, self.shares), n_repeats)
+        scale = jnp.tile(ratio(self.level_shares, self.shares), n_repeats)
         around = self.around
         if around is not None:
             acceptance = around.acceptance + products(around.acceptance_slope, change)
             around = around._replace(acceptance=acceptance)
         return self._replace(
-            levels=self.levels + ratio * drift, sums=self.sums + drift, around=around
+            levels=self.levels + scale * drift, sums=self.sums + drift, around=around
         )
-
-    def residuals(self, benefits: Benefits) -> Array:
-        """Return the residuals r of the penalty, `lambda/2 sum r^2`."""
-        values, factors = group_benefits(benefits, self.levels, self.level_shares)
-        return ROOT_TWO * centred(values, factors > 0.0).ravel()
-
-    def residual_slopes(self, benefits: Benefits) -> Array:
-        """Return the gradients of the residuals, one row each."""
-        values, factors = (
-            each[..., None] for each in group_benefits(benefits, self.sums, self.shares)
-        )
-        slopes = self.slopes.reshape(-1, *benefits.constant.shape, self.slopes.shape[1])
-        by_benefit = factors * slopes[0]
-        if len(slopes) > 1:
-            by_benefit = by_benefit - factors * values * slopes[1]
-        found = ROOT_TWO * centred(by_benefit, factors > 0.0)
-        return found.reshape(-1, self.slopes.shape[1])
-
-
-def group_benefits(benefits: Benefits, sums: Array, shares: Array) -> tuple[Array, Array]:
-    """Return the groups' benefits and the factors of their slopes, both 0 where undefined.
-
-    Sums are scaled to the groups' shares of the whole log.
-    """
-    constant, defined, is_ratio, log_shares = benefits
-    scale, denominator = _ratio(log_shares, shares), 1.0
-    scaled = scale * sums.reshape(-1, *constant.shape)
-    if len(scaled) > 1:
-        denominator = jnp.where(is_ratio[:, None], scaled[1], 1.0)
-    known = defined & (scale > 0.0) & (denominator > NOBODY)
-    divisor = jnp.where(known, denominator, 1.0)
-    values = jnp.where(known, (constant + scaled[0]) / divisor, 0.0)
-    return values, jnp.where(known, scale / divisor, 0.0)
-
-
-def centred(values: Array, known: Array) -> Array:
-    """Subtract the mean over the groups whose benefit is known; 0 for the others."""
-    n_known = jnp.maximum(known.sum(axis=1, keepdims=True), 1)
-    return jnp.where(known, values - values.sum(axis=1, keepdims=True) / n_known, 0.0)
-
-
-def _ratio(numerator: Array, denominator: Array) -> Array:
-    """The quotient, 0 where nobody is there to divide by."""
-    there = denominator > 0.0
-    return jnp.where(there, numerator / jnp.where(there, denominator, 1.0), 0.0)
 
 
 class _State(NamedTuple):
@@ -195,12 +149,12 @@ def ascend(
 
     def refreshed(state: _State, now: Any) -> _State:
         """Update what steps are made of, if now is the time."""
-        fresh = state
+        fresh, means = state, state.means
         if penalised:
-            slopes = state.means.residual_slopes(rows.benefits)
+            slopes = residual_slopes(rows.benefits, means.sums, means.shares, means.slopes)
             fresh = fresh._replace(residual_slopes=slopes)
         if step.refresh is not None:
-            metric = step.refresh(state.means.around, fresh.residual_slopes)  # type: ignore[arg-type]
+            metric = step.refresh(means.around, fresh.residual_slopes)  # type: ignore[arg-type]
             fresh = fresh._replace(step=metric)
         return fresh if now is True else tree.map(lambda a, b: jnp.where(now, a, b), fresh, state)
 
@@ -218,8 +172,8 @@ def ascend(
             state = refreshed(state, refresh)
         (gradient,) = response.gradients(batch.utility[None])
         if penalised:
-            residuals = state.means.residuals(rows.benefits)
-            gradient = gradient - penalty * products(state.residual_slopes.T, residuals)
+            residual = residuals(rows.benefits, state.means.levels, state.means.level_shares)
+            gradient = gradient - penalty * products(state.residual_slopes.T, residual)
         change, after = step.change(gradient, state.theta, state.step)
         finite, in_time = jnp.isfinite(change).all(), j < n_iterations
         change = jnp.where(finite & in_time, change, 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from consequential.accelerated.ascent import ascend, centred, group_benefits, products
+from consequential.accelerated.ascent import ascend, products
 from consequential.accelerated.backend import needed
 from consequential.accelerated.linear import (
     linear_response,
@@ -21,7 +21,7 @@ from consequential.accelerated.people import Population, draw_people
 from consequential.kernels.batch_sums import Benefits, Rows
 from consequential.kernels.functionals import Learning
 from consequential.kernels.step import NOBODY_ACCEPTED, People
-from consequential.learning.ascent import Schedule
+from consequential.learning.ascent import Schedule, residuals
 
 jax = needed("jax")
 jnp = jax.numpy
@@ -122,8 +122,8 @@ def objective_value(rows: Rows, propensity: Array, n: Array, penalty: Array) -> 
     value = (rows.utility[:checked] * propensity).sum()
     if len(rows.columns):
         sums = products(rows.columns[:, :checked], propensity)
-        values, factors = group_benefits(rows.benefits, sums, rows.benefits.shares)
-        value = value - penalty * (centred(values, factors > 0.0) ** 2).sum()
+        found = residuals(rows.benefits, sums, rows.benefits.shares)
+        value = value - penalty / 2.0 * (found**2).sum()
     return value
 
 
