@@ -3,7 +3,7 @@
 Under an exploration floor people are accepted with `p'`, and a decision adds
 `v = d/p' (y - cost) (pi - p)` to the candidate's advantage over the incumbent. The present log
 estimates the distribution of v: a label that stands for w people is an atom of mass `w p' / N`, and
-v is 0 for whoever is rejected.
+v is 0 for people who are rejected.
 """
 
 from __future__ import annotations
