@@ -12,8 +12,14 @@ import consequential as cq
 from consequential.evaluation.confidence_sequences import lower_bounds
 from consequential.evaluation.influence import Ratios
 from consequential.evaluation.intervals import Normal
-from consequential.planning.advantage import Advantage, Stakes, worst_advantage
-from consequential.planning.power import Bins, decisions_to_any_time_proof, share_proven
+from consequential.planning.power import (
+    Advantage,
+    Bins,
+    Stakes,
+    decisions_to_any_time_proof,
+    share_proven,
+    worst_advantage,
+)
 
 
 def cut_at(x):

@@ -14,11 +14,13 @@ from consequential.evaluation.measurement import FEW
 from consequential.evaluation.reach import Extremes
 from consequential.log import DecisionLog
 from consequential.objective import Objective
-from consequential.planning.advantage import Advantage, Stakes, worst_advantage
 from consequential.planning.power import (
+    Advantage,
     Bins,
+    Stakes,
     decisions_to_any_time_proof,
     decisions_to_normal_proof,
+    worst_advantage,
 )
 from consequential.policies import DecisionRule, Logged
 from consequential.shares import checked_share
