@@ -167,7 +167,9 @@ class PreconditionedStep(StepRule):
 
         def step(gradient: Floats, theta: Floats) -> Floats:
             change = inverse @ gradient
-            moved = np.sqrt(max(float(change @ scale @ change), 0.0))  # root mean square of scores
+            moved = np.sqrt(
+                max(float(change @ scale @ change), 0.0)
+            )  # root mean square change of scores
             change = _shortened(change, moved, self.max_step)
             accepted = around.acceptance + float(around.acceptance_slope @ (theta - around.theta))
             drift = float(around.acceptance_slope @ change)

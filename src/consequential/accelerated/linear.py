@@ -113,7 +113,8 @@ def _shortened(change: Array, length: Array, longest: Array) -> Array:
 def _inverse(matrix: Array) -> Array:
     """Return the inverse of a small positive matrix, by Gauss-Jordan elimination.
 
-    It fuses with what is around it; `jnp.linalg.inv` calls a library.
+    It fuses with what is around it. `jnp.linalg.inv` calls a library: with it a sweep of the first
+    setting took twice as long on a GPU.
     """
     for k in range(len(matrix)):
         pivot = jnp.arange(len(matrix)) == k
