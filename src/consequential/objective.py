@@ -24,15 +24,6 @@ ROOT_TWO = 2.0**0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Slopes:
-    """`dF/dS`: the derivative of the objective in each of its sums."""
-
-    utility: float
-    numerators: Floats
-    denominators: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
     """What a log's sums are divided by: its rows, and by group people, positives and negatives.
 
@@ -157,9 +148,9 @@ class Objective:
                 "matter of the whole log: pieces of it cannot be added up"
             )
         overall, within = self.tallies(log)
-        totals = [within.by_group(of) for of in (within.people, within.positives, within.negatives)]
-        _, forgone = self.worth(log, overall)
-        return Totals(len(log), np.stack(totals), float(forgone.sum()))
+        columns = (within.people, within.positives, within.negatives)
+        totals = np.stack([within.by_group(column) for column in columns])
+        return Totals(len(log), totals, float(self.worth(log, overall)[1].sum()))
 
     def coefficients(self, log: DecisionLog, totals: Totals | None = None) -> Coefficients:
         """Return the matrix A of a log, over `self.rows(log)`.
@@ -205,15 +196,15 @@ class Objective:
         spread = deviations(sums.benefits)
         return sums.utility - self.penalty * float((spread * spread).sum())
 
-    def slopes_at(self, sums: Sums) -> Slopes:
-        """Return `dF/dS`."""
+    def slopes_at(self, sums: Sums) -> Sums:
+        """Return `dF/dS`, the derivative in each of the sums in the place of that sum."""
         spread = deviations(sums.benefits)
         by_benefit = -2.0 * self.penalty * spread
         numerators = np.divide(
             by_benefit, sums.denominators, out=np.zeros_like(spread), where=sums.usable
         )
         ratio = np.nan_to_num(sums.benefits, nan=0.0)
-        return Slopes(1.0, numerators, -numerators * ratio)
+        return Sums(1.0, numerators, -numerators * ratio)
 
     # For a policy on a log
 
@@ -284,7 +275,16 @@ def deviations(benefits: Floats) -> Floats:
     The penalty `lambda/2 (2/K) sum over pairs (b_z - b_z')^2` is `lambda` times their squares.
     """
     known = np.isfinite(benefits)
-    count = np.maximum(known.sum(axis=1, keepdims=True), 1)
-    filled = np.where(known, benefits, 0.0)
-    mean = filled.sum(axis=1, keepdims=True) / count
-    return np.where(known, filled - mean, 0.0)
+    spread: Floats = centred(np.where(known, benefits, 0.0), known)
+    return spread
+
+
+def centred(values: Any, known: Any) -> Any:
+    """Subtract each benefit's mean over the groups where it is known; 0 for the others.
+
+    For NumPy and JAX arrays over benefits and groups, 0 where nothing is known.
+    """
+    xp = values.__array_namespace__()
+    n_known = xp.maximum(xp.sum(known, axis=1, keepdims=True), 1)
+    mean = xp.sum(values, axis=1, keepdims=True) / n_known
+    return xp.where(known, values - mean, 0.0)

@@ -24,7 +24,7 @@ class Surroundings:
     curvature: Floats  # mean(s phi phi') with s the logistic function's derivative
     steepness: float  # mean(s)
     scale: Floats  # mean(phi phi')
-    residual_slopes: Floats  # one row a residual of the penalty
+    residual_slopes: Floats  # one row per residual of the penalty
     acceptance: float  # mean propensity, and its slope in theta
     acceptance_slope: Floats
 
@@ -119,7 +119,7 @@ class PreconditionedStep(StepRule):
     a policy faster than it moves its boundary, and so stops exploring too soon; the second half
     alone moves slowly once a policy is sharp.
 
-    Two bounds keep it honest. An iteration changes scores by at most `max_step` (root mean
+    Two bounds limit it. An iteration changes scores by at most `max_step` (root mean
     square). And it changes acceptance by at most `max_share` of what separates it from accept-all
     and from reject-all, so that it does not fall into the flat region of a semi-logistic link,
     from which no gradient leads back.
@@ -167,18 +167,16 @@ class PreconditionedStep(StepRule):
 
         def step(gradient: Floats, theta: Floats) -> Floats:
             change = inverse @ gradient
-            change = _shortened(change, _score_change(change, scale), self.max_step)
+            moved = np.sqrt(
+                max(float(change @ scale @ change), 0.0)
+            )  # root mean square change of scores
+            change = _shortened(change, moved, self.max_step)
             accepted = around.acceptance + float(around.acceptance_slope @ (theta - around.theta))
             drift = float(around.acceptance_slope @ change)
             distance = max(min(accepted, 1.0 - accepted), 0.0)
             return _shortened(change, abs(drift), self.max_share * distance)
 
         return step
-
-
-def _score_change(change: Floats, scale: Floats) -> float:
-    """Root mean square change of people's linear scores."""
-    return float(np.sqrt(max(float(change @ scale @ change), 0.0)))
 
 
 def _shortened(change: Floats, length: float, longest: float) -> Floats:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["cluster", "in_order", "on_cluster", "side_by_side", "spread"]
+__all__ = ["cluster", "in_order", "on_cluster", "spread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -70,69 +68,44 @@ def spread(
     function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
 ) -> Iterator[Result]:
     """Yield the results as they come, in any order; n_jobs is for processes here."""
-    return _results(function, items, n_jobs, "generator_unordered")
+    return _results(function, items, "generator_unordered", n_jobs=n_jobs)
 
 
 def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    n_jobs: int | None = None,
+    *,
+    local: bool = False,
 ) -> Iterator[Result]:
-    """Yield the results in the order of the items."""
-    return _results(function, items, n_jobs, "generator")
+    """Yield the results in the order of the items.
 
-
-def side_by_side(
-    function: Callable[[Item], Result], items: Sequence[Item], n_jobs: int | None = None
-) -> list[Result]:
-    """Return the results of work on files of this machine, whatever the cluster.
-
-    This process begins with the first item and the others with the last: they have much to load.
+    `local` is for work on files of this machine: then no cluster does it.
     """
-    from joblib.executor import get_memmapping_executor
-
-    n_others = min(n_jobs or os.cpu_count() or 1, len(items)) - 1
-    if n_others < 1:
-        return [function(item) for item in items]
-    left, found = deque(enumerate(items)), dict[int, Result]()
-    # joblib reuses the executor later, so it must be of the kind that joblib makes
-    executor = get_memmapping_executor(n_others)
-
-    def elsewhere() -> None:
-        # one at a time: what waits in the executor's queue could not be done here
-        while own := _taken(left.pop):
-            found[own[0]] = executor.submit(_alone, function, own[1]).result()
-
-    with ThreadPoolExecutor(n_others) as pool:
-        feeding = [pool.submit(elsewhere) for _ in range(n_others)]
-        try:
-            while own := _taken(left.popleft):
-                found[own[0]] = function(own[1])
-            for each in feeding:
-                each.result()
-        finally:
-            left.clear()
-    return [found[place] for place in range(len(items))]
-
-
-def _taken(take: Callable[[], Item]) -> Item | None:
-    """Return what is taken, or None where nothing is left."""
-    try:
-        return take()
-    except IndexError:
-        return None
+    return _results(function, items, "generator", n_jobs=n_jobs, local=local)
 
 
 def _results(
-    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None, how: str
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    how: str,
+    *,
+    n_jobs: int | None,
+    local: bool = False,
 ) -> Iterator[Result]:
     from joblib import Parallel, delayed, effective_n_jobs
 
     # what a function holds travels with it; an argument would lie with one worker, and work there
     alone = partial(_alone, function)
-    if on_cluster() and effective_n_jobs(-1) == 1:
-        yield from _by_the_only_worker(alone, items)
-        return
-    many = -1 if on_cluster() else n_jobs
-    yield from Parallel(n_jobs=many, return_as=how, batch_size=1)(
+    options: dict[str, Any] = {"n_jobs": n_jobs}
+    if local:
+        options = {"n_jobs": n_jobs or os.cpu_count(), "backend": "loky"}
+    elif on_cluster():
+        if effective_n_jobs(-1) == 1:
+            yield from _by_the_only_worker(alone, items)
+            return
+        options = {"n_jobs": -1}
+    yield from Parallel(**options, return_as=how, batch_size=1)(
         delayed(alone)(item) for item in items
     )
 

@@ -18,7 +18,7 @@ from consequential.simulation.compiled_runs import CompiledRuns
 
 jax = pytest.importorskip("jax")
 
-from consequential.accelerated.functionals import (  # noqa: E402
+from consequential.accelerated.step import (  # noqa: E402
     Program,
     functionals,
     objective_value,

@@ -47,7 +47,7 @@ def test_there_is_a_row_for_each_way(found):
     assert [entry.name for entry in found] == NAMES
     assert len(found) == len(NAMES)
     lines = str(found).splitlines()
-    assert lines[0] == "learned from 3000 decisions, judged on 3000 others"
+    assert lines[0] == "learned from 3000 decisions, evaluated on 3000 others"
     for name, line in zip(NAMES, lines[2:], strict=True):
         assert line.startswith(name)
 

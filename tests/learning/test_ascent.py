@@ -8,7 +8,7 @@ import consequential as cq
 from ascent_means import means_at
 from consequential.fairness import benefit_gap
 from consequential.kernels.random import UniformStream
-from consequential.learning.ascent import Means, Minibatch, Schedule
+from consequential.learning.ascent import Means, Minibatch, Schedule, group_benefits
 from consequential.learning.update import compiled_rows
 from consequential.objective import deviations
 from exploring_logs import exploring_log
@@ -230,6 +230,6 @@ def test_how_many_of_a_group_are_in_a_minibatch_does_not_matter(notion):
         means = Means(batches, Schedule(1, n, 0), penalised=True)
         ascent = learner(objective).numbers(n, 0.1)
         means.absorb(Minibatch(batches, 0, policy, policy.theta, ascent, UniformStream(0)))
-        return means.group_benefits(means.levels, means.level_shares)[0]
+        return group_benefits(batches.benefits, means.levels, means.level_shares)[0]
 
     assert_allclose(benefits(twice), benefits(np.arange(300)), rtol=1e-12)

@@ -12,8 +12,14 @@ import consequential as cq
 from consequential.evaluation.bounds import lower_bounds
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.ratios import Range, Ratios
-from consequential.planning.advantage import Advantage, Stakes, worst_advantage
-from consequential.planning.power import decisions_to_any_time_proof, share_proven
+from consequential.planning.power import (
+    Advantage,
+    Bins,
+    Stakes,
+    decisions_to_any_time_proof,
+    share_proven,
+    worst_advantage,
+)
 
 
 def cut_at(x):
@@ -143,14 +149,14 @@ def test_simulated_intervals_are_those_of_compare():
     for _ in range(repeats):
         rows = Range.exactly(Ratios.mean(drawn_rows(found, n, rng)))
         above += intervals.difference(rows).low > 0.0
-    share = share_proven(found.binned(), n, 0.95)
+    share = share_proven(Bins.of(found), n, 0.95)
     assert 0.2 < share < 0.9
     assert share == pytest.approx(above / repeats, abs=3 * np.sqrt(0.25 / repeats))
 
 
 def test_simulated_sequences_are_those_of_compare():
     found, repeats, reach = rare_gains(), 100, (-10.0, 10.0, -1.0, 1.0)
-    n = decisions_to_any_time_proof(found.binned(), 0.6, 0.95, reach)
+    n = decisions_to_any_time_proof(Bins.of(found), 0.6, 0.95, reach)
     rng = np.random.default_rng(0)
     above = sum(
         lower_bounds(drawn_rows(found, n, rng), -10.0, 1.0, 0.95)[-1] > 0.0 for _ in range(repeats)
@@ -161,8 +167,8 @@ def test_simulated_sequences_are_those_of_compare():
 def test_fewer_than_a_hundred_people_prove_nothing():
     """An advantage without any variance but that of who is accepted: `compare` wants a hundred."""
     found = Advantage(np.array([5.0]), np.array([0.1]), np.array([10.0]))
-    assert share_proven(found.binned(), 700, 0.95) == pytest.approx(0.0, abs=0.01)
-    assert share_proven(found.binned(), 1400, 0.95) == pytest.approx(1.0, abs=0.01)
+    assert share_proven(Bins.of(found), 700, 0.95) == pytest.approx(0.0, abs=0.01)
+    assert share_proven(Bins.of(found), 1400, 0.95) == pytest.approx(1.0, abs=0.01)
 
 
 def test_gains_and_losses_are_tilted_to_the_mean_and_as_frequent_as_before():
@@ -181,7 +187,7 @@ def test_gains_and_losses_are_tilted_to_the_mean_and_as_frequent_as_before():
 def test_bins_keep_every_sum():
     rng = np.random.default_rng(0)
     found = Advantage(rng.normal(size=2000) ** 3, rng.random(2000) / 2000, rng.random(2000))
-    bins = found.binned()
+    bins = Bins.of(found)
     assert len(bins.masses) < 60
     columns = (found.values, found.values**2, found.values**3, found.weights, found.weights**2)
     expected = [float(each @ found.masses) for each in columns]

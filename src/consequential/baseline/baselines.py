@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
 from consequential.baseline.predictors import (
     accepted_only,
@@ -24,6 +25,7 @@ from consequential.fairness import Fairness
 from consequential.log import DecisionLog
 from consequential.policies import AcceptAll, DecisionRule, Logged
 from consequential.shares import checked_share
+from consequential.tables import text_table
 from consequential.weightings import Weighting
 
 
@@ -82,21 +84,16 @@ class Baselines:
         }
 
     def __repr__(self) -> str:
-        width = max(len(entry.name) for entry in self.entries)
-        lines = [
-            f"learned from {self.n_learned} decisions, judged on {self.n_judged} others",
-            f"{'':{width}}  {'utility':>26}  {'gap':>26}  accepted",
-        ]
+        rows: list[tuple[str, ...]] = [("", "utility", "gap", "accepted")]
         for entry in self.entries:
-            if entry.evaluation is None:
-                lines.append(f"{entry.name:{width}}  {entry.note}")
-                continue
             found = entry.evaluation
-            lines.append(
-                f"{entry.name:{width}}  {found.utility!r:>26}  {found.benefit_gap!r:>26}"
-                f"  {found.acceptance.value:8.1%}"
-            )
-        return "\n".join(lines)
+            if found is None:
+                rows.append((entry.name, entry.note))
+            else:
+                estimates = repr(found.utility), repr(found.benefit_gap)
+                rows.append((entry.name, *estimates, f"{found.acceptance.value:.1%}"))
+        head = f"learned from {self.n_learned} decisions, evaluated on {self.n_judged} others"
+        return "\n".join([head, *text_table(rows, align="<>", min_widths=(0, 26, 26))])
 
 
 def baselines(
@@ -183,29 +180,24 @@ def baselines(
         "inverse propensity": inverse_propensity,
         "fairlearn reduction": partial(reduction, fairness=fairness, max_gap=bound),
     }
-    ways: dict[str, Callable[[], DecisionRule]] = {
-        "what the log did": Logged,
-        "accept all": AcceptAll,
-        **{
-            name: partial(fit, known, cost, feature_map=feature_map)
-            for name, fit in predictors.items()
-        },
-        type(learner).__name__: partial(_learned, learner, known),
-    }
+    fixed: dict[str, Any] = {"what the log did": Logged(), "accept all": AcceptAll()}
+    ways = fixed | predictors | {type(learner).__name__: learner}
     for name, rule in (rules or {}).items():
         if name in ways:
             raise ValueError(
                 f"rules has the name {name!r}, which another entry has: choose another"
             )
+        ways[name] = rule
         if hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule):
-            classified = partial(accepted_only, classifier=rule, feature_map=feature_map)
-            ways[name] = partial(classified, known, cost)
-        else:
-            ways[name] = partial(_learned, rule, known)
+            ways[name] = predictors[name] = partial(accepted_only, classifier=rule)
     entries = []
-    for name, make in ways.items():
+    for name, way in ways.items():
         try:
-            rule = make()
+            if name in predictors:
+                rule = predictors[name](known, cost, feature_map=feature_map)
+            else:
+                learns = is_learner(way)
+                rule = as_rule(clone(way, safe=False).fit_log(known) if learns else way)
         except (ValueError, ImportError) as reason:
             entries.append(Entry(name, None, None, f"left out: {reason}"))
             continue
@@ -214,10 +206,3 @@ def baselines(
         )
         entries.append(Entry(name, rule, found))
     return Baselines(tuple(entries), len(known), len(unseen))
-
-
-def _learned(rule: Any, log: DecisionLog) -> DecisionRule:
-    """Return a decision rule as it is, or what a learner makes of the log."""
-    from sklearn.base import clone
-
-    return as_rule(clone(rule, safe=False).fit_log(log) if is_learner(rule) else rule)

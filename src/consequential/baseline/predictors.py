@@ -47,13 +47,7 @@ def accepted_only(
 
     `classifier` is any scikit-learn classifier, in place of the logistic regression.
     """
-    from sklearn.base import clone
-
-    people = _Applicants(log, feature_map)
-    if classifier is None:
-        return people.rule_from_known(None, cost)
-    model = clone(classifier).fit(people.inputs[people.known], people.labels.astype(np.int64))
-    return ThresholdPolicy(people.predictor(model), cost)
+    return _Applicants(log, feature_map).rule(cost, classifier=classifier)
 
 
 def inverse_propensity(
@@ -61,8 +55,7 @@ def inverse_propensity(
 ) -> ThresholdPolicy:
     """Fit accepted people, each standing for `1 / propensity` applicants."""
     people = _Applicants(log, feature_map)
-    weights = InversePropensity().weights(people.log)[people.known]
-    return people.rule_from_known(weights, cost)
+    return people.rule(cost, InversePropensity().weights(people.log)[people.known])
 
 
 def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> ThresholdPolicy:
@@ -79,7 +72,7 @@ def augmentation(log: DecisionLog, cost: float, *, feature_map: Any = None) -> T
         chance = _logistic().fit(people.inputs, accepted)
         band = _bands(chance.predict_proba(people.inputs)[:, 1])
     weights = _counts(band) / np.maximum(_counts(band[known]), 1.0)
-    return people.rule_from_known(weights[band[known]], cost)
+    return people.rule(cost, weights[band[known]])
 
 
 def parcelling(
@@ -108,7 +101,7 @@ def parcelling(
     assigned_failures = np.minimum(prudence * failures, 1.0)[band]
     assigned = np.random.default_rng(seed).random(len(band)) >= assigned_failures
     labels = np.where(known, people.log.outcome, assigned)
-    return people.rule(people.inputs, labels, None, cost)
+    return people.rule(cost, rows=(people.inputs, labels))
 
 
 def fuzzy_augmentation(
@@ -124,12 +117,10 @@ def fuzzy_augmentation(
     people = _Applicants(log, feature_map)
     known = people.known
     others, success = people.inputs[~known], people.scored()[~known]
-    return people.rule(
-        np.concatenate([people.inputs[known], others, others]),
-        np.concatenate([people.labels, np.ones(len(others)), np.zeros(len(others))]),
-        np.concatenate([np.ones(len(people.labels)), success, 1.0 - success]),
-        cost,
-    )
+    inputs = np.concatenate([people.inputs[known], others, others])
+    labels = np.concatenate([people.labels, np.ones(len(others)), np.zeros(len(others))])
+    weights = np.concatenate([np.ones(len(people.labels)), success, 1.0 - success])
+    return people.rule(cost, weights, rows=(inputs, labels))
 
 
 def reduction(
@@ -173,7 +164,12 @@ def reduction(
         learner.fit(people.inputs[people.known], labels, sensitive_features=sensitive)
     weights = np.asarray(learner.weights_, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
-    rules = [people.fairlearn_rule(learner.predictors_[k]) for k in kept]
+    rules: list[DecisionRule] = []
+    for model in (learner.predictors_[k] for k in kept):
+        if hasattr(model, "constant"):  # fairlearn's model where one decision is best for all
+            rules.append(AcceptAll() if int(np.ravel(model.constant)[0]) == 1 else RejectAll())
+        else:
+            rules.append(ThresholdPolicy(people.predictor(model), 0.5))
     return Mixture(rules, (weights[kept] / weights[kept].sum()).tolist())
 
 
@@ -202,28 +198,29 @@ class _Applicants:
             mapped = self.map.transform(self.inputs)
             self.inputs = mapped.toarray() if hasattr(mapped, "toarray") else np.asarray(mapped)
 
+    def fitted(
+        self,
+        weights: Floats | None = None,
+        *,
+        rows: tuple[Floats, Floats] | None = None,
+        classifier: Any = None,
+    ) -> Any:
+        """Fit a logistic regression to the people whose label is known, or to other rows."""
+        from sklearn.base import clone
+
+        inputs, labels = rows or (self.inputs[self.known], self.labels)
+        model = _logistic() if classifier is None else clone(classifier)
+        given = () if weights is None else (weights,)
+        return model.fit(inputs, labels.astype(np.int64), *given)
+
     def scored(self) -> Floats:
         """Return everybody's probability of label 1 by the regression on accepted people."""
-        model = _logistic().fit(self.inputs[self.known], self.labels.astype(np.int64))
-        success: Floats = model.predict_proba(self.inputs)[:, 1]
+        success: Floats = self.fitted().predict_proba(self.inputs)[:, 1]
         return success
 
-    def rule_from_known(self, weights: Floats | None, cost: float) -> ThresholdPolicy:
-        """Fit people whose label is known, and accept where the prediction reaches the cost."""
-        return self.rule(self.inputs[self.known], self.labels, weights, cost)
-
-    def rule(
-        self, inputs: Floats, labels: Floats, weights: Floats | None, cost: float
-    ) -> ThresholdPolicy:
+    def rule(self, cost: float, weights: Floats | None = None, **fit: Any) -> ThresholdPolicy:
         """Fit, and accept where the prediction reaches the cost."""
-        model = _logistic().fit(inputs, labels.astype(np.int64), weights)
-        return ThresholdPolicy(self.predictor(model), cost)
-
-    def fairlearn_rule(self, model: Any) -> DecisionRule:
-        """Return one of the rules that fairlearn mixes."""
-        if hasattr(model, "constant"):  # what fairlearn takes where one decision is best for all
-            return AcceptAll() if int(np.ravel(model.constant)[0]) == 1 else RejectAll()
-        return ThresholdPolicy(self.predictor(model), 0.5)
+        return ThresholdPolicy(self.predictor(self.fitted(weights, **fit)), cost)
 
     def predictor(self, model: Any) -> Any:
         """Return a model of mapped features as one of features."""

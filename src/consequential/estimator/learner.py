@@ -10,9 +10,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from consequential.estimator.checks import check_options, unexplored
+from consequential.estimator.inputs import (
+    Table,
+    at_step,
+    check_options,
+    column_of,
+    frame_like,
+    template_for,
+    unexplored,
+)
 from consequential.estimator.safety import Safety, safely_fitted
-from consequential.estimator.tables import Table, at_step, column_of, frame_like, template_for
 from consequential.evaluation import cross_fitted, deployed_gap, evaluate
 from consequential.evaluation.rules import checked_log
 from consequential.fairness import Fairness

@@ -9,21 +9,22 @@ have. Both are running means over earlier minibatches, moved to first order as t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels import NOBODY, ROOT_TWO
 from consequential.kernels.ascent import Ascent
-from consequential.kernels.batch_sums import Rows
+from consequential.kernels.batch_sums import Benefits, Rows
 from consequential.kernels.random import UniformStream
 from consequential.links import LOGISTIC
-from consequential.objective import decided, deviations
+from consequential.objective import centred, decided
 from consequential.policies import Policy
 from consequential.steps import Step, StepRule, Surroundings
 
 Floats = NDArray[np.float64]
+Array = Any  # a NumPy or a JAX array
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,43 +185,17 @@ class Means:
         drift = self.slopes @ change
         self.sums += drift
         n_repeats = len(drift) // len(self.shares)
-        self.levels += np.tile(_ratio(self.level_shares, self.shares), n_repeats) * drift
+        self.levels += np.tile(ratio(self.level_shares, self.shares), n_repeats) * drift
 
     def residuals(self) -> Floats:
         """Return the residuals r of the penalty, `lambda/2 sum r^2`."""
-        return ROOT_TWO * deviations(self.group_benefits(self.levels, self.level_shares)[0]).ravel()
+        found: Floats = residuals(self.benefits, self.levels, self.level_shares)
+        return found
 
     def residual_slopes(self) -> Floats:
         """Return the gradients of the residuals, one row each."""
-        benefits, factor = self.group_benefits(self.sums, self.shares)
-        m, known = self.slopes.shape[1], np.isfinite(benefits)[..., None]
-        slopes = self.slopes.reshape(-1, *benefits.shape, m)
-        by_benefit = slopes[0]
-        if len(slopes) > 1:
-            by_benefit = by_benefit - np.nan_to_num(benefits)[..., None] * slopes[1]
-        by_benefit = by_benefit * factor[..., None]
-        mean = (by_benefit * known).sum(axis=1, keepdims=True)
-        mean /= np.maximum(known.sum(axis=1, keepdims=True), 1)
-        residual_slopes: Floats = ROOT_TWO * ((by_benefit - mean) * known).reshape(-1, m)
-        return residual_slopes
-
-    def group_benefits(self, sums: Floats, shares: Floats) -> tuple[Floats, Floats]:
-        """Return the groups' benefits, NaN where nobody is there, and the factors of their slopes.
-
-        Sums are scaled to the groups' shares of the whole log: how many people of a group happen to
-        be in a minibatch is noise that can be avoided.
-        """
-        constant, defined, is_ratio, log_shares = self.benefits
-        scale = _ratio(log_shares, shares)
-        scaled = sums.reshape(-1, *constant.shape) * scale
-        numerators, denominators = constant + scaled[0], np.ones(constant.shape)
-        if len(scaled) > 1:
-            denominators = np.where(is_ratio[:, None], scaled[1], 1.0)
-        known = defined & (scale > 0.0) & (denominators > NOBODY)
-        nan = np.full_like(numerators, np.nan)
-        benefits = np.divide(numerators, denominators, out=nan, where=known)
-        factors = np.divide(scale, denominators, out=np.zeros_like(numerators), where=known)
-        return benefits, factors
+        found: Floats = residual_slopes(self.benefits, self.sums, self.shares, self.slopes)
+        return found
 
     def surroundings(self, theta: Floats, scale: Floats, residual_slopes: Floats) -> Surroundings:
         """Return what a step rule needs to know about the neighbourhood of theta."""
@@ -235,6 +210,46 @@ class Means:
         )
 
 
-def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+# The functions below are for NumPy and JAX arrays.
+
+
+def residuals(benefits: Benefits, sums: Array, shares: Array) -> Array:
+    """Return the residuals r of the penalty, `lambda/2 sum r^2`, from sums of columns."""
+    values, factors = group_benefits(benefits, sums, shares)
+    return ROOT_TWO * centred(values, factors > 0.0).ravel()
+
+
+def residual_slopes(benefits: Benefits, sums: Array, shares: Array, slopes: Array) -> Array:
+    """Return the gradients of the residuals, one row each, from the gradients of the sums."""
+    values, factors = (each[..., None] for each in group_benefits(benefits, sums, shares))
+    m = slopes.shape[1]
+    slopes = slopes.reshape(-1, *benefits.constant.shape, m)
+    by_benefit = factors * slopes[0]
+    if len(slopes) > 1:
+        by_benefit = by_benefit - factors * values * slopes[1]
+    return ROOT_TWO * centred(by_benefit, factors > 0.0).reshape(-1, m)
+
+
+def group_benefits(benefits: Benefits, sums: Array, shares: Array) -> tuple[Array, Array]:
+    """Return the groups' benefits and the factors of their slopes, both 0 where undefined.
+
+    Sums are scaled to the groups' shares of the whole log: how many people of a group happen to
+    be in a minibatch is noise that can be avoided.
+    """
+    constant, defined, is_ratio, log_shares = benefits
+    xp = sums.__array_namespace__()
+    scale, denominator = ratio(log_shares, shares), xp.ones(constant.shape)
+    scaled = scale * sums.reshape(-1, *constant.shape)
+    if len(scaled) > 1:
+        denominator = xp.where(is_ratio[:, None], scaled[1], 1.0)
+    known = defined & (scale > 0.0) & (denominator > NOBODY)
+    divisor = xp.where(known, denominator, 1.0)
+    values = xp.where(known, (constant + scaled[0]) / divisor, 0.0)
+    return values, xp.where(known, scale / divisor, 0.0)
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
     """The quotient, 0 where nobody is there to divide by."""
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0)
+    xp = denominator.__array_namespace__()
+    there = denominator > 0.0
+    return xp.where(there, numerator / xp.where(there, denominator, 1.0), 0.0)

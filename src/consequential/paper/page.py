@@ -21,7 +21,7 @@ from consequential.paper.figures import FIGURES, PaperFigure
 from consequential.paper.studies import FULL
 from consequential.plotting import svg_of
 from consequential.report import page_of
-from consequential.workers import side_by_side
+from consequential.workers import in_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +58,7 @@ def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1)
     shown = [figure.name for figure in FIGURES.values() if _is_shown(figure, results)]
     # with one thread of linear algebra the order of sums, and so the last digit, is fixed
     with threadpool_limits(limits=1, user_api="blas"):
-        drawn = side_by_side(partial(_drawn, results, folder), shown, n_jobs)
+        drawn = list(in_order(partial(_drawn, results, folder), shown, n_jobs, local=True))
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
     write_atomically(folder / "claims.json", data + "\n")

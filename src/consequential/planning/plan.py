@@ -9,14 +9,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog
 from consequential.objective import Objective
-from consequential.planning.advantage import Advantage, Stakes, worst_advantage
-from consequential.planning.power import decisions_to_any_time_proof, decisions_to_normal_proof
+from consequential.planning.power import (
+    Advantage,
+    Bins,
+    Stakes,
+    decisions_to_any_time_proof,
+    decisions_to_normal_proof,
+    worst_advantage,
+)
 from consequential.policies import DecisionRule, Logged
 from consequential.shares import checked_share
+from consequential.tables import text_table
 from consequential.weightings import InversePropensity, effective_sample_size
 
 Floats = NDArray[np.float64]
@@ -67,22 +75,6 @@ class Option:
     months: float | None
     total_loss: float
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row of a printed plan."""
-        loss = "unknown" if self.loss is None else f"{self.loss:.2f}"
-        if self.loss_low is not None and self.loss_high is not None:
-            loss += f" [{self.loss_low:.2f}, {self.loss_high:.2f}]"
-        return (
-            f"{self.floor:g}",
-            f"{self.extra_acceptances:.1f}",
-            loss,
-            f"{self.worst_loss:.2f}",
-            f"{self.decisions}",
-            "" if self.months is None else f"{self.months:.1f}",
-            f"{self.total_loss:.1f}",
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -113,16 +105,28 @@ class Plan:
         return found | {"options": list(found["options"]), "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *(option.cells for option in self.options)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        # two headings, each over the columns it heads
-        thousand = sum(widths[1:4]) + 4
-        heading = f"{'':{widths[0]}}  {'per thousand decisions':<{thousand}}"
-        table = [
-            "  ".join(f"{cell:>{k}}" for cell, k in zip(row, widths, strict=True)) for row in rows
-        ]
+        rows = []
+        for each in self.options:
+            loss = "unknown" if each.loss is None else f"{each.loss:.2f}"
+            if each.loss_low is not None:
+                loss += f" [{each.loss_low:.2f}, {each.loss_high:.2f}]"
+            rows.append(
+                (
+                    f"{each.floor:g}",
+                    f"{each.extra_acceptances:.1f}",
+                    loss,
+                    f"{each.worst_loss:.2f}",
+                    each.decisions,
+                    "" if each.months is None else f"{each.months:.1f}",
+                    f"{each.total_loss:.1f}",
+                )
+            )
+        lines = text_table([_HEADINGS, *rows], align=">")
+        # each of two more headings stands over the columns it heads
+        ends = [lines[0].index(each) + len(each) for each in ("floor", "if all fail")]
+        above = f"{'':{ends[0]}}  per thousand decisions".ljust(ends[1])
         notes = [f"- {note}" for note in self.notes]
-        return "\n".join([f"{heading}  until +{self.improvement:g} is proven", *table, *notes])
+        return "\n".join([f"{above}  until +{self.improvement:g} is proven", *lines, *notes])
 
 
 def plan(
@@ -215,12 +219,16 @@ def plan(
     if len(floors) == 0:
         raise ValueError("floors is empty: give at least one exploration floor")
     inf, assumed = np.inf, 0.0 if success_rate is None else success_rate
-    _require(0.0 < improvement < inf, "improvement is a gain in utility above 0", improvement)
-    _require(0.0 < changed <= 1.0, "changed is a share of people above 0", changed)
-    _require(0.0 <= assumed <= 1.0, "success_rate is a share between 0 and 1", success_rate)
-    _require(rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate)
-    _require(0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon)
-    _require(method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method)
+    for holds, meaning, value in (
+        (0.0 < improvement < inf, "improvement is a gain in utility above 0", improvement),
+        (0.0 < changed <= 1.0, "changed is a share of people above 0", changed),
+        (0.0 <= assumed <= 1.0, "success_rate is a share between 0 and 1", success_rate),
+        (rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate),
+        (0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon),
+        (method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method),
+    ):
+        if not holds:
+            raise ValueError(f"{meaning}, not {value!r}")
     people = log.settled()
     stakes = Stakes.of(people, cost, success_rate)
     before = people.propensity_of(Logged() if incumbent is None else incumbent)
@@ -232,8 +240,8 @@ def plan(
         if shift is None:
             advantage = worst_advantage(stakes, before, after, changed)
         else:
-            advantage = Advantage.of(stakes, shift, after)
-        bins = advantage.with_mean(improvement).binned()
+            advantage = Advantage.of(stakes.values, stakes.masses, shift, after)
+        bins = Bins.of(advantage.with_mean(improvement))
         if method == "normal":
             needed = decisions_to_normal_proof(bins, power, confidence)
         else:
@@ -241,11 +249,34 @@ def plan(
             extremes = Extremes.of(InversePropensity(), float(after.min()))
             reach = extremes.difference(Objective(cost), people, ()).at(0.0)
             needed = decisions_to_any_time_proof(bins, power, confidence, reach)
-        decisions = _rounded(needed)
-        months = None if rate is None else decisions / rate + horizon
+        # up to three digits; a simulation does not know more
+        unit = int(10 ** max(len(str(needed)) - 3, 0))
+        decisions = -(-needed // unit) * unit
         more = 1000.0 * floor * (1.0 - before)
-        options.append(_option(floor, more, stakes, confidence, decisions, months))
-    notes = _notes(people, stakes, success_rate)
+        loss, low, high = _loss(stakes, more, confidence)
+        worst = float((more * stakes.failure).mean())
+        options.append(
+            Option(
+                floor=float(floor),
+                extra_acceptances=float(more.mean()),
+                loss=loss,
+                loss_low=low,
+                loss_high=high,
+                worst_loss=worst,
+                decisions=decisions,
+                months=None if rate is None else decisions / rate + horizon,
+                total_loss=(worst if loss is None else loss) * decisions / 1000.0,
+            )
+        )
+    notes = []
+    never = 1.0 - float(stakes.possible.mean())
+    if never > 0.0:
+        known = "nothing is known" if success_rate is None else f"{success_rate:.0%} assumed"
+        notes.append(
+            f"{never:.1%} of people never had a chance of acceptance: of their labels {known}"
+        )
+    if log.estimated_propensity:
+        notes.append("propensities are estimates, and so is everything made from them")
     if shift is None:
         notes.append(
             f"for the largest variance of all rules that decide differently on {changed:.0%}"
@@ -257,7 +288,7 @@ def plan(
     return Plan(
         tuple(options),
         improvement=float(improvement),
-        break_even=float(stakes.cost.mean()),
+        break_even=stakes.break_even,
         power=float(power),
         confidence=float(confidence),
         method=method,
@@ -265,46 +296,20 @@ def plan(
     )
 
 
-def _option(
-    floor: float,
-    more: Floats,
-    stakes: Stakes,
-    confidence: float,
-    decisions: int,
-    months: float | None,
-) -> Option:
-    """Return what accepting so many `more` per thousand costs, each and over all decisions."""
-    loss, low, high = stakes.losses_per_thousand(more, confidence)
-    worst = float((more * stakes.amount * stakes.cost).mean())
-    return Option(
-        floor=float(floor),
-        extra_acceptances=float(more.mean()),
-        loss=loss,
-        loss_low=low,
-        loss_high=high,
-        worst_loss=worst,
-        decisions=decisions,
-        months=months,
-        total_loss=(worst if loss is None else loss) * decisions / 1000.0,
-    )
+def _loss(
+    stakes: Stakes, more: Floats, confidence: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return the loss from accepting so many `more` per thousand, with an interval.
 
-
-def _require(holds: bool, meaning: str, value: Any) -> None:
-    if not holds:
-        raise ValueError(f"{meaning}, not {value!r}")
-
-
-def _notes(log: DecisionLog, stakes: Stakes, success_rate: float | None) -> list[str]:
-    notes = []
-    never = 1.0 - float(stakes.possible.mean())
-    if never > 0.0:
-        known = "nothing is known" if success_rate is None else f"{success_rate:.0%} assumed"
-        notes.append(
-            f"{never:.1%} of people never had a chance of acceptance: of their labels {known}"
-        )
-    if log.estimated_propensity:
-        notes.append("propensities are estimates, and so is everything made from them")
-    return notes
+    None where labels are unknown, and in place of the interval where nothing is an estimate.
+    """
+    losses = np.where(more > 0.0, -more * stakes.gains, 0.0)
+    if not np.isfinite(losses).all():
+        return None, None, None
+    loss, possible = float(losses.mean()), stakes.possible
+    error = float(losses[possible].std()) * possible.sum() ** 0.5 / len(losses)
+    half = normal_quantile(confidence) * error
+    return (loss, loss - half, loss + half) if half > 0.0 else (loss, None, None)
 
 
 def _few_labels(stakes: Stakes, shift: Floats) -> list[str]:
@@ -317,12 +322,6 @@ def _few_labels(stakes: Stakes, shift: Floats) -> list[str]:
         f"the plan rests on {effective:.0f} labels in effect of people on whom the rules differ: "
         "take the numbers of decisions for a rough guess"
     ]
-
-
-def _rounded(decisions: int) -> int:
-    """Round up to three digits; a simulation does not know more."""
-    unit = int(10 ** max(len(str(decisions)) - 3, 0))
-    return -(-decisions // unit) * unit
 
 
 def _check_possible(

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.accelerated import backend, step
-from consequential.accelerated.functionals import Program
 from consequential.accelerated.people import Population
+from consequential.accelerated.step import Program
 from consequential.kernels.alias_table import FEATURES
 from consequential.kernels.links import LinkNumbers
 from consequential.kernels.reservoir import changed_slots

@@ -38,20 +38,12 @@ def band(
         values = np.array([[_value(each) for each in side] for side in sides])
         own = errors[start : start + values.size].reshape(values.shape)
         start += values.size
-        columns = (
-            values.mean(axis=0),
-            values[0] - q * own[0],
-            values[-1] + q * own[-1],
-            own.max(axis=0),
-        )
-        benefits = measure.benefits
-        signed = len(benefits) == 1 and benefits[0].low.n_groups == 2
-        effective = measure.weights.effective_size
-        utility, gap = (
-            Estimate(*four, measure.n, effective, confidence, "simultaneous")
-            for four in (_first(columns), _gap(signed, *(column[1:] for column in columns)))
-        )
-        found.append((utility, gap))
+        lows, highs = values[0] - q * own[0], values[-1] + q * own[-1]
+        columns = np.stack([values.mean(axis=0), lows, highs, own.max(axis=0)])
+        signed = len(measure.benefits) == 1 and measure.benefits[0].low.n_groups == 2
+        rest = (measure.n, measure.weights.effective_size, confidence, "simultaneous")
+        utility, gap = _first(columns), _gap(signed, columns[:, 1:])
+        found.append((Estimate(*utility, *rest), Estimate(*gap, *rest)))
     return found
 
 
@@ -107,18 +99,21 @@ def _covariance(contrasts: list[Contrast]) -> Floats:
     return covariance
 
 
-def _first(columns: Sequence[Floats]) -> Four:
-    value, low, high, error = (float(column[0]) for column in columns)
+def _first(columns: Floats) -> Four:
+    value, low, high, error = columns[:, 0].tolist()
     return value, low, high, error
 
 
-def _gap(signed: bool, middle: Floats, lows: Floats, highs: Floats, errors: Floats) -> Four:
-    """Return `b0 - b1` for two groups and one benefit, else the largest difference there is."""
-    if len(errors) == 0:
-        unknown = float("nan")
-        return unknown, unknown, unknown, unknown
+def _gap(signed: bool, columns: Floats) -> Four:
+    """Return `b0 - b1` for two groups and one benefit, else the largest difference there is.
+
+    Each column is a difference: its value, low end, high end and standard error.
+    """
+    if columns.shape[1] == 0:
+        return np.nan, np.nan, np.nan, np.nan
     if signed:
-        return _first((middle, lows, highs, errors))
+        return _first(columns)
+    middle, lows, highs, errors = columns
     widest = int(np.abs(middle).argmax())
     low = max(float(np.maximum(lows, -highs).max()), 0.0)
     high = float(np.maximum(highs, -lows).max())

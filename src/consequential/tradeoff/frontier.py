@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
-from consequential.evaluation import Evaluation, evaluate
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.out_of_core import measured
-from consequential.evaluation.rules import cross_fitted_propensities
+from consequential.evaluation.rules import cross_fitted_propensities, is_learner
 from consequential.evaluation.weighted_log import Measurement, WeightedLog
 from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError, LogScan
@@ -27,8 +25,6 @@ from consequential.tradeoff.band import band
 from consequential.tradeoff.points import Frontier, Point
 from consequential.weightings import Weighting
 from consequential.workers import in_order
-
-Floats = NDArray[np.float64]
 
 _LEARNED = 500_000  # rows of a scan to learn from; half of it where it has fewer than twice that
 
@@ -108,124 +104,39 @@ def frontier(
             random_state=seed,
         )
     _check_learner(learner, cost, notion)
-    trace = _Trace(learner, objective, _checked_bounds(max_gaps), feature_map, confidence, seed)
+    bounds = _checked_bounds(max_gaps)
+    learners = [clone(learner).set_params(max_gap=bound) for bound in bounds]
+    rules: dict[str, Any] = {
+        "what the log did": Logged(),
+        "accept all": AcceptAll(),
+        "reject all": RejectAll(),
+        "accepted only": _Predictor(accepted_only, cost, feature_map),
+        "inverse propensity": _Predictor(inverse_propensity, cost, feature_map),
+    }
     if isinstance(log, LogScan):
-        measures, references, notes = trace.of_scan(log)
+        measures, references, notes = _measured_on_scan(log, objective, learners, rules, seed)
     else:
-        measures, references, notes = trace.of_log(log, folds, progress)
-    estimates = band(measures, confidence, seed)
-    points = tuple(
+        measures, references, notes = _measured_on_log(
+            log, objective, learners, rules, folds=folds, seed=seed, progress=progress
+        )
+        if len(measures) < len(bounds):
+            missing = ", ".join(_bound_name(bound) for bound in bounds[len(measures) :])
+            notes.insert(0, f"interrupted: {missing} not traced")
+    points = [
         Point(_bound_name(bound), bound, utility, gap, float(measure.acceptance.low.values[0]))
-        # an interruption leaves the last bounds out
-        for bound, measure, (utility, gap) in zip(trace.bounds, measures, estimates, strict=False)
-    )
-    shown = tuple(
-        Point(name, None, found.utility, found.benefit_gap, found.acceptance.value)
-        for name, found in references
-    )
-    return Frontier(points, shown, notion.name, float(confidence), tuple(notes))
+        for bound, measure, (utility, gap) in zip(
+            bounds, measures, band(measures, confidence, seed), strict=False
+        )
+    ]
+    beside = []
+    for name, measure in references.items():
+        found = evaluation(objective, measure, Normal(measure.ratios, confidence, seed))
+        beside.append(Point(name, None, found.utility, found.benefit_gap, found.acceptance.value))
+    return Frontier(tuple(points), tuple(beside), notion.name, float(confidence), tuple(notes))
 
 
-# measurements of the learner at each bound, the references, and notes
-_Traced = tuple[list[Measurement], list[tuple[str, Evaluation]], list[str]]
-
-
-@dataclass(frozen=True)
-class _Trace:
-    """A learner, the bounds to fit it under, and what to measure."""
-
-    learner: Any
-    objective: Objective
-    bounds: list[float | None]
-    feature_map: Any
-    confidence: float
-    seed: int
-
-    @property
-    def references(self) -> list[tuple[str, Any]]:
-        """Rules to compare with, and learners of such rules."""
-        predictors = (accepted_only, inverse_propensity)
-        fitted = [_Predictor(fit, self.objective.cost, self.feature_map) for fit in predictors]
-        return [
-            ("what the log did", Logged()),
-            ("accept all", AcceptAll()),
-            ("reject all", RejectAll()),
-            ("accepted only", fitted[0]),
-            ("inverse propensity", fitted[1]),
-        ]
-
-    def of_log(self, log: DecisionLog, folds: int, progress: bool) -> _Traced:
-        """Cross-fit the learner at each bound; an interruption keeps what is done."""
-        from tqdm import tqdm
-
-        weighted = WeightedLog.of(self.objective, log.settled())
-        measures: list[Measurement] = []
-        notes: list[str] = []
-        # None: shown where somebody can see it
-        disable = None if progress else True
-        bar = tqdm(total=len(self.bounds), desc="frontier", leave=False, disable=disable)
-        at_bound = partial(_propensities, self.learner, weighted.log, folds, self.seed)
-        try:
-            for propensity in in_order(at_bound, self.bounds):
-                bar.update()
-                measures.append(weighted.measure(propensity))
-        except KeyboardInterrupt:
-            if not measures:
-                raise
-            missing = ", ".join(_bound_name(bound) for bound in self.bounds[len(measures) :])
-            notes.append(f"interrupted: {missing} not traced")
-        finally:
-            bar.close()
-        if log.estimated_propensity:
-            notes.append("propensities are estimates, and so is everything made from them")
-        references = []
-        assert self.objective.fairness is not None
-        for name, rule in self.references:
-            try:
-                found = evaluate(
-                    rule,
-                    weighted.log,
-                    cost=self.objective.cost,
-                    fairness=self.objective.fairness,
-                    weighting=self.objective.weighting,
-                    confidence=self.confidence,
-                    folds=folds if isinstance(rule, _Predictor) else None,
-                    seed=self.seed,
-                )
-            except DecisionLogError as reason:
-                notes.append(f"{name} is left out: {reason}")
-                continue
-            references.append((name, found))
-        return measures, references, notes
-
-    def of_scan(self, scan: LogScan) -> _Traced:
-        """Fit the learner at each bound on a sample; evaluate all on the rest, in two passes."""
-        from sklearn.base import clone
-
-        sample, rest = scan.split(min(_LEARNED, len(scan) // 2), self.seed)
-        notes = [
-            f"learned from a sample of {len(sample)} rows and evaluated on all others: no policy "
-            "is evaluated on a row that it was learned from"
-        ]
-        rules: list[DecisionRule] = [
-            clone(self.learner).set_params(max_gap=bound).fit_log(sample).policy_
-            for bound in self.bounds
-        ]
-        names = []
-        for name, rule in self.references:
-            try:
-                rules.append(rule.fit_log(sample).policy_ if isinstance(rule, _Predictor) else rule)
-            except DecisionLogError as reason:
-                notes.append(f"{name} is left out: {reason}")
-                continue
-            names.append(name)
-        found = measured(rest, self.objective, tuple(rules))
-        n = len(self.bounds)
-        references = []
-        for name, measure in zip(names, found[n:], strict=True):
-            intervals = Normal(measure.ratios, self.confidence, self.seed)
-            references.append((name, evaluation(self.objective, measure, intervals)))
-        return list(found[:n]), references, notes
+# of the learner at each bound, of the rules to compare with, and notes
+_Measured = tuple[list[Measurement], dict[str, Measurement], list[str]]
 
 
 @dataclass
@@ -242,13 +153,65 @@ class _Predictor:
         return self
 
 
-def _propensities(
-    learner: Any, rows: DecisionLog, folds: int, seed: int, bound: float | None
-) -> Floats:
-    from sklearn.base import clone
+def _measured_on_log(
+    log: DecisionLog,
+    objective: Objective,
+    learners: list[Any],
+    rules: dict[str, Any],
+    *,
+    folds: int,
+    seed: int,
+    progress: bool,
+) -> _Measured:
+    """Cross-fit what learns; an interruption keeps the learners that are done."""
+    from tqdm import tqdm
 
-    bounded = clone(learner).set_params(max_gap=bound)
-    return cross_fitted_propensities(bounded, rows, folds, seed=seed)
+    weighted = WeightedLog.of(objective, log.settled())
+    propensities = partial(cross_fitted_propensities, log=weighted.log, folds=folds, seed=seed)
+    measures: list[Measurement] = []
+    # None: shown where somebody can see it
+    disable = None if progress else True
+    with tqdm(total=len(learners), desc="frontier", leave=False, disable=disable) as bar:
+        try:
+            for propensity in in_order(propensities, learners):
+                bar.update()
+                measures.append(weighted.measure(propensity))
+        except KeyboardInterrupt:
+            if not measures:
+                raise
+    references, notes = {}, []
+    if log.estimated_propensity:
+        notes.append("propensities are estimates, and so is everything made from them")
+    for name, rule in rules.items():
+        try:
+            learns = is_learner(rule)
+            propensity = propensities(rule) if learns else weighted.log.propensity_of(rule)
+        except DecisionLogError as reason:
+            notes.append(f"{name} is left out: {reason}")
+            continue
+        references[name] = weighted.measure(propensity)
+    return measures, references, notes
+
+
+def _measured_on_scan(
+    scan: LogScan, objective: Objective, learners: list[Any], rules: dict[str, Any], seed: int
+) -> _Measured:
+    """Fit what learns to a sample; evaluate all on the rest, in two passes."""
+    sample, rest = scan.split(min(_LEARNED, len(scan) // 2), seed)
+    notes = [
+        f"learned from a sample of {len(sample)} rows and evaluated on all others: no policy "
+        "is evaluated on a row that it was learned from"
+    ]
+    policies = [learner.fit_log(sample).policy_ for learner in learners]
+    fixed = {}
+    for name, rule in rules.items():
+        try:
+            fixed[name] = rule.fit_log(sample).policy_ if is_learner(rule) else rule
+        except DecisionLogError as reason:
+            notes.append(f"{name} is left out: {reason}")
+    found = measured(rest, objective, (*policies, *fixed.values()))
+    n = len(learners)
+    return found[:n], dict(zip(fixed, found[n:], strict=True)), notes
 
 
 def _bound_name(bound: float | None) -> str:
@@ -268,9 +231,7 @@ def _checked_bounds(max_gaps: Sequence[float | None]) -> list[float | None]:
 
 
 def _check_learner(learner: Any, cost: float, notion: Fairness) -> None:
-    if isinstance(learner, type) or not (
-        hasattr(learner, "fit_log") and hasattr(learner, "get_params")
-    ):
+    if not (is_learner(learner) and hasattr(learner, "get_params")):
         raise TypeError(
             f"{learner!r} is not a learner: a frontier needs one with fit_log(log) and a parameter "
             "max_gap, such as FairPolicyLearner(cost=...)"

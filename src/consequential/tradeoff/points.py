@@ -10,6 +10,7 @@ import numpy as np
 from consequential.evaluation import Estimate
 from consequential.log.frames import make_frame
 from consequential.plotting import BLUE, GREEN, ORANGE, PINK, RED, new_axes, tidy
+from consequential.tables import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,17 +51,10 @@ class Point:
     @property
     def row(self) -> dict[str, Any]:
         """The point as a row of a table: one number per column."""
-        return {
-            "name": self.name,
-            "max_gap": self.max_gap,
-            "utility": self.utility.value,
-            "utility_low": self.utility.low,
-            "utility_high": self.utility.high,
-            "benefit_gap": self.benefit_gap.value,
-            "benefit_gap_low": self.benefit_gap.low,
-            "benefit_gap_high": self.benefit_gap.high,
-            "acceptance": self.acceptance,
-        }
+        row: dict[str, Any] = {"name": self.name, "max_gap": self.max_gap}
+        for name, found in (("utility", self.utility), ("benefit_gap", self.benefit_gap)):
+            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        return row | {"acceptance": self.acceptance}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,17 +165,13 @@ class Frontier:
         return ax
 
     def __repr__(self) -> str:
-        rows = (*self.points, *self.references)
-        width = max(len(row.name) for row in rows)
-        lines = [
-            f"{'':{width}}  {'utility':>26}  {'gap, ' + self.fairness:>26}  accepted",
-            *(
-                f"{row.name:{width}}  {row.utility!r:>26}  {row.benefit_gap!r:>26}"
-                f"  {row.acceptance:8.1%}"
-                for row in rows
-            ),
-            f"the first {len(self.points)} rows hold at once ({self.confidence:.0%} band)",
+        rows: list[tuple[str, ...]] = [("", "utility", f"gap, {self.fairness}", "accepted")]
+        rows += [
+            (each.name, repr(each.utility), repr(each.benefit_gap), f"{each.acceptance:.1%}")
+            for each in (*self.points, *self.references)
         ]
+        lines = text_table(rows, align="<>", min_widths=(0, 26, 26))
+        lines.append(f"the first {len(self.points)} rows hold at once ({self.confidence:.0%} band)")
         return "\n".join([*lines, *(f"- {note}" for note in self.notes)])
 
 

@@ -38,54 +38,52 @@ class BalanceHeuristic(Weighting):
 
     def weights(self, log: DecisionLog) -> Floats:
         """Return one over the average propensity of all the policies, for accepted rows."""
-        return self._unless_drifted(log, within_group=False)
+        balanced = _balanced(log)
+        return inverse_propensity(log) if _drifted(log, balanced) else balanced
 
     def group_weights(self, log: DecisionLog) -> Floats:
         """Return the same with each policy's share of a group's rows."""
-        return self._unless_drifted(log, within_group=True)
-
-    def _unless_drifted(self, log: DecisionLog, *, within_group: bool) -> Floats:
-        overall = self._balanced(log, within_group=False)
-        if _drifted(log, overall):
+        if _drifted(log, _balanced(log)):
             return inverse_propensity(log)
-        return self._balanced(log, within_group=True) if within_group else overall
+        return _balanced(log, log.group)
 
     def notes(self, log: DecisionLog) -> tuple[str, ...]:
         """Say where the population changed, so that the policies' average does not fit."""
-        if not _drifted(log, self._balanced(log, within_group=False)):
+        if not _drifted(log, _balanced(log)):
             return ()
         return (
             "the people who apply, or their labels, changed while policies did: the balance "
             "heuristic would be biased, so each row's own propensity is used instead",
         )
 
-    def _balanced(self, log: DecisionLog, *, within_group: bool) -> Floats:
-        """Return the weights if nothing drifts; infinite where no policy would accept."""
-        steps, counts = np.unique(log.time_step, return_counts=True)
-        missing = [int(step) for step in steps if int(step) not in log.policies]
-        if missing:
-            raise DecisionLogError(
-                f"the balance heuristic needs the policy of every time step; the log has none "
-                f"for {missing[:3]}{' and more' if len(missing) > 3 else ''}"
-            )
-        accepted = log.take(log.decision)
-        averaged = np.zeros(len(accepted))
-        for step, count in zip(steps, counts, strict=True):
-            share = np.full(len(log.groups), count / len(log))
-            if within_group:
-                here = np.bincount(log.group[log.time_step == step], minlength=len(log.groups))
-                share = here / np.maximum(log.group_counts, 1)
-            rule = log.policies[int(step)]
-            averaged += share[accepted.group] * accepted.propensity_of(rule)
-        if len(averaged) and averaged.min() <= 0:
-            row = np.flatnonzero(log.decision)[averaged.argmin()]
-            raise DecisionLogError(
-                f"row {row} was accepted, but no policy of the log would have accepted it: these "
-                "are not the policies that decided"
-            )
-        weights = np.zeros(len(log))
-        weights[log.decision] = 1.0 / averaged
-        return weights * inverse_propensity(log) * log.propensity  # thinned where labels are
+
+def _balanced(log: DecisionLog, group: NDArray[np.intp] | None = None) -> Floats:
+    """Return the weights if nothing drifts, with the policies' shares of all rows or by group."""
+    steps = np.unique(log.time_step)
+    missing = [int(step) for step in steps if int(step) not in log.policies]
+    if missing:
+        raise DecisionLogError(
+            f"the balance heuristic needs the policy of every time step; the log has none "
+            f"for {missing[:3]}{' and more' if len(missing) > 3 else ''}"
+        )
+    group = np.zeros(len(log), dtype=np.intp) if group is None else group
+    sizes = np.maximum(np.bincount(group), 1)
+    accepted = log.take(log.decision)
+    averaged = np.zeros(len(accepted))
+    for step in steps:
+        share = np.bincount(group[log.time_step == step], minlength=len(sizes)) / sizes
+        rule = log.policies[int(step)]
+        averaged += share[group[log.decision]] * accepted.propensity_of(rule)
+    if len(averaged) and averaged.min() <= 0:
+        row = np.flatnonzero(log.decision)[averaged.argmin()]
+        raise DecisionLogError(
+            f"row {row} was accepted, but no policy of the log would have accepted it: these "
+            "are not the policies that decided"
+        )
+    weights = np.zeros(len(log))
+    weights[log.decision] = 1.0 / averaged
+    # where labels are missing at random, fewer rows stand for everybody
+    return weights * inverse_propensity(log) * log.propensity
 
 
 def _drifted(log: DecisionLog, balanced: Floats) -> bool:

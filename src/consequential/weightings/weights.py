@@ -195,7 +195,7 @@ class Clipped(Weighting):
         )
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
-        """Count people; under `pessimistic` whoever is not known to have label 1 has label 0."""
+        """Count people; under `pessimistic` those not known to have label 1 have label 0."""
         tally = self._tally(log, self.weights(log))
         if self.pessimistic:
             negatives = tally.people - tally.positives

@@ -1,10 +1,10 @@
-"""Tables: scikit-learn's arrays and data frames, turned into logs."""
+"""Inputs: what a learner is given, its options checked and its tables turned into logs."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +12,65 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from consequential.evaluation import overlap
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import yes_or_no
-from consequential.policies import Policy, PolicyError, group_codes
+from consequential.policies import Policy, PolicyError, Unsupported, group_codes
 
 Floats = NDArray[np.float64]
 
 _MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 
-def column_of(values: Any) -> NDArray[Any]:
-    """Return a series of any library, or a frame of one column, as a one-dimensional array."""
+def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
+    """Raise an error for options that make no sense, alone or with this log."""
+    for name in ("l2", "variance_penalty"):
+        value = getattr(learner, name)
+        if not (np.isfinite(value) and value >= 0.0):
+            raise ValueError(f"{name} is finite and not negative, not {value!r}")
+    for name in ("n_starts", "max_passes", "max_rows"):
+        value = getattr(learner, name)
+        if value != int(value) or value < 1:
+            raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
+    if learner.unsupported not in get_args(Unsupported):
+        raise ValueError(
+            f"unsupported is one of {', '.join(get_args(Unsupported))}, not {learner.unsupported!r}"
+        )
+    if learner.uses_sensitive and len(log.groups) < 2:
+        raise DecisionLogError(
+            "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "
+            f"has {len(log.groups)}"
+        )
+    if learner.confidence is None:
+        return
+    if not 0.5 < learner.confidence < 1.0:
+        raise ValueError(
+            f"confidence lies between 0.5 and 1, 0.95 say, not {learner.confidence!r}: how often "
+            "the bound is to hold"
+        )
+    if learner.max_gap is None:
+        raise ValueError("confidence is that of a bound on the gap: give max_gap= too")
+    if isinstance(log, LogScan):
+        raise ValueError(
+            "confidence= needs a log in memory: learn from scan.sample(n, rng), which holds out "
+            "half of its rows"
+        )
+
+
+def unexplored(log: DecisionLog | LogScan, error: DecisionLogError) -> str:
+    """Return why nothing can be learned from a log that left nothing to chance, and what to do."""
+    reasons = "; ".join(overlap(log).reasons)
+    return (
+        f"{error}: {reasons}. Let the rule explore first, for example rule.with_floor(0.05), and "
+        "see plan() for how many decisions that takes. A policy that extrapolates all the same "
+        'comes of unsupported="trust_model"'
+    )
+
+
+def column_of(values: Any) -> Any:
+    """Return a series of any library, or a frame of one column, as an array; None as it is."""
+    if values is None:
+        return None
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
@@ -68,11 +116,11 @@ class Table:
         return DecisionLog.from_arrays(
             matrix,
             decided,
-            decided if self.decisions is None else _optional(self.propensities),
+            decided if self.decisions is None else column_of(self.propensities),
             _coded_labels(seen, accepted, learner.classes_),
-            _optional(self.sensitive_features),
-            amount=_optional(self.amounts),
-            cost=_optional(self.costs),
+            column_of(self.sensitive_features),
+            amount=column_of(self.amounts),
+            cost=column_of(self.costs),
             feature_names=None if names is None else list(names),
             copy=False,
         )
@@ -144,10 +192,6 @@ def _check_shape(name: str, values: NDArray[Any], n: int) -> None:
         raise DecisionLogError(
             f"{name} has shape {values.shape} but X has {n} rows: one value per row is needed"
         )
-
-
-def _optional(values: ArrayLike | None) -> NDArray[Any] | None:
-    return None if values is None else column_of(values)
 
 
 def template_for(learner: Any, log: DecisionLog | LogScan) -> Policy:
