@@ -110,9 +110,10 @@ def test_results_are_read_by_study_and_column(in_peace):
     assert runs.seeds == tuple(range(11))
     assert len(runs.strategies) == 6
     assert runs.runs[0].thetas.shape == (3, 2)
-    finals = results.finals("second-penalty", "paper")
-    assert len(finals) == 4 * 2 * 11
-    assert finals.penalties == SCALE.penalty_values
+    ends = results.runs("second-penalty", "paper")
+    assert len(ends.runs) == 4 * 2 * 11
+    assert ends.penalties == SCALE.penalty_values
+    assert all(len(run.metrics["utility"]) == 1 for run in ends.runs)
 
 
 def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):

@@ -10,7 +10,7 @@ from functools import partial
 
 from consequential.cli.options import named
 from consequential.cli.results import write_resumable
-from consequential.paper import reproduce as experiments
+from consequential.paper import reproduction
 from consequential.paper.figures import FIGURES
 from consequential.paper.studies import (
     FULL,
@@ -33,7 +33,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.list:
         print(_listed(names if options.names else NAMES, scale))
         return 0
-    work = partial(experiments.reproduce, names, options.out, scale, n_jobs=options.jobs)
+    work = partial(reproduction.reproduce, names, options.out, scale, n_jobs=options.jobs)
     return write_resumable(options, work)
 
 

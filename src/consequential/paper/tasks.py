@@ -10,18 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from consequential.paper.lending_example import lending_example
-from consequential.paper.results import Finals, LendingTable
+from consequential.fairness import fairness_named
+from consequential.paper.lending_example import LendingTable, lending_example
 from consequential.paper.studies import Scale, Study
 from consequential.simulation import Run, Runs, Strategy
 from consequential.simulation.replay import Experiment
 from consequential.simulation.simulate import checked_experiment, gathered, is_compiled, stream
 from consequential.store import Store
 from consequential.workers import spread
-from consequential.worlds import World
+from consequential.worlds import TableWorld, World
 from consequential.worlds.lending import Lending
 
 Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
@@ -112,30 +113,42 @@ class Simulation(Task):
         block: Sequence[int],
         runs: list[Run],
         names: list[dict[str, str]],
-    ) -> list[Saveable]:
+    ) -> Sequence[Saveable]:
         """Return each file's part: the runs of its strategies, under the names it has for them."""
-        parts: list[Saveable] = []
+        if self.last_only:
+            runs = _last_policies(runs, experiment.world, self.fairness)
+        parts = []
         for strategies, own in zip(self.strategies, names, strict=True):
             renamed = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
-            part = gathered(replace(experiment, strategies=tuple(strategies)), block, renamed)
-            if self.last_only:
-                parts.append(Finals.of(part.runs, experiment.world, self.fairness))
-            else:
-                parts.append(part)
+            each = replace(experiment, strategies=tuple(strategies))
+            parts.append(gathered(each, block, renamed))
         return parts
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write everything by strategy, penalty and seed."""
         names = list(dict.fromkeys(each.name for own in self.strategies for each in own))
-        if self.last_only:
-            Finals.joined([Finals.load(part) for part in parts]).ordered(names).save(path)
-            return
         pieces = [Runs.load(part) for part in parts]
         runs = sorted(
             (run for piece in pieces for run in piece.runs),
             key=lambda run: (names.index(run.strategy), run.penalty, run.seed),
         )
         replace(pieces[0], runs=tuple(runs)).save(path)
+
+
+def _last_policies(runs: Sequence[Run], world: World, fairness: str) -> list[Run]:
+    """Return the last step of runs, measured on all training rows too where people are a table."""
+    people = world.population("training") if isinstance(world, TableWorld) else None
+    found = []
+    for run in runs:
+        metrics = {name: path[-1:] for name, path in run.metrics.items()}
+        if people is not None:
+            assert run.policy is not None  # only files can lack it
+            truth = people.metrics(run.policy, world.cost, fairness_named(fairness))
+            metrics["train_utility"] = np.array([truth.utility])
+            metrics["train_benefit_gap"] = np.array([truth.benefit_gap])
+        thetas = None if run.thetas is None else run.thetas[-1:]
+        found.append(replace(run, metrics=metrics, thetas=thetas))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +167,11 @@ class LendingExample(Task):
             for piece in spread(example, [[seed] for seed in self.blocks[number]]):
                 pieces.append(piece)
                 progress(1.0)
-            yield number, [LendingTable.joined(pieces).ordered()]
+            yield number, [LendingTable.joined(pieces)]
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""
-        LendingTable.joined([LendingTable.load(part) for part in parts]).ordered().save(path)
+        LendingTable.joined([LendingTable.load(part) for part in parts]).save(path)
 
 
 def _distinct(

@@ -14,11 +14,11 @@ from consequential.paper import propositions
 from consequential.paper.limits import LogisticClass, ParetoFront, TableLimits, distinct
 from consequential.paper.propositions import Supremum
 from consequential.paper.studies import STUDIES
-from consequential.policies import Policy
+from consequential.policies import DecisionRule, Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
 
 if TYPE_CHECKING:
-    from consequential.paper.results import Finals
+    from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
 
@@ -164,7 +164,7 @@ def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
     return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])
 
 
-def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float) -> float:
+def held_out_deviation(runs: Runs, name: str, strategy: str, penalty: float) -> float:
     """Return the gap's standard deviation over draws of a table's held-out people.
 
     This is the deviation of the difference of two groups' mean propensities, as a median over runs.
@@ -172,10 +172,10 @@ def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float)
     people = table(name).held_out
     group = people.mass.argmax(axis=1)
 
-    def deviation(theta: Floats) -> float:
-        propensity = policy_of(strategy, theta).propensity(people.points)
+    def deviation(policy: DecisionRule) -> float:
+        propensity = policy.propensity(people.points)
         parts = [propensity[group == z] for z in range(len(people.groups))]
         return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
 
-    rows = finals.select(strategy, penalty)
-    return float(np.median([deviation(finals.theta[row]) for row in rows]))
+    policies = [run.policy for run in runs.select(strategy, penalty)]
+    return float(np.median([deviation(policy) for policy in policies if policy is not None]))

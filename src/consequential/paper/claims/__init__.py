@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from consequential.paper import truths
-from consequential.paper.claims import compas, exact, lending, penalty, synthetic
+from consequential.paper.claims import exact, lending, over_time, penalty
 from consequential.paper.claims.claim import (
     FAILS,
     HOLDS,
     NOT_RUN,
+    Case,
     Checked,
     Claim,
     Finding,
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 CLAIMS: tuple[Claim, ...] = (
     *exact.THEOREMS,
     *lending.CLAIMS,
-    *synthetic.CLAIMS,
-    *penalty.SYNTHETIC_CLAIMS,
+    *over_time.SYNTHETIC_CLAIMS,
+    *penalty.synthetic_claims(),
     *(
         claim
         for name in truths.ORIENTATIONS
         for claim in (
-            *compas.compas_claims(name),
+            *over_time.compas_claims(name),
             *penalty.compas_claims(name),
             exact.compas_claim(name),
         )
@@ -47,6 +48,7 @@ __all__ = [
     "FAILS",
     "HOLDS",
     "NOT_RUN",
+    "Case",
     "Checked",
     "Claim",
     "Finding",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.paper import truths
+
 if TYPE_CHECKING:
     from consequential.paper.results import Results
+    from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
-Case = tuple[str, str]  # a group of cases, such as a world, and one case in it
-Measure = Callable[["Results", str], "Finding"]  # of results in one column
+Verdict = tuple[bool | np.bool_, Mapping[str, "Floats | float"]]  # and the numbers that decide it
+StrategyTest = Callable[[str, "Runs", str], Verdict]  # of a world's name, its runs and a strategy
+Measure = Callable[["Results", str], Iterable["Case"]]  # of results in one column
 
 HOLDS, FAILS, NOT_RUN = "holds", "does not hold", "not run"
 ESTIMATORS = {
@@ -54,23 +58,33 @@ class Measured:
         return {"name": self.name, "median": median, "quartiles": [low, high], "runs": self.runs}
 
 
-@dataclass(slots=True)
+class Case(NamedTuple):
+    """Whether a claim holds in one case, and the numbers that decide it, by name.
+
+    Cases may come in groups, such as worlds. Without a verdict, numbers are only shown.
+    """
+
+    name: str
+    holds: bool | np.bool_ | None
+    numbers: Mapping[str, Floats | float] = {}
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What one column of results says: numbers, and in which cases the claim holds."""
 
-    numbers: list[Measured] = field(default_factory=list)
-    cases: dict[Case, bool] = field(default_factory=dict)
+    numbers: list[Measured]
+    cases: dict[tuple[str, str], bool]  # by group and name
 
-    def add(
-        self, case: str, holds: bool, numbers: Mapping[str, Floats | float], group: str = ""
-    ) -> None:
-        """Record whether the claim holds in a case, with the numbers that decided, by name."""
-        self.cases[group, case] = bool(holds)
-        self.measure(numbers)
-
-    def measure(self, numbers: Mapping[str, Floats | float]) -> None:
-        """Record numbers, by name."""
-        self.numbers += [Measured.of(name, values) for name, values in numbers.items()]
+    @classmethod
+    def of(cls, cases: Iterable[Case]) -> Finding:
+        """Collect the cases of a claim."""
+        every = list(cases)
+        return cls(
+            [Measured.of(name, each) for case in every for name, each in case.numbers.items()],
+            {(c.group, c.name): bool(c.holds) for c in every if c.holds is not None},
+        )
 
     @property
     def verdict(self) -> str:
@@ -84,7 +98,7 @@ class Finding:
         return {"verdict": self.verdict, "cases": cases, "numbers": numbers}
 
 
-def verdict_of(cases: Mapping[Case, bool]) -> str:
+def verdict_of(cases: Mapping[tuple[str, str], bool]) -> str:
     """Return the verdict over cases, naming those that hold where not all do."""
     if not cases:
         return NOT_RUN
@@ -127,7 +141,7 @@ class Claim:
     def check(self, results: Results) -> Checked:
         """Measure the claim in every column that there are results of."""
         findings = {
-            column: self.measure(results, column)
+            column: Finding.of(self.measure(results, column))
             for column in self.columns
             if all(results.has(study, column) for study in self.studies)
         }
@@ -172,6 +186,27 @@ class Checked:
             "columns": {column: found.as_dict() for column, found in self.findings.items()},
             "command": self.claim.command,
         }
+
+
+def each_strategy(
+    names: Sequence[str],
+    kind: str,
+    test: StrategyTest,
+    included: Callable[[str], bool] = lambda strategy: True,
+) -> Measure:
+    """Return a measure that tests strategies in each of some worlds, a group of cases each."""
+
+    def measure(results: Results, column: str) -> Iterator[Case]:
+        for name in names:
+            runs = results.runs(f"{name}-{kind}", column)
+            where = truths.where(name) if len(names) > 1 else ""
+            for strategy in filter(included, runs.strategies):
+                holds, numbers = test(name, runs, strategy)
+                about = f"{where}, {strategy}" if where else strategy
+                named = {f"{about}: {text}": values for text, values in numbers.items()}
+                yield Case(strategy, holds, named, where)
+
+    return measure
 
 
 def lower(values: Floats) -> float:

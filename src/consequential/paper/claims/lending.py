@@ -2,77 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
-from consequential.paper.claims.claim import Claim, Finding, Measure, lower
-from consequential.paper.results import SCORINGS, LendingTable
+from consequential.paper.claims.claim import Case, Claim, Measure, lower
+from consequential.paper.lending_example import SCORINGS
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results
 
-_HARSH = ((650, 690), (700, 740), (750, 800))
-_LENIENT = ((500, 540), (550, 600))
+Floats = NDArray[np.float64]
+Bands = tuple[tuple[int, int], ...]  # of thresholds
+Test = Callable[[Floats], bool | np.bool_]
+
+_HARSH: Bands = ((650, 690), (700, 740), (750, 800))
+_LENIENT: Bands = ((500, 540), (550, 600))
 _USELESS, _NEAR = 0.1, 0.95  # of the best utility
 _FAIR, _VISIBLE = 0.05, 0.005
 
 
-def _bands(
-    results: Results, bands: tuple[tuple[int, int], ...]
-) -> list[tuple[str, str, LendingTable, NDArray[np.bool_]]]:
-    """Return, for each scoring and band of thresholds, their names, the table and its rows."""
-    found = []
+def _in_bands(
+    results: Results,
+    bands: Bands,
+    metric: str,
+    words: str,
+    test: Test,
+) -> Iterator[Case]:
+    """Test the values of a metric in each band of thresholds, for both ways to choose the ridge."""
     for scoring in SCORINGS:
-        table = results.lending(scoring)
+        table, group = results.lending(scoring), f"ridge by {scoring}"
         for low, high in bands:
             here = (table.threshold >= low) & (table.threshold <= high)
             if here.any():
-                found.append((f"ridge by {scoring}", f"ξ {low} to {high}", table, here))
-    return found
+                values, band = getattr(table, metric)[here], f"ξ {low} to {high}"
+                yield Case(band, test(values), {f"{group}, {band}: {words}": values}, group)
 
 
-def _useless(results: Results, column: str) -> Finding:
-    finding, best = Finding(), truths.optimum("lending").utility
-    for scoring, band, table, here in _bands(results, _HARSH):
-        utility = table.utility[here]
-        numbers = {f"{scoring}, {band}: utility, of {best:.4f}": utility}
-        finding.add(band, bool(np.median(utility) <= _USELESS * best), numbers, scoring)
-    return finding
+def _useless(results: Results, column: str) -> Iterator[Case]:
+    best = truths.optimum("lending").utility
+    words = f"utility, of {best:.4f}"
+    return _in_bands(results, _HARSH, "utility", words, lambda u: np.median(u) <= _USELESS * best)
 
 
-def _harsh_parity(results: Results, column: str) -> Finding:
-    finding = Finding()
-    for scoring, band, table, here in _bands(results, _HARSH):
-        gap = np.abs(table.benefit_gap[here])
-        numbers = {f"{scoring}, {band}: size of the gap": gap}
-        finding.add(band, bool(np.median(gap) <= _FAIR), numbers, scoring)
-    return finding
+def _harsh_parity(results: Results, column: str) -> Iterator[Case]:
+    words = "size of the gap"
+    return _in_bands(results, _HARSH, "gap_size", words, lambda gap: np.median(gap) <= _FAIR)
 
 
-def _lenient(results: Results, column: str) -> Finding:
-    finding, best = Finding(), truths.optimum("lending").utility
-    for scoring, band, table, here in _bands(results, _LENIENT):
-        utility = table.utility[here]
-        numbers = {f"{scoring}, {band}: utility, of {best:.4f}": utility}
-        finding.add(band, lower(utility) >= _NEAR * best, numbers, scoring)
-    return finding
+def _lenient(results: Results, column: str) -> Iterator[Case]:
+    best = truths.optimum("lending").utility
+    words = f"utility, of {best:.4f}"
+    return _in_bands(results, _LENIENT, "utility", words, lambda u: lower(u) >= _NEAR * best)
 
 
-def _lenient_parity(results: Results, column: str) -> Finding:
-    finding, best = Finding(), truths.optimum("lending")
+def _lenient_parity(results: Results, column: str) -> Iterator[Case]:
+    best = truths.optimum("lending")
     for scoring in SCORINGS:
         table, reductions = results.lending(scoring), []
         for threshold in np.unique(table.threshold[table.threshold < _HARSH[0][0]]):
             here = table.threshold == threshold
             if np.median(table.utility[here]) >= _NEAR * best.utility:
-                gap = float(np.median(np.abs(table.benefit_gap[here])))
+                gap = float(np.median(table.gap_size[here]))
                 reductions.append(abs(best.benefit_gap) - gap)
         most, case = max(reductions, default=np.nan), f"ridge by {scoring}"
-        finding.add(case, most >= _VISIBLE, {f"{case}: largest reduction of the gap": most})
-    return finding
+        yield Case(case, most >= _VISIBLE, {f"{case}: largest reduction of the gap": most})
 
 
 def _claim(id_: str, text: str, criterion: str, measure: Measure) -> Claim:

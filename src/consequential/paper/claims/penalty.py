@@ -2,108 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
-from consequential.paper.claims.claim import Claim, Finding, Measure, above, lower, upper
+from consequential.paper.claims.claim import (
+    Claim,
+    StrategyTest,
+    Verdict,
+    above,
+    each_strategy,
+    lower,
+    upper,
+)
 from consequential.paper.limits import SMALL_GAP
+from consequential.paper.results import last_values
 
 if TYPE_CHECKING:
-    from consequential.paper.results import Finals, Results
+    from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
-StrategyTest = Callable[[Finding, "Finals", str, str], None]  # of a world's name and a strategy
 
 _SLACK_GAP, _SLACK_UTILITY = 0.02, 0.005
 
 
-def _everywhere(names: tuple[str, ...], test: StrategyTest) -> Measure:
-    """Return a measure that tests every strategy in every one of these worlds."""
-
-    def measure(results: Results, column: str) -> Finding:
-        finding = Finding()
-        for name in names:
-            finals = results.finals(f"{name}-penalty", column)
-            for strategy in finals.strategies:
-                test(finding, finals, name, strategy)
-        return finding
-
-    return measure
+def _exact(name: str, runs: Runs, metric: str, strategy: str) -> list[Floats]:
+    """Return a metric by penalty, where it is exact: on a table, that of the training people."""
+    return last_values(runs, metric if name in truths.SETTINGS else f"train_{metric}", strategy)
 
 
-def _group(name: str) -> str:
-    return truths.SETTINGS.get(name, "")
-
-
-def _about(name: str, strategy: str) -> str:
-    return f"{truths.SETTINGS[name]}, {strategy}" if name in truths.SETTINGS else strategy
-
-
-def _prefix(name: str) -> str:
-    """Return what a metric's name begins with where it is exact: on a table's training people."""
-    return "" if name in truths.SETTINGS else "train_"
-
-
-def _fair(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    gap = np.abs(finals.values("benefit_gap", strategy)[-1])
+def _fair(name: str, runs: Runs, strategy: str) -> Verdict:
+    gap = np.abs(last_values(runs, "benefit_gap", strategy)[-1])
     holds = np.median(gap) <= SMALL_GAP and upper(gap) <= 2 * SMALL_GAP
-    numbers = {f"{_about(name, strategy)}: size of the gap at the largest λ": gap}
-    finding.add(strategy, bool(holds), numbers, _group(name))
+    return holds, {"size of the gap at the largest λ": gap}
 
 
-def _fair_on_table(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    held_out = np.abs(finals.values("benefit_gap", strategy)[-1])
-    trained = np.abs(finals.values("train_benefit_gap", strategy)[-1])
-    noise = 1.96 * truths.held_out_deviation(finals, name, strategy, finals.penalties[-1])
+def _fair_on_table(name: str, runs: Runs, strategy: str) -> Verdict:
+    held_out = np.abs(last_values(runs, "benefit_gap", strategy)[-1])
+    trained = np.abs(last_values(runs, "train_benefit_gap", strategy)[-1])
+    noise = 1.96 * truths.held_out_deviation(runs, name, strategy, runs.penalties[-1])
     holds = np.median(trained) <= SMALL_GAP and np.median(held_out) <= max(noise, SMALL_GAP)
-    numbers = {
-        f"{strategy}: size of the gap, training people": trained,
-        f"{strategy}: held-out people, sampling alone {noise:.3f}": held_out,
+    return holds, {
+        "size of the gap, training people": trained,
+        f"held-out people, sampling alone {noise:.3f}": held_out,
     }
-    finding.add(strategy, bool(holds), numbers)
 
 
-def _costs(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
+def _costs(name: str, runs: Runs, strategy: str) -> Verdict:
     falls, numbers = [], dict[str, Floats]()
     for metric in ("utility", "effective_utility"):
-        free, fair = (finals.values(metric, strategy)[k] for k in (0, -1))
+        free, *_, fair = last_values(runs, metric, strategy)
         falls.append(above(free, fair))
-        words = f"{_about(name, strategy)}: {metric.replace('_', ' ')}"
+        words = metric.replace("_", " ")
         numbers |= {f"{words}, smallest λ": free, f"{words}, largest λ": fair}
-    finding.add(strategy, all(falls), numbers, _group(name))
+    return all(falls), numbers
 
 
-def _no_more_than_needed(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    utility = finals.values(_prefix(name) + "utility", strategy)[-1]
-    needed, _ = truths.logistic_path(name, finals.penalties)[-1]
+def _no_more_than_needed(name: str, runs: Runs, strategy: str) -> Verdict:
+    utility = _exact(name, runs, "utility", strategy)[-1]
+    needed, _ = truths.logistic_path(name, runs.penalties)[-1]
     scale = truths.pareto_front(name).within(np.inf)[0]
     words = f"utility at the largest λ, best linear policy {needed:.4f}"
-    numbers = {f"{_about(name, strategy)}: {words}": utility}
-    finding.add(strategy, lower(utility) >= needed - 0.1 * scale, numbers, _group(name))
+    return lower(utility) >= needed - 0.1 * scale, {words: utility}
 
 
-def _trades(finding: Finding, finals: Finals, name: str, strategy: str) -> None:
-    gap = np.abs(finals.quartiles(_prefix(name) + "benefit_gap", strategy)[1])
-    utility = finals.quartiles(_prefix(name) + "utility", strategy)[1]
+def _trades(name: str, runs: Runs, strategy: str) -> Verdict:
+    gap, utility = (
+        np.median(_exact(name, runs, metric, strategy), axis=1)
+        for metric in ("benefit_gap", "utility")
+    )
     # the largest step the wrong way, from any penalty to any larger one
-    widening = float((gap - np.minimum.accumulate(gap)).max())
-    rising = float((utility - np.minimum.accumulate(utility)).max())
-    numbers = {
-        f"{_about(name, strategy)}: largest widening of the gap": widening,
-        f"{_about(name, strategy)}: largest rise of utility": rising,
+    widening, rising = (
+        float((path - np.minimum.accumulate(path)).max()) for path in (np.abs(gap), utility)
+    )
+    return widening <= _SLACK_GAP and rising <= _SLACK_UTILITY, {
+        "largest widening of the gap": widening,
+        "largest rise of utility": rising,
     }
-    holds = widening <= _SLACK_GAP and rising <= _SLACK_UTILITY
-    finding.add(strategy, holds, numbers, _group(name))
 
 
 def _claims(
     prefix: str, where: str, section: str, names: tuple[str, ...], fair: tuple[StrategyTest, str]
-) -> tuple[Claim, ...]:
-    """Return the claims about some worlds; `fair` is the test of parity and its criterion."""
+) -> Iterator[Claim]:
+    """Yield the claims about some worlds; `fair` is the test of parity and its criterion."""
     told: tuple[tuple[str, str, StrategyTest, str], ...] = (
         ("parity-reached", "a large enough λ achieves perfect demographic parity.", *fair),
         (
@@ -128,42 +112,27 @@ def _claims(
         ),
     )
     studies = tuple(f"{name}-penalty" for name in names)
-    return tuple(
-        Claim(
-            f"{prefix}-{id_}",
-            section,
-            f"{where}: {text}",
-            criterion,
-            studies,
-            _everywhere(names, test),
-        )
-        for id_, text, test, criterion in told
-    )
+    for id_, text, test, criterion in told:
+        measure = each_strategy(names, "penalty", test)
+        yield Claim(f"{prefix}-{id_}", section, f"{where}: {text}", criterion, studies, measure)
 
 
-SYNTHETIC_CLAIMS = _claims(
-    "synthetic",
-    "Synthetic settings",
-    "5.1 and Appendix A.1, fairness constraints",
-    tuple(truths.SETTINGS),
-    (
-        _fair,
+def synthetic_claims() -> Iterator[Claim]:
+    """Return the claims about both settings under a penalty."""
+    criterion = (
         f"At the largest λ the gap's median size is at most {SMALL_GAP}, its upper quartile at "
-        f"most {2 * SMALL_GAP}: one or two people in a hundred.",
-    ),
-)
+        f"most {2 * SMALL_GAP}: one or two people in a hundred."
+    )
+    section = "5.1 and Appendix A.1, fairness constraints"
+    names = tuple(truths.SETTINGS)
+    return _claims("synthetic", "Synthetic settings", section, names, (_fair, criterion))
 
 
-def compas_claims(name: str) -> tuple[Claim, ...]:
+def compas_claims(name: str) -> Iterator[Claim]:
     """Return the claims about COMPAS under a penalty, in one orientation of the label."""
     criterion = (
         f"At the largest λ the gap's median size is at most {SMALL_GAP} among training people, "
         "and among held-out people within what sampling them does to a gap of zero (95 %)."
     )
-    return _claims(
-        name,
-        f"COMPAS, {truths.ORIENTATIONS[name]}",
-        "5.2 and Appendix A.2, real data",
-        (name,),
-        (_fair_on_table, criterion),
-    )
+    where, section = f"COMPAS, {truths.ORIENTATIONS[name]}", "5.2 and Appendix A.2, real data"
+    return _claims(name, where, section, (name,), (_fair_on_table, criterion))
