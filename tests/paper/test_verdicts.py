@@ -246,10 +246,10 @@ def test_numbers_come_with_quartiles():
 
 
 def test_a_claim_as_data_is_json_even_where_a_number_is_not_finite(good):
-    def measure(results, column):
+    def measure(results, column, names):
         yield Case("a", False, {"nothing": np.nan})
 
-    claim = Claim("id", "1", "text", "why", (), measure, ("exact",))
+    claim = Claim("id", "1", "text", "why", (), measure)
     data = json.loads(json.dumps(claim.check(good).as_dict(), allow_nan=False))
     assert data["verdict"] == FAILS
     assert data["columns"]["exact"]["numbers"][0]["median"] is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from scipy.special import expit
 from consequential.evaluation import Metrics, Population
 from consequential.fairness import DemographicParity
 from consequential.policies import DecisionRule, Policy
-from consequential.worlds import TableWorld
 
 Floats = NDArray[np.float64]
 
@@ -97,10 +97,14 @@ class LogisticClass:
     population: Population
     cost: float
 
+    def metrics(self, rule: DecisionRule) -> Metrics:
+        """Return a rule's metrics in the population."""
+        return self.population.metrics(rule, self.cost, DemographicParity())
+
     def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
         """Return the best policy found for `u - lambda/2 gap^2`, also searched near a theta."""
-        found = self._searched(penalty, near)
-        return Policy(min(found, key=lambda search: search[0])[1])
+        found = self._searches(penalty, near)
+        return Policy(min(found, key=lambda search: float(search.fun)).x)
 
     def path(self, penalties: Sequence[float]) -> list[Policy]:
         """Return the best policy for each of increasing penalties, each from the one before."""
@@ -111,30 +115,21 @@ class LogisticClass:
 
     def within(self, max_gap: float) -> Policy:
         """Return the best policy found whose gap is at most this."""
+        if np.isinf(max_gap):
+            return self.best()
         from scipy.optimize import NonlinearConstraint, minimize
 
-        inputs, gain, gap = self._linear()
-
-        def slope(weights: Floats, theta: Floats) -> Floats:
-            propensity = expit(inputs @ theta)
-            return np.asarray(inputs.T @ (propensity * (1.0 - propensity) * weights))
-
+        sums = self._sums()
         small = NonlinearConstraint(
-            lambda theta: gap @ expit(inputs @ theta),
-            -max_gap,
-            max_gap,
-            jac=lambda theta: slope(gap, theta),
+            lambda theta: sums(theta)[0][1], -max_gap, max_gap, jac=lambda theta: sums(theta)[1][1]
         )
+        policies = [Policy(np.zeros(self.population.points.shape[1] + 1))]  # all alike: no gap
         # penalties of all sizes end in many places; from each the constraint is met exactly
-        starts = [
-            theta for penalty in (0.0, 10.0, 1000.0) for _, theta in self._searched(penalty, None)
-        ]
-        policies = [Policy(np.zeros(inputs.shape[1]))]  # half of everybody: no gap
-        for start in starts:
+        for start in [each.x for size in (0.0, 10.0, 1e3) for each in self._searches(size)]:
             search = minimize(
-                lambda theta: -float(gain @ expit(inputs @ theta)),
+                lambda theta: -sums(theta)[0][0],
                 start,
-                jac=lambda theta: -slope(gain, theta),
+                jac=lambda theta: -sums(theta)[1][0],
                 method="SLSQP",
                 constraints=[small],
                 bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
@@ -144,78 +139,42 @@ class LogisticClass:
         feasible = [p for p in policies if abs(self.metrics(p).benefit_gap) <= max_gap + 1e-6]
         return max(feasible, key=lambda policy: self.metrics(policy).utility)
 
-    def _searched(self, penalty: float, near: Floats | None) -> list[tuple[float, Floats]]:
-        """Return loss and parameters where each search ended."""
+    def _sums(self) -> Callable[[Floats], tuple[Floats, Floats]]:
+        """Return the function of theta that gives utility and gap, and their slopes in its rows."""
+        points = self.population.points
+        inputs = np.column_stack([np.ones(len(points)), points])
+        weights = np.stack(worth_and_gap(self.population, self.cost))
+
+        def sums(theta: Floats) -> tuple[Floats, Floats]:
+            propensity = expit(inputs @ theta)
+            return weights @ propensity, (weights * (propensity * (1.0 - propensity))) @ inputs
+
+        return sums
+
+    def _searches(self, penalty: float, near: Floats | None = None) -> list[Any]:
+        """Return where each search for the best policy under a penalty ended."""
         from scipy.optimize import minimize
 
-        inputs, gain, gap = self._linear()
+        sums = self._sums()
+        scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
 
         def loss(theta: Floats) -> tuple[float, Floats]:
-            propensity = expit(inputs @ theta)
-            unfair = float(gap @ propensity)
-            slope = propensity * (1.0 - propensity) * (gain - penalty * unfair * gap)
-            value = float(gain @ propensity) - penalty / 2 * unfair**2
-            scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
-            return -value / scale, -(inputs.T @ slope) / scale
+            (utility, gap), (utility_slope, gap_slope) = sums(theta)
+            value, slope = utility - penalty / 2 * gap**2, utility_slope - penalty * gap * gap_slope
+            return -float(value) / scale, -slope / scale
 
-        searches = [
+        n = self.population.points.shape[1] + 1
+        everybody = 3.0 * np.eye(n)[0]
+        anywhere = 3.0 * np.random.default_rng(0).normal(size=(16, n))
+        others = anywhere if near is None else near[None, :]
+        return [
             minimize(
                 loss,
                 start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                bounds=[(-_STEEPEST, _STEEPEST)] * n,
                 options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
             )
-            for start in self._starts(inputs.shape[1], near)
+            for start in [np.zeros(n), everybody, -everybody, *others]
         ]
-        return [(float(search.fun), search.x) for search in searches]
-
-    def metrics(self, rule: DecisionRule) -> Metrics:
-        """Return a rule's metrics in the population."""
-        return self.population.metrics(rule, self.cost, DemographicParity())
-
-    def _linear(self) -> tuple[Floats, Floats, Floats]:
-        points = self.population.points
-        gain, gap = worth_and_gap(self.population, self.cost)
-        return np.column_stack([np.ones(len(points)), points]), gain, gap
-
-    @staticmethod
-    def _starts(n: int, near: Floats | None) -> list[Floats]:
-        everybody = 3.0 * np.eye(n)[0]
-        common = [np.zeros(n), everybody, -everybody]
-        if near is not None:
-            return [near, *common]
-        return [*common, *(3.0 * np.random.default_rng(0).normal(size=(16, n)))]
-
-
-@dataclass(frozen=True, slots=True)
-class TableLimits:
-    """What is possible for the training people of a table: by any function, by linear policies."""
-
-    members: LogisticClass
-    front: ParetoFront
-    logistic: Policy
-    fair_logistic: Policy  # with a gap of at most `SMALL_GAP`
-
-    @classmethod
-    def of(cls, world: TableWorld) -> TableLimits:
-        """Enumerate the distinct people of a world's training rows."""
-        people = distinct(world.population("training"))
-        members = LogisticClass(people, world.cost)
-        front = ParetoFront.of(people, world.cost)
-        return cls(members, front, members.best(), members.within(SMALL_GAP))
-
-    @property
-    def best(self) -> tuple[float, float]:
-        """Utility and gap of the best function of the features."""
-        return self.front.within(np.inf)
-
-    @property
-    def fair(self) -> tuple[float, float]:
-        """Utility and gap of the best function with a gap of at most `SMALL_GAP`."""
-        return self.front.within(SMALL_GAP)
-
-    def metrics(self, rule: DecisionRule) -> Metrics:
-        """Return a rule's metrics among the training people."""
-        return self.members.metrics(rule)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.paper import propositions
-from consequential.paper.limits import LogisticClass, ParetoFront, TableLimits, distinct
+from consequential.paper.limits import LogisticClass, ParetoFront, distinct
 from consequential.paper.propositions import Supremum
 from consequential.paper.studies import STUDIES
 from consequential.policies import DecisionRule, Policy
@@ -96,37 +96,39 @@ def best_threshold(name: str) -> float:
 
 
 @_once
-def pareto_front(name: str) -> ParetoFront:
-    """Return the most utility at every gap: of a setting, or of a table's training rows."""
-    if name in SETTINGS:
-        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
-    return limits(name).front
+def members(name: str) -> LogisticClass:
+    """Return the linear logistic policies of a setting, or of a table's training people."""
+    world = world_of(name)
+    if isinstance(world, TableWorld):
+        return LogisticClass(distinct(world.population("training")), world.cost)
+    return LogisticClass(setting(name).cells(2**10), world.cost)
+
+
+@_once
+def best_logistic(name: str, max_gap: float = np.inf) -> Policy:
+    """Return the best linear logistic policy found whose gap is at most this."""
+    return members(name).within(max_gap)
 
 
 @_once
 def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return utility and gap of the best linear logistic policy found for each penalty."""
-    world = world_of(name)
-    people = (
-        distinct(world.population("training"))
-        if isinstance(world, TableWorld)
-        else setting(name).cells(2**10)
-    )
-    members = LogisticClass(people, world.cost)
-    truths = [members.metrics(policy) for policy in members.path(penalties)]
-    return [(truth.utility, truth.benefit_gap) for truth in truths]
+    found = [members(name).metrics(policy) for policy in members(name).path(penalties)]
+    return [(truth.utility, truth.benefit_gap) for truth in found]
+
+
+@_once
+def pareto_front(name: str) -> ParetoFront:
+    """Return the most utility at every gap: of a setting, or of a table's training people."""
+    if name in SETTINGS:
+        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
+    return ParetoFront.of(members(name).population, table(name).cost)
 
 
 @_once
 def supremum(name: str, penalty: float) -> Supremum:
     """Return Proposition 3 in a setting."""
     return propositions.supremum(setting(name), penalty)
-
-
-@_once
-def limits(name: str) -> TableLimits:
-    """Return what is possible at all in a table's training population."""
-    return TableLimits.of(table(name))
 
 
 def start_cut(name: str) -> float:

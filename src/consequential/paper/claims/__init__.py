@@ -1,11 +1,14 @@
-"""Claims of the paper, each tested by code on stored results or by enumeration."""
+"""Claims of the paper: sentences in claims.toml, each tested on stored results or by exact sums."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pkgutil
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from consequential.paper import truths
-from consequential.paper.claims import exact, lending, over_time, penalty
 from consequential.paper.claims.claim import (
     FAILS,
     HOLDS,
@@ -13,7 +16,6 @@ from consequential.paper.claims.claim import (
     Case,
     Checked,
     Claim,
-    Finding,
     Measured,
     verdict_of,
 )
@@ -21,21 +23,31 @@ from consequential.paper.claims.claim import (
 if TYPE_CHECKING:
     from consequential.paper.results import Results
 
-CLAIMS: tuple[Claim, ...] = (
-    *exact.THEOREMS,
-    *lending.CLAIMS,
-    *over_time.SYNTHETIC_CLAIMS,
-    *penalty.synthetic_claims(),
-    *(
-        claim
-        for name in truths.ORIENTATIONS
-        for claim in (
-            *over_time.compas_claims(name),
-            *penalty.compas_claims(name),
-            exact.compas_claim(name),
-        )
-    ),
-)
+
+def _claims() -> Iterator[Claim]:
+    """Yield the claims of the file; those about COMPAS for each orientation of the label."""
+    listed = tomllib.loads((files(__package__) / "claims.toml").read_text(encoding="utf-8"))
+    for each in listed["claims"]:
+        yield _claim(each)
+    for name, label in truths.ORIENTATIONS.items():
+        for each in listed["compas"]:
+            yield _claim(each, name=name, label=label)
+
+
+def _claim(stored: dict[str, Any], **words: str) -> Claim:
+    text, criterion = (" ".join(stored[key].split()) for key in ("text", "criterion"))
+    return Claim(
+        stored["id"].format(**words),
+        stored["section"],
+        text.format(**words),
+        criterion,
+        tuple(name.format(**words) for name in stored.get("studies", ())),
+        pkgutil.resolve_name(f"{__package__}.{stored['test']}"),
+        tuple(name.format(**words) for name in stored.get("worlds", ())),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = tuple(_claims())
 
 
 def check_claims(results: Results) -> list[Checked]:
@@ -51,7 +63,6 @@ __all__ = [
     "Case",
     "Checked",
     "Claim",
-    "Finding",
     "Measured",
     "check_claims",
     "verdict_of",

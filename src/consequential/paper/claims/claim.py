@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
+from consequential.paper.studies import STUDIES
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Verdict = tuple[bool | np.bool_, Mapping[str, "Floats | float"]]  # and the numbers that decide it
 StrategyTest = Callable[[str, "Runs", str], Verdict]  # of a world's name, its runs and a strategy
-Measure = Callable[["Results", str], Iterable["Case"]]  # of results in one column
+Names = Sequence[str]  # of a claim's studies, or of its worlds where it needs no study
+Measure = Callable[["Results", str, Names], Iterable["Case"]]  # of results in one column
 
 HOLDS, FAILS, NOT_RUN = "holds", "does not hold", "not run"
 ESTIMATORS = {
@@ -121,8 +123,8 @@ def verdict_of(cases: Mapping[tuple[str, str], bool]) -> str:
 class Claim:
     """A sentence of the paper, in our words, with the test that decides on it.
 
-    `studies` is empty for claims that need no run. `criterion` says what must be measured for the
-    claim to hold, and why that much.
+    `criterion` says what must be measured for the claim to hold, and why that much. A claim
+    without studies needs no run; `worlds` are those it is about.
     """
 
     id: str
@@ -131,7 +133,12 @@ class Claim:
     criterion: str
     studies: tuple[str, ...]
     measure: Measure
-    columns: tuple[str, ...] = ("paper", "corrected")
+    worlds: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of results that it is tested on."""
+        return STUDIES[self.studies[0]].columns if self.studies else ("exact",)
 
     @property
     def command(self) -> str:
@@ -141,7 +148,7 @@ class Claim:
     def check(self, results: Results) -> Checked:
         """Measure the claim in every column that there are results of."""
         findings = {
-            column: Finding.of(self.measure(results, column))
+            column: Finding.of(self.measure(results, column, self.studies or self.worlds))
             for column in self.columns
             if all(results.has(study, column) for study in self.studies)
         }
@@ -188,25 +195,30 @@ class Checked:
         }
 
 
+def on_runs(test: Callable[[Runs], Iterable[Case]]) -> Measure:
+    """Turn a test of one study's runs into one of results."""
+    return lambda results, column, names: test(results.runs(names[0], column))
+
+
 def each_strategy(
-    names: Sequence[str],
-    kind: str,
-    test: StrategyTest,
-    included: Callable[[str], bool] = lambda strategy: True,
-) -> Measure:
-    """Return a measure that tests strategies in each of some worlds, a group of cases each."""
+    included: Callable[[Runs], Sequence[str]] = lambda runs: runs.strategies,
+) -> Callable[[StrategyTest], Measure]:
+    """Turn a test of one strategy in one world into one of results; a world is a group of cases."""
 
-    def measure(results: Results, column: str) -> Iterator[Case]:
-        for name in names:
-            runs = results.runs(f"{name}-{kind}", column)
-            where = truths.where(name) if len(names) > 1 else ""
-            for strategy in filter(included, runs.strategies):
-                holds, numbers = test(name, runs, strategy)
-                about = f"{where}, {strategy}" if where else strategy
-                named = {f"{about}: {text}": values for text, values in numbers.items()}
-                yield Case(strategy, holds, named, where)
+    def decorated(test: StrategyTest) -> Measure:
+        def measure(results: Results, column: str, names: Names) -> Iterator[Case]:
+            for study in names:
+                name, runs = study.rpartition("-")[0], results.runs(study, column)
+                where = truths.where(name) if len(names) > 1 else ""
+                for strategy in included(runs):
+                    holds, numbers = test(name, runs, strategy)
+                    about = f"{where}, {strategy}" if where else strategy
+                    named = {f"{about}: {text}": values for text, values in numbers.items()}
+                    yield Case(strategy, holds, named, where)
 
-    return measure
+        return measure
+
+    return decorated
 
 
 def lower(values: Floats) -> float:

@@ -96,11 +96,12 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
         return found
     if name not in truths.ORIENTATIONS:
         return []
-    limits = truths.limits(name)
-    held_out = _by_metric(truths.table(name).measure(limits.logistic))
-    trained = {"effective_utility": limits.metrics(limits.logistic).utility}
+    best_function, _ = truths.pareto_front(name).within(np.inf)
+    linear = truths.best_logistic(name)
+    held_out = _by_metric(truths.table(name).measure(linear))
+    trained = {"effective_utility": truths.members(name).metrics(linear).utility}
     return [
-        ("best function of x (training people)", "--", {"effective_utility": limits.best[0]}),
+        ("best function of x (training people)", "--", {"effective_utility": best_function}),
         ("best linear logistic policy of the training people", ":", held_out | trained),
     ]
 
