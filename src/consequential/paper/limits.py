@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,17 +120,23 @@ class LogisticClass:
             return self.best()
         from scipy.optimize import NonlinearConstraint, minimize
 
-        sums = self._sums()
-        small = NonlinearConstraint(
-            lambda theta: sums(theta)[0][1], -max_gap, max_gap, jac=lambda theta: sums(theta)[1][1]
-        )
-        policies = [Policy(np.zeros(self.population.points.shape[1] + 1))]  # all alike: no gap
+        inputs, gain, gap = self._linear()
+
+        def total(weights: Floats, theta: Floats) -> float:
+            return float(weights @ expit(inputs @ theta))
+
+        def slope(weights: Floats, theta: Floats) -> Floats:
+            propensity = expit(inputs @ theta)
+            return np.asarray(inputs.T @ (propensity * (1.0 - propensity) * weights))
+
+        small = NonlinearConstraint(partial(total, gap), -max_gap, max_gap, jac=partial(slope, gap))
+        policies = [Policy(np.zeros(inputs.shape[1]))]  # all alike: no gap
         # penalties of all sizes end in many places; from each the constraint is met exactly
         for start in [each.x for size in (0.0, 10.0, 1e3) for each in self._searches(size)]:
             search = minimize(
-                lambda theta: -sums(theta)[0][0],
+                partial(total, -gain),
                 start,
-                jac=lambda theta: -sums(theta)[1][0],
+                jac=partial(slope, -gain),
                 method="SLSQP",
                 constraints=[small],
                 bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
@@ -139,34 +146,33 @@ class LogisticClass:
         feasible = [p for p in policies if abs(self.metrics(p).benefit_gap) <= max_gap + 1e-6]
         return max(feasible, key=lambda policy: self.metrics(policy).utility)
 
-    def _sums(self) -> Callable[[Floats], tuple[Floats, Floats]]:
-        """Return the function of theta that gives utility and gap, and their slopes in its rows."""
+    def _linear(self) -> tuple[Floats, Floats, Floats]:
+        """Return the policies' inputs, and what accepting each point adds to utility and gap."""
         points = self.population.points
-        inputs = np.column_stack([np.ones(len(points)), points])
-        weights = np.stack(worth_and_gap(self.population, self.cost))
-
-        def sums(theta: Floats) -> tuple[Floats, Floats]:
-            propensity = expit(inputs @ theta)
-            return weights @ propensity, (weights * (propensity * (1.0 - propensity))) @ inputs
-
-        return sums
+        gain, gap = worth_and_gap(self.population, self.cost)
+        return np.column_stack([np.ones(len(points)), points]), gain, gap
 
     def _searches(self, penalty: float, near: Floats | None = None) -> list[Any]:
         """Return where each search for the best policy under a penalty ended."""
         from scipy.optimize import minimize
 
-        sums = self._sums()
-        scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
+        inputs, gain, gap = self._linear()
+        n = inputs.shape[1]
 
         def loss(theta: Floats) -> tuple[float, Floats]:
-            (utility, gap), (utility_slope, gap_slope) = sums(theta)
-            value, slope = utility - penalty / 2 * gap**2, utility_slope - penalty * gap * gap_slope
-            return -float(value) / scale, -slope / scale
+            propensity = expit(inputs @ theta)
+            unfair = float(gap @ propensity)
+            slope = propensity * (1.0 - propensity) * (gain - penalty * unfair * gap)
+            value = float(gain @ propensity) - penalty / 2 * unfair**2
+            scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
+            return -value / scale, -(inputs.T @ slope) / scale
 
-        n = self.population.points.shape[1] + 1
         everybody = 3.0 * np.eye(n)[0]
-        anywhere = 3.0 * np.random.default_rng(0).normal(size=(16, n))
-        others = anywhere if near is None else near[None, :]
+        starts = [np.zeros(n), everybody, -everybody]
+        if near is None:
+            starts += list(3.0 * np.random.default_rng(0).normal(size=(16, n)))
+        else:
+            starts.insert(0, near)
         return [
             minimize(
                 loss,
@@ -176,5 +182,5 @@ class LogisticClass:
                 bounds=[(-_STEEPEST, _STEEPEST)] * n,
                 options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
             )
-            for start in [np.zeros(n), everybody, -everybody, *others]
+            for start in starts
         ]
