@@ -7,18 +7,21 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from consequential.cli.options import ALL_OTHERS, named
+from consequential.cli.parser import ALL_OTHERS
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
 from consequential.log.files import read_table
 from consequential.log.frames import feature_names
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
+
+Found = TypeVar("Found")
 
 _ROLES = (
     "sensitive",
@@ -35,6 +38,15 @@ _RULES: dict[str, Callable[[], DecisionRule]] = {
     "accept-all": AcceptAll,
     "reject-all": RejectAll,
 }
+
+
+def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
+    """Return what has a name, or say which names are close to it."""
+    if name in known:
+        return known[name]
+    close = get_close_matches(name, known, n=4, cutoff=0.5)
+    advice = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
+    raise ValueError(f"no {what} {name!r}; {advice}")
 
 
 @dataclass(frozen=True, slots=True)
