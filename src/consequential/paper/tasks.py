@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,16 +26,9 @@ from consequential.worlds import TableWorld, World
 from consequential.worlds.lending import Lending
 
 Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
+Parts = Iterator[tuple[int, Sequence[Runs | LendingTable]]]  # a block's number, a part of each file
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-
-
-class Saveable(Protocol):
-    """The content of a file, or of a part of it."""
-
-    def save(self, path: Path) -> None:
-        """Write it completely or not at all."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +41,8 @@ class Task(ABC):
     seconds: float = 1.0  # about how long a seed takes on one core
 
     @abstractmethod
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
-        """Do blocks; yield the number of each that is done and its part of each file."""
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
+        """Do blocks; yield each when it is done."""
 
     @abstractmethod
     def join(self, parts: Sequence[Path], path: Path) -> None:
@@ -69,9 +60,7 @@ class Simulation(Task):
     fairness: str = "demographic_parity"
     last_only: bool = False
 
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
         """Simulate seeds; a strategy that several files have in common runs once."""
         distinct, names = _distinct(self.strategies)
         experiment, seeds = checked_experiment(
@@ -87,7 +76,14 @@ class Simulation(Task):
         groups = [numbers] if is_compiled(experiment, seeds) else [[number] for number in numbers]
         for group in groups:
             for number, runs in self._blocks_of_runs(experiment, group, n_jobs, progress):
-                yield number, self._parts(experiment, self.blocks[number], runs, names)
+                if self.last_only:
+                    runs = _last_policies(runs, experiment.world, self.fairness)
+                parts = []
+                for strategies, own in zip(self.strategies, names, strict=True):
+                    part = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
+                    each = replace(experiment, strategies=tuple(strategies))
+                    parts.append(gathered(each, self.blocks[number], part))
+                yield number, parts
 
     def _blocks_of_runs(
         self, experiment: Experiment, numbers: Sequence[int], n_jobs: int | None, progress: Progress
@@ -106,23 +102,6 @@ class Simulation(Task):
                 if all(len(done[seed]) == n_runs for seed in block):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
-
-    def _parts(
-        self,
-        experiment: Experiment,
-        block: Sequence[int],
-        runs: list[Run],
-        names: list[dict[str, str]],
-    ) -> Sequence[Saveable]:
-        """Return each file's part: the runs of its strategies, under the names it has for them."""
-        if self.last_only:
-            runs = _last_policies(runs, experiment.world, self.fairness)
-        parts = []
-        for strategies, own in zip(self.strategies, names, strict=True):
-            renamed = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
-            each = replace(experiment, strategies=tuple(strategies))
-            parts.append(gathered(each, block, renamed))
-        return parts
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write everything by strategy, penalty and seed."""
@@ -157,9 +136,7 @@ class LendingExample(Task):
 
     world: Callable[[], Lending]
 
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
         """Do one block of seeds after the other."""
         example = partial(lending_example, self.world())
         for number in numbers:

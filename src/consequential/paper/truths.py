@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,13 @@ SETTINGS = {"first": "first setting", "second": "second setting"}
 ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest as y = 1"}
 
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _once(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def _once(function: Function) -> Function:
     """Cache a function that uses one thread of linear algebra: its digits are always the same."""
-
-    @cache
-    @wraps(function)
-    def found(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        with threadpool_limits(limits=1, user_api="blas"):
-            return function(*args, **named)
-
-    return found  # type: ignore[return-value]  # a cached function wants hashable arguments
+    limited = threadpool_limits.wrap(limits=1, user_api="blas")(function)
+    return cast(Function, cache(limited))
 
 
 @_once
@@ -154,16 +147,11 @@ def boundaries(strategy: str, thetas: Floats, cost: float) -> Floats:
     return cut_of(thetas, cost if is_predicting(strategy) else 0.5)
 
 
-def policy_of(strategy: str, theta: Floats) -> Policy:
-    """Return an exploring strategy's policy with these parameters."""
-    return Policy(theta, strategy.rpartition(", ")[0].replace("-", "_"))
-
-
 def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
     """Return, one row per theta, the learned model's or policy's probability at each score."""
-    name = "logistic, model" if is_predicting(strategy) else strategy
-    people = score[:, None]
-    return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])
+    kind = "logistic" if is_predicting(strategy) else strategy.rpartition(", ")[0]
+    link = kind.replace("-", "_")
+    return np.stack([Policy(theta, link).propensity(score[:, None]) for theta in thetas])
 
 
 def held_out_deviation(runs: Runs, name: str, strategy: str, penalty: float) -> float:

@@ -46,6 +46,15 @@ def _first_path(results: Results, column: str, name: str, strategy: str) -> Floa
     return thetas
 
 
+def _draw_truth(ax: Axes, name: str, score: Floats, width: float, colour: str) -> None:
+    """Draw who repays over the score, the cost and the best single threshold."""
+    world, cut = truths.setting(name), truths.best_threshold(name)
+    ax.plot(score, world.score_probability(score), color=RED, lw=width, label="P(y = 1 | x)")
+    ax.axhline(world.cost, color=colour, linestyle="--", linewidth=1, label="cost c")
+    ax.axvline(cut, color=colour, linestyle=":", linewidth=1.6, label="best single threshold")
+    ax.set_xlim(*_SCORES[name])
+
+
 # --- the settings
 
 
@@ -62,8 +71,7 @@ def draw_settings(results: Results, column: str) -> Figure:
 def _draw_setting(ax: Axes, name: str) -> None:
     world = truths.setting(name)
     score = np.linspace(*_SCORES[name], 1201)
-    repaid = world.score_probability(score)
-    accept = repaid >= world.cost
+    accept = world.score_probability(score) >= world.cost
     edges = [0, *(np.flatnonzero(np.diff(accept)) + 1).tolist(), len(score) - 1]
     for first, last in pairwise(edges):
         text = "optimal: accept" if accept[first] else "optimal: reject"
@@ -80,15 +88,11 @@ def _draw_setting(ax: Axes, name: str) -> None:
         people = density[:, group]
         ax.plot(score, people, color=colour, linestyle=style, label=f"density, z = {group}")
         ax.fill_between(score, 0, people, color=colour, alpha=0.15, linewidth=0)
-    ax.plot(score, repaid, color=RED, linewidth=2.4, label="P(y = 1 | x)")
-    ax.axhline(world.cost, color=BLACK, linestyle="--", linewidth=1, label="cost c")
-    cut = truths.best_threshold(name)
-    ax.axvline(cut, color=BLACK, linestyle=":", linewidth=1.6, label="best single threshold")
+    _draw_truth(ax, name, score, 2.4, BLACK)
     theta = world.initial_theta(np.random.default_rng(0))
     model = expit(theta[0] + theta[1] * score)
     ax.plot(score, model, color=PINK, lw=2, ls=(0, (5, 1)), label="imperfect logistic model")
     ax.axvline(truths.start_cut(name), color=PINK, linewidth=1.2, label="its threshold")
-    ax.set_xlim(*_SCORES[name])
     ax.set_ylim(0, 1)
 
 
@@ -101,7 +105,6 @@ def draw_evolution(results: Results, column: str) -> Figure:
     figure, axes = panels(len(strategies), 2, 8.5, 1.8 * len(strategies), top=0.6)
     for row, strategy in zip(axes, strategies, strict=True):
         for ax, (name, title) in zip(row, truths.SETTINGS.items(), strict=True):
-            _draw_truth(ax, name)
             _draw_snapshots(ax, name, strategy, _first_path(results, column, name, strategy))
             name_panel(ax, f"{title}: {strategy}")
     for ax in axes[-1]:
@@ -115,19 +118,10 @@ def snapshots(n_steps: int) -> list[int]:
     return [0, *np.unique(np.geomspace(1, n_steps, _SNAPSHOTS).round().astype(int)).tolist()]
 
 
-def _draw_truth(ax: Axes, name: str) -> None:
-    world = truths.setting(name)
-    score = np.linspace(*_SCORES[name], 601)
-    ax.plot(score, world.score_probability(score), color=RED, linewidth=1.6, label="P(y = 1 | x)")
-    ax.axhline(world.cost, color=RED, linestyle="--", linewidth=1, label="cost c")
-    cut = truths.best_threshold(name)
-    ax.axvline(cut, color=RED, linestyle=":", linewidth=1.6, label="best single threshold")
-    ax.set_xlim(*_SCORES[name])
-    ax.set_ylim(-0.03, 1.03)
-
-
 def _draw_snapshots(ax: Axes, name: str, strategy: str, thetas: Floats) -> None:
     score = np.linspace(*_SCORES[name], 601)
+    _draw_truth(ax, name, score, 1.6, RED)
+    ax.set_ylim(-0.03, 1.03)
     steps = snapshots(len(thetas) - 1)
     found = truths.curves(strategy, thetas[steps], score)
     cuts = truths.boundaries(strategy, thetas[steps], truths.setting(name).cost)
