@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -119,6 +120,14 @@ def test_results_are_read_by_study_and_column(in_peace):
     assert len(ends.runs) == 4 * 2 * 11
     assert ends.penalties == SCALE.penalty_values
     assert all(len(run.metrics["utility"]) == 1 for run in ends.runs)
+
+
+def test_results_are_sent_to_workers_as_their_folder(in_peace):
+    results = Results(in_peace)
+    runs = results.runs("second-time", "paper")
+    sent = pickle.dumps(results)
+    assert len(sent) < 1000  # without the runs that have been read
+    assert pickle.loads(sent).runs("second-time", "paper").strategies == runs.strategies
 
 
 def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):

@@ -25,6 +25,10 @@ class Results:
         self.manifest: dict[str, Any] = self._store.manifest
         self._runs: dict[Path, Runs] = {}  # cached: figures and claims read them several times
 
+    def __reduce__(self) -> tuple[type[Results], tuple[Path]]:
+        # the cache may change while another thread pickles this object for a worker
+        return Results, (self._store.folder,)
+
     def has(self, study: str, column: str) -> bool:
         """Whether a study is finished."""
         return self._store.has(f"{study}-{column}")
