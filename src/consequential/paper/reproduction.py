@@ -51,12 +51,7 @@ class FigureSection:
 
 
 def reproduce(
-    names: Iterable[str],
-    folder: Path,
-    scale: Scale,
-    *,
-    n_jobs: int | None = None,
-    progress: bool = True,
+    names: Iterable[str], folder: Path, scale: Scale, *, n_jobs: int | None = None
 ) -> Path:
     """Run the named studies, in both columns, and write the page; return its path.
 
@@ -69,9 +64,8 @@ def reproduce(
     }
     with Store.opened(folder, "reproduce", parameters) as store:
         wanted = [tasks.task_of(STUDIES[name], scale) for name in names]
-        tasks.complete(store, wanted, n_jobs=n_jobs, progress=progress)
-        if progress:
-            sys.stderr.write("drawing figures and testing claims\n")
+        tasks.complete(store, wanted, n_jobs=n_jobs)
+        sys.stderr.write("drawing figures and testing claims\n")
         return write_page(Results(folder), folder, n_jobs)
 
 

@@ -114,20 +114,21 @@ def _by_metric(truth: Metrics) -> dict[str, float]:
 # --- against the penalty
 
 
-def draw_settings_by_penalty(results: Results, column: str) -> Figure:
+def draw_settings_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
     """Draw both settings, and under corrected estimators the exact best for each penalty."""
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
-    for row, (name, where) in zip(axes, truths.SETTINGS.items(), strict=True):
+    for row, name in zip(axes, names, strict=True):
         runs = results.runs(f"{name}-penalty", column)
         best = _best(name, runs.penalties) if column == "corrected" else []
         for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
-            legend = _draw_by_penalty(ax, runs, metric, f"{where}: {title}", best)
+            legend = _draw_by_penalty(ax, runs, metric, f"{truths.where(name)}: {title}", best)
     legend_above(figure, legend, 3 if len(legend) > 4 else 4)
     return figure
 
 
-def draw_table_by_penalty(results: Results, column: str, name: str) -> Figure:
+def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
     """Draw a table's world: held-out people above, the people learned from below."""
+    (name,) = names
     runs = results.runs(f"{name}-penalty", column)
     known = column == "corrected" and name in truths.ORIENTATIONS
     best = _best(name, runs.penalties) if known else []
