@@ -18,8 +18,17 @@ from handmade_results import (
     time_runs,
 )
 
-from consequential.paper.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, Case, Claim, Measured
-from consequential.paper.claims.claim import above, verdict_of
+from consequential.paper.claims import CLAIMS
+from consequential.paper.claims.claim import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    Case,
+    Claim,
+    Measured,
+    above,
+    verdict_of,
+)
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 

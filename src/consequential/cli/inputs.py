@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from consequential.cli.parser import ALL_OTHERS
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
 from consequential.log.files import read_table
 from consequential.log.frames import feature_names
@@ -23,6 +22,7 @@ from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, l
 
 Found = TypeVar("Found")
 
+_ALL_OTHERS = "all-others"  # as a feature: every column that has no other role
 _ROLES = (
     "sensitive",
     "decision",
@@ -144,7 +144,7 @@ def _features(
     taken = {name: role for role, name in roles.items()}
     names: list[str] = []
     for text in asked:
-        if text == ALL_OTHERS and text not in known:
+        if text == _ALL_OTHERS and text not in known:
             names += [name for name in known if name not in taken]
         elif text in known:  # a name may have a comma in it
             names.append(text)

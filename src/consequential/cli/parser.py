@@ -11,8 +11,6 @@ from typing import Any
 
 from consequential import __version__
 
-ALL_OTHERS = "all-others"
-
 Group = argparse._ActionsContainer
 
 

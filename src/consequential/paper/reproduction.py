@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from consequential.files import write_atomically
 from consequential.paper import tasks
-from consequential.paper.claims import FAILS, HOLDS, NOT_RUN, Checked, check_claims
-from consequential.paper.claims.claim import ESTIMATORS
+from consequential.paper.claims import check_claims
+from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN, Checked
 from consequential.paper.figures import FIGURES, PaperFigure
 from consequential.paper.results import Results
 from consequential.paper.studies import FULL, STUDIES, Scale
@@ -79,13 +79,10 @@ def write_page(results: Results, out: str | os.PathLike[str], n_jobs: int | None
     shown = [figure.name for figure in FIGURES.values() if _is_shown(figure, results)]
     # with one thread of linear algebra the order of sums, and so the last digit, is fixed
     with threadpool_limits(limits=1, user_api="blas"):
-        drawn = side_by_side(partial(_drawn, results, folder), shown, n_jobs)
+        sections = side_by_side(partial(_drawn, results, folder), shown, n_jobs)
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
     write_atomically(folder / "claims.json", data + "\n")
-    sections = [
-        FigureSection(FIGURES[name], *each) for name, each in zip(shown, drawn, strict=True)
-    ]
     write_atomically(folder / "report.html", _page(sections, claims, results.manifest))
     return folder / "report.html"
 
@@ -114,10 +111,8 @@ def _is_shown(figure: PaperFigure, results: Results) -> bool:
     return bool(figure.label) or any(not figure.missing(results, c) for c in figure.columns)
 
 
-def _drawn(
-    results: Results, folder: Path, name: str
-) -> tuple[dict[str, str], tuple[str, ...], str]:
-    """Draw a figure in the columns there are results for; return the rest of its section."""
+def _drawn(results: Results, folder: Path, name: str) -> FigureSection:
+    """Draw a figure in the columns there are results for."""
     figure = FIGURES[name]
     missing = {column: figure.missing(results, column) for column in figure.columns}
     drawings = {
@@ -130,7 +125,7 @@ def _drawn(
     }
     absent = sorted({study for studies in missing.values() for study in studies})
     differs = "" if figure.differs is None or absent else figure.differs(results)
-    return drawings, tuple(absent), differs
+    return FigureSection(figure, drawings, tuple(absent), differs)
 
 
 def _saved(figure: Figure, path: Path) -> str:

@@ -196,7 +196,11 @@ def complete(
     """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
     store.expect([file for task in tasks for file in task.files])
     missing = {
-        task.name: [k for k in range(len(task.blocks)) if not _is_done(store, task, k)]
+        task.name: [
+            k
+            for k in range(len(task.blocks))
+            if not all(store.has(file) or store.part(file, k).is_file() for file in task.files)
+        ]
         for task in tasks
     }
     work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
@@ -231,7 +235,3 @@ def _complete_one(
         if not store.has(file):
             task.join([store.part(file, k) for k in range(len(task.blocks))], store.result(file))
         store.remove_parts(file)
-
-
-def _is_done(store: Store, task: Task, k: int) -> bool:
-    return all(store.has(file) or store.part(file, k).is_file() for file in task.files)

@@ -168,11 +168,9 @@ def _draw_by_penalty(
     if is_gap:
         ax.axhline(0.0, color=GREY, linewidth=0.6)
     marks = [
-        ax.plot(penalties, each[:, int(is_gap)], color=BLACK, ls=style, lw=1.2, label=text)[0]
+        ax.plot(penalties, each[:, int(is_gap)], style, c=BLACK, lw=1.2, label=text, zorder=6)[0]
         for text, style, each in best
     ]
-    for mark in marks:
-        mark.set_zorder(6)
     label_ends(ax, lines)
     name_panel(ax, title, "penalty λ")
     return [*lines, *marks]
