@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from consequential.paper import propositions
 from consequential.paper.limits import LogisticClass, ParetoFront, distinct
-from consequential.paper.propositions import Supremum
 from consequential.paper.studies import STUDIES
 from consequential.policies import DecisionRule, Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
@@ -116,12 +114,6 @@ def pareto_front(name: str) -> ParetoFront:
     if name in SETTINGS:
         return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
     return ParetoFront.of(members(name).population, table(name).cost)
-
-
-@_once
-def supremum(name: str, penalty: float) -> Supremum:
-    """Return Proposition 3 in a setting."""
-    return propositions.supremum(setting(name), penalty)
 
 
 def start_cut(name: str) -> float:

@@ -75,7 +75,8 @@ def supremum(results: Results, column: str, names: Names) -> Iterator[Case]:
     """Test Proposition 3 in both settings."""
     for name, where in truths.SETTINGS.items():
         for penalty in _PENALTIES[:2]:
-            found, case = truths.supremum(name, penalty), f"λ = {penalty:g}"
+            found = propositions.supremum(truths.setting(name), penalty)
+            case = f"λ = {penalty:g}"
             numbers = {
                 f"{where}, {case}: distance at n = {n}": distance
                 for n, distance in zip(found.n, found.distances, strict=True)
@@ -86,7 +87,7 @@ def supremum(results: Results, column: str, names: Names) -> Iterator[Case]:
 def identity(results: Results, column: str, names: Names) -> Iterator[Case]:
     """Test that reweighted labels tell the utility, by what they are divided by."""
     for name, where in truths.SETTINGS.items():
-        found = truths.supremum(name, 0.0)
+        found = propositions.supremum(truths.setting(name), 0.0)
         for group, words, error in (
             ("division by all applicants", "divided by applicants", found.identity),
             ("division by the accepted, as printed", "as printed", found.as_printed),
