@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def command(arguments: list[str], errors: Path) -> None:
-    with errors.open("w") as sys.stderr:
-        sys.exit(main(arguments))
+    with errors.open("w") as stream, redirect_stderr(stream):
+        code = main(arguments)
+    sys.exit(code)
 
 
 def n_written(folder: Path) -> int:
