@@ -19,7 +19,7 @@ _PRESENTATION = (
     "tables.py",
     "paper/claims",
     "paper/figures",
-    "paper/page.py",
+    "paper/reproduction.py",
 )
 _PACKAGES = ("consequential", "numpy", "scipy", "numba", "scikit-learn", "pyarrow")
 

@@ -23,6 +23,19 @@ def shared(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def no_drawing(request, monkeypatch):
+    """Leave figures out, which take half of a command's time, unless a test asks for `drawn`."""
+    if "drawn" not in request.fixturenames:
+        for module in ("report.figures", "report.page", "cli.analyses"):
+            monkeypatch.setattr(f"consequential.{module}.svg_of", lambda *_, **__: "<svg></svg>")
+
+
+@pytest.fixture
+def drawn():
+    """Figures, drawn in full."""
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to work in."""

@@ -48,7 +48,7 @@ def test_overlap_needs_no_labels(shared, here, capsys):
     assert results(here / "consequential-overlap")["results"]["overall"]["people"] == 800
 
 
-def test_frontier_traces_bounds_and_draws_them(shared, here, capsys):
+def test_frontier_traces_bounds_and_draws_them(shared, here, capsys, drawn):
     arguments = ["frontier", str(shared / "loans.csv"), "--features", "income", *LOGGED, *COST]
     assert main([*arguments, "--max-gaps", "0.05", "--folds", "2"]) == 0
     out = capsys.readouterr().out

@@ -11,7 +11,8 @@ from io import StringIO
 import pytest
 
 from consequential.cli import main
-from consequential.cli.parser import SHELLS
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def script_for(shell: str) -> str:

@@ -58,7 +58,7 @@ def idle(monkeypatch):
 
 
 @collinear
-def test_the_demo_prints_a_table_a_world_and_writes_a_page(quick, capsys):
+def test_the_demo_prints_a_table_a_world_and_writes_a_page(quick, capsys, drawn):
     arguments = ["demo", "--seeds", "2", "--steps", "1", "--compas-steps", "1"]
     assert main([*arguments, "--output", "page.html"]) == 0
     out = capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_policies_of_other_forms_are_learned_stored_and_judged(shared, here, cap
 
 def test_fit_warns_first_of_estimates_young_decisions_and_missed_bounds(shared, here):
     asked = ["--estimate-propensity", "--time-step", "month", "--horizon", "2", "--folds", "2"]
-    form = ["--features", "income", "--max-gap", "0", "--uses-sensitive", "--spline", "20"]
+    form = ["--features", "income", "--max-gap", "0", "--uses-sensitive", "--spline", "5"]
     arguments = ["fit", str(shared / "loans.csv"), *form, *COLUMNS, *COST, *asked]
     assert main(arguments) == 0
     found = results(here / "consequential-fit")

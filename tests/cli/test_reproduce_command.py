@@ -8,7 +8,7 @@ import re
 import pytest
 
 from consequential.cli import main
-from consequential.paper import page, reproduce, tasks
+from consequential.paper import reproduction, tasks
 from consequential.paper.results import Results
 from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK
 
@@ -22,7 +22,7 @@ def asked(monkeypatch, tmp_path):
         calls.append((list(names), folder, scale, n_jobs))
         return tmp_path / "report.html"
 
-    monkeypatch.setattr(reproduce, "reproduce", noted)
+    monkeypatch.setattr(reproduction, "reproduce", noted)
     return calls
 
 
@@ -149,7 +149,7 @@ def drawn(monkeypatch):
         (out / "report.html").write_text("page")
         return out / "report.html"
 
-    monkeypatch.setattr(page, "write", write)
+    monkeypatch.setattr(reproduction, "write_page", write)
     return seen
 
 

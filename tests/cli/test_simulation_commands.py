@@ -122,7 +122,7 @@ def test_a_world_that_drifts_has_no_best_possible(folder):
 
 def test_a_world_of_ones_own_goes_to_other_processes(folder):
     # the fair predictor is fitted in Python, a process a seed
-    arguments = ["simulate", "mine.py:Coins", "--seeds", "2", "--jobs", "2"]
+    arguments = ["simulate", "mine.py:Coins", "--seeds", "2", "--jobs", "2", "--steps", "1"]
     assert main([*arguments, "--strategies", "fair-deterministic-iterative"]) == 0
     runs = cq.Runs.load(folder / "consequential-simulation" / "results" / "runs.parquet")
     assert runs.seeds == (0, 1)

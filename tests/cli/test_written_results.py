@@ -57,7 +57,7 @@ def test_a_failure_while_writing_leaves_nothing(shared, here, capsys, monkeypatc
     assert list(here.iterdir()) == []
 
 
-def test_hostile_names_are_shown_and_not_obeyed(here):
+def test_hostile_names_are_shown_and_not_obeyed(here, drawn):
     hostile = "<script>alert('1')</script>"
     table = people()
     groups = pa.array([hostile if sex == "f" else "m" for sex in table["sex"].to_pylist()])

@@ -137,9 +137,9 @@ def at_hand(tmp_path, monkeypatch):
     people |= {"sex": rng.choice(["f", "m"], size=400), "approved": approved.astype(int), "p": 0.5}
     people["repaid"] = np.where(approved, rng.random(400) < 0.6, np.nan)
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "paper"))
-    from handmade_results import penalty_finals, results_in, time_runs
+    from handmade_results import penalty_runs, results_in, time_runs
 
-    studies = {"first-time": time_runs("first"), "compas-penalty": penalty_finals("compas")}
+    studies = {"first-time": time_runs("first"), "compas-penalty": penalty_runs("compas")}
     results_in(tmp_path / "consequential-paper", studies)
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame(people)

@@ -8,8 +8,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import consequential as cq
-from consequential.paper.lending_example import THRESHOLDS, lending_example
-from consequential.paper.results import SCORINGS, LendingTable, Results
+from consequential.paper.lending_example import (
+    SCORINGS,
+    THRESHOLDS,
+    LendingTable,
+    lending_example,
+)
+from consequential.paper.results import Results
 from consequential.paper.studies import STUDIES, Scale
 from consequential.paper.tasks import task_of
 from consequential.store import Store
@@ -80,8 +85,8 @@ def test_a_score_has_a_row_a_threshold_and_seed(table):
 
 def test_joining_puts_rows_in_one_order_whatever_the_pieces(world, table, tmp_path):
     pieces = [lending_example(world, [seed], [520, 560, 760]) for seed in (1, 0)]
-    LendingTable.joined(pieces).ordered().save(tmp_path / "a")
-    table.ordered().save(tmp_path / "b")
+    LendingTable.joined(pieces).save(tmp_path / "a")
+    LendingTable.joined([table]).save(tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     loaded = LendingTable.load(tmp_path / "a")
     assert loaded.scoring.tolist() == ["accuracy"] * 6 + ["likelihood"] * 6

@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.settings import snapshots
+from consequential.paper.figures.scores import snapshots
 from consequential.paper.studies import NAMES
 from consequential.plotting import short_name, svg_of
 
@@ -145,13 +145,13 @@ def test_compas_against_the_penalty_shows_chance_and_what_is_possible(drawn):
 
 
 def test_the_deviation_of_a_gap_is_that_of_two_means(results):
-    finals = results.finals("compas-penalty", "corrected")
+    runs = results.runs("compas-penalty", "corrected")
     people = truths.table("compas").population("held_out")
-    propensity = cq.Policy(finals.theta[0]).propensity(people.points)
+    propensity = runs.runs[0].policy.propensity(people.points)
     group = people.mass.argmax(axis=1)
     parts = [propensity[group == z] for z in range(2)]
     expected = np.sqrt(sum(part.var() / len(part) for part in parts))
-    found = truths.held_out_deviation(finals, "compas", EXPLORING[0], PENALTIES[0])
+    found = truths.held_out_deviation(runs, "compas", EXPLORING[0], PENALTIES[0])
     assert found == pytest.approx(expected)
     assert 0.01 < found < 0.04
 
@@ -179,7 +179,7 @@ def test_a_figure_drawn_twice_has_the_same_bytes(results, name):
 def test_a_drifting_worlds_best_policy_moves_with_it():
     from matplotlib.figure import Figure
 
-    from consequential.paper.figures.over_time import draw_moving_best
+    from consequential.paper.figures.strategies import draw_moving_best
 
     ax = Figure().subplots()
     ax.set_xlim(0, 3)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,16 @@ from consequential.store import Store
 
 NAMES = ("second-time", "second-penalty")
 SCALE = Scale(seeds=11, penalties=2, time_steps=2)
-PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from test_reproduce_stops import run
-run(sys.argv[1], None)
-"""
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals differ there")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that are forked from one which has imported everything: they start at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["consequential.cli.simulations"])
+    return context
 
 
 def run(folder, n_jobs: int | None) -> None:
@@ -39,10 +45,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "results").iterdir())}
 
 
-def started(folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(Path(__file__).parent)]
-    )
+def command(arguments: list[str], errors: Path) -> None:
+    with errors.open("w") as stream, redirect_stderr(stream):
+        code = main(arguments)
+    sys.exit(code)
 
 
 def n_written(folder: Path) -> int:
@@ -62,17 +68,19 @@ def in_peace(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_run_killed_again_and_again_ends_with_the_same_bytes(in_peace, tmp_path):
+def test_a_run_killed_again_and_again_ends_with_the_same_bytes(in_peace, processes, tmp_path):
     chance = random.Random(5)
     killed = 0
     while killed < 3:
         before = n_written(tmp_path)
-        process = started(tmp_path)
-        while process.poll() is None and n_written(tmp_path) <= before:
+        process = processes.Process(target=run, args=(tmp_path, None))
+        process.start()
+        while process.is_alive() and n_written(tmp_path) <= before:
             time.sleep(0.002)
-        time.sleep(chance.random() * 0.15)
-        process.send_signal(signal.SIGKILL)
-        if process.wait() != -signal.SIGKILL:
+        time.sleep(chance.random() * 0.03)
+        process.kill()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
             break  # it had come to its end
         killed += 1
     assert killed >= 2
@@ -110,9 +118,18 @@ def test_results_are_read_by_study_and_column(in_peace):
     assert runs.seeds == tuple(range(11))
     assert len(runs.strategies) == 6
     assert runs.runs[0].thetas.shape == (3, 2)
-    finals = results.finals("second-penalty", "paper")
-    assert len(finals) == 4 * 2 * 11
-    assert finals.penalties == SCALE.penalty_values
+    ends = results.runs("second-penalty", "paper")
+    assert len(ends.runs) == 4 * 2 * 11
+    assert ends.penalties == SCALE.penalty_values
+    assert all(len(run.metrics["utility"]) == 1 for run in ends.runs)
+
+
+def test_results_are_sent_to_workers_as_their_folder(in_peace):
+    results = Results(in_peace)
+    runs = results.runs("second-time", "paper")
+    sent = pickle.dumps(results)
+    assert len(sent) < 1000  # without the runs that have been read
+    assert pickle.loads(sent).runs("second-time", "paper").strategies == runs.strategies
 
 
 def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):
@@ -122,26 +139,22 @@ def test_results_that_are_not_there_say_how_to_make_them(in_peace, tmp_path):
         Results(tmp_path)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals differ there")
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path, capsys):
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(processes, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["simulate", "second_setting", "--strategies", "logistic-iterative"]
-    arguments += ["--steps", "200", "--seeds", "60", "--out", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "consequential", *arguments],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    while not n_written(out) and process.poll() is None:
+    arguments += ["--steps", "200", "--seeds", "40", "--out", str(out)]
+    process = processes.Process(target=command, args=(arguments, tmp_path / "errors"))
+    process.start()
+    while not n_written(out) and process.is_alive():
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    err = (tmp_path / "errors").read_text()
     assert f"what is done is kept in {out}; the same command goes on from there" in err
     assert "Traceback" not in err
     kept = {path: path.stat().st_mtime_ns for path in (out / "parts" / "runs").iterdir()}
-    assert 1 <= len(kept) < 6
+    assert 1 <= len(kept) < 4
     seen = []
     original = Simulation.run
 
@@ -153,5 +166,5 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path, capsys):
         patch.setattr(Simulation, "run", counted)
         assert main(arguments) == 0
     assert not set(seen) & set(kept)
-    assert len(seen) + len(kept) == 6
-    assert "of 60 runs" in capsys.readouterr().out
+    assert len(seen) + len(kept) == 4
+    assert "of 40 runs" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Finals: the ends of runs, joined in one order, measured as simulations measure."""
+"""Results: the last policies of runs, joined in one order, measured as simulations measure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import consequential as cq
-from consequential.files import UnreadableFileError
-from consequential.paper.results import Finals
+from consequential.paper.results import last_values, quartiles
 from consequential.paper.tasks import Simulation
-from consequential.simulation import Run, RunsError
+from consequential.simulation import Run
 from consequential.worlds import Parameters
 
 TINY = Parameters(time_steps=2, n_proposals=200, n_iterations=3, batch_size=32)
@@ -33,7 +32,7 @@ def runs(world) -> cq.Runs:
     return cq.simulate(world, STRATEGIES, seeds=3, penalties=PENALTIES, progress=False)
 
 
-def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> Finals:
+def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> cq.Runs:
     task = Simulation(
         name="x",
         files=["x"],
@@ -49,41 +48,39 @@ def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> Finals:
         parts.append(tmp_path / f"{k}.parquet")
         piece.save(parts[-1])
     task.join(parts, tmp_path / "x.parquet")
-    return Finals.load(tmp_path / "x.parquet")
+    return cq.Runs.load(tmp_path / "x.parquet")
 
 
-def test_the_ends_of_runs_are_those_of_whole_runs(world, runs, tmp_path):
-    finals = ends(world, tmp_path, [[0, 1, 2]])
-    assert finals.strategy.tolist() == [run.strategy for run in runs.runs]
-    assert finals.penalty.tolist() == [run.penalty for run in runs.runs]
-    assert finals.seed.tolist() == [run.seed for run in runs.runs]
-    for metric in ("utility", "effective_utility", "benefit_gap", "acceptance"):
-        expected = [run.metrics[metric][-1] for run in runs.runs]
-        assert_allclose(getattr(finals, metric), expected, rtol=0, atol=1e-14)
-    assert_array_equal(finals.theta, [run.thetas[-1] for run in runs.runs])
+def test_the_last_steps_of_runs_are_those_of_whole_runs(world, runs, tmp_path):
+    found = ends(world, tmp_path, [[0, 1, 2]])
+    for one, other in zip(found.runs, runs.runs, strict=True):
+        assert (one.strategy, one.penalty, one.seed) == (other.strategy, other.penalty, other.seed)
+        for metric in ("utility", "effective_utility", "benefit_gap", "acceptance"):
+            assert_allclose(one.metrics[metric], other.metrics[metric][-1:], rtol=0, atol=1e-14)
+        assert_array_equal(one.thetas, other.thetas[-1:])
 
 
 @pytest.mark.parametrize("make", [cq.worlds.second_setting, cq.worlds.drift])
 def test_worlds_that_know_the_truth_measure_the_last_policy_alone_as_among_all(make, tmp_path):
     world, strategies = make(), cq.paper_strategies()[:3]
-    finals = ends(world, tmp_path, [[4, 7]], strategies)
+    found = ends(world, tmp_path, [[4, 7]], strategies)
     asked = {"seeds": [4, 7], "penalties": PENALTIES, "time_steps": 2}
     runs = cq.simulate(world, strategies, **asked, progress=False)
-    for metric in ("utility", "benefit_gap", "acceptance"):
-        expected = [run.metrics[metric][-1] for run in runs.runs]
-        assert_allclose(getattr(finals, metric), expected, rtol=0, atol=1e-14)
-    assert np.isnan(finals.train_utility).all()
+    for one, other in zip(found.runs, runs.runs, strict=True):
+        for metric in ("utility", "benefit_gap", "acceptance"):
+            assert_allclose(one.metrics[metric], other.metrics[metric][-1:], rtol=0, atol=1e-14)
+        assert "train_utility" not in one.metrics
 
 
 def test_training_metrics_are_exact_on_the_rows_people_are_drawn_from(world, runs, tmp_path):
-    finals = ends(world, tmp_path, [[0, 1, 2]])
+    found = ends(world, tmp_path, [[0, 1, 2]])
     rows, table = world.training_rows, world.table
-    for k, run in enumerate(runs.runs):
+    for one, run in zip(found.runs, runs.runs, strict=True):
         propensity = run.policy.propensity(table.features[rows])
         utility = np.mean(propensity * (table.label[rows] - world.cost))
         first, second = (propensity[table.group[rows] == z].mean() for z in (0, 1))
-        assert finals.train_utility[k] == pytest.approx(utility, abs=1e-12)
-        assert finals.train_benefit_gap[k] == pytest.approx(first - second, abs=1e-12)
+        assert one.metrics["train_utility"] == pytest.approx([utility], abs=1e-12)
+        assert one.metrics["train_benefit_gap"] == pytest.approx([first - second], abs=1e-12)
 
 
 def test_how_seeds_are_cut_into_blocks_does_not_change_a_byte(world, tmp_path):
@@ -94,39 +91,12 @@ def test_how_seeds_are_cut_into_blocks_does_not_change_a_byte(world, tmp_path):
     assert len(contents) == 1
 
 
-def handmade(utility) -> Finals:
-    """One strategy, as many penalties as rows, as many seeds as columns."""
-    runs = []
-    for p, row in enumerate(utility):
-        for seed, value in enumerate(row):
-            metrics = {
-                name: np.array([np.nan, value])
-                for name in ("utility", "effective_utility", "benefit_gap", "acceptance")
-            }
-            runs.append(Run("s", float(p), seed, metrics, cq.AcceptAll(), ()))
-    return Finals.of(runs, cq.worlds.second_setting())
-
-
-def test_quartiles_are_over_seeds_a_penalty_each():
-    finals = handmade([[0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 5.0, 5.0, 5.0, 9.0]])
-    assert finals.penalties == (0.0, 1.0)
-    assert finals.quartiles("utility", "s").tolist() == [[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]
-
-
-def test_an_unknown_strategy_is_named():
-    with pytest.raises(RunsError, match=r"no strategy 'other'; there are \['s'\]"):
-        handmade([[1.0]]).quartiles("utility", "other")
-
-
-def test_policies_without_theta_leave_none(tmp_path):
-    finals = handmade([[1.0, 2.0]])
-    assert finals.theta.shape == (2, 0)
-    finals.save(tmp_path / "x.parquet")
-    assert Finals.load(tmp_path / "x.parquet").theta.shape == (2, 0)
-    assert len(finals) == 2
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 and nothing more")
-    with pytest.raises(UnreadableFileError, match=r"x\.parquet is damaged"):
-        Finals.load(tmp_path / "x.parquet")
+def test_quartiles_are_over_seeds_and_one_column_per_penalty():
+    utilities = [[0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 5.0, 5.0, 5.0, 9.0]]
+    runs = tuple(
+        Run("s", float(p), seed, {"utility": np.array([np.nan, value])}, cq.AcceptAll(), ())
+        for p, row in enumerate(utilities)
+        for seed, value in enumerate(row)
+    )
+    values = last_values(cq.Runs(runs, "w", (0, 1), "demographic_parity"), "utility", "s")
+    assert quartiles(values).tolist() == [[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]

@@ -13,13 +13,22 @@ from handmade_results import (
     STRATEGIES,
     all_good,
     lending_table,
-    penalty_finals,
+    penalty_runs,
     results_in,
     time_runs,
 )
 
-from consequential.paper.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, Claim, Finding, Measured
-from consequential.paper.claims.claim import above, verdict_of
+from consequential.paper.claims import CLAIMS
+from consequential.paper.claims.claim import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    Case,
+    Claim,
+    Measured,
+    above,
+    verdict_of,
+)
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
@@ -137,7 +146,7 @@ PENALTY = [
 @pytest.mark.parametrize("place", ["compas", "compas-rearrest"])
 @pytest.mark.parametrize(("claim", "bad"), PENALTY)
 def test_a_claim_about_penalties_on_compas_fails_where_it_should(claim, bad, place, tmp_path):
-    studies = {f"{place}-penalty": penalty_finals(place, **bad)}
+    studies = {f"{place}-penalty": penalty_runs(place, **bad)}
     assert check(f"{place}-{claim}", tmp_path, studies).overall == FAILS
 
 
@@ -145,7 +154,7 @@ def test_a_claim_about_penalties_on_compas_fails_where_it_should(claim, bad, pla
 def test_a_claim_about_penalties_names_the_setting_it_still_holds_in(claim, bad, tmp_path):
     studies = all_good()
     studies = {"first-penalty": studies["first-penalty"]} | {
-        "second-penalty": penalty_finals("second", **bad)
+        "second-penalty": penalty_runs("second", **bad)
     }
     checked = check(f"synthetic-{claim}", tmp_path, studies)
     assert checked.overall == "holds only with first setting"
@@ -153,9 +162,10 @@ def test_a_claim_about_penalties_names_the_setting_it_still_holds_in(claim, bad,
 
 def test_a_gap_among_held_out_people_within_chance_is_no_gap(tmp_path):
     for size, verdict in ((0.02, HOLDS), (0.2, FAILS)):
-        finals = penalty_finals("compas", (0.05, 0.02, 0.01), (-0.2, 0.0, 0.0))
-        finals.benefit_gap[:] = size
-        checked = check("compas-parity-reached", tmp_path / str(size), {"compas-penalty": finals})
+        runs = penalty_runs("compas", (0.05, 0.02, 0.01), (-0.2, 0.0, 0.0))
+        for run in runs.runs:
+            run.metrics["benefit_gap"][:] = size
+        checked = check("compas-parity-reached", tmp_path / str(size), {"compas-penalty": runs})
         assert checked.overall == verdict
 
 
@@ -245,12 +255,10 @@ def test_numbers_come_with_quartiles():
 
 
 def test_a_claim_as_data_is_json_even_where_a_number_is_not_finite(good):
-    def measure(results, column):
-        finding = Finding()
-        finding.add("a", False, {"nothing": np.nan})
-        return finding
+    def measure(results, column, names):
+        yield Case("a", False, {"nothing": np.nan})
 
-    claim = Claim("id", "1", "text", "why", (), measure, ("exact",))
+    claim = Claim("id", "1", "text", "why", (), measure)
     data = json.loads(json.dumps(claim.check(good).as_dict(), allow_nan=False))
     assert data["verdict"] == FAILS
     assert data["columns"]["exact"]["numbers"][0]["median"] is None

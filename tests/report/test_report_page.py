@@ -12,7 +12,7 @@ import pytest
 from handmade_pages import OPTIMUM, Outline, handmade_runs, page
 
 from consequential.report import Section, write_report
-from consequential.report import runs as report
+from consequential.report import page as report
 
 HOSTILE = "<b>bold</b> & \"double\" 'single' </svg><script>alert(1)</script>"
 

@@ -10,26 +10,21 @@ from consequential.cli.parser import command_parser
 
 __all__ = ["command_parser", "main"]
 
-# modules are imported when their command runs: help and usage errors must not wait for them
-_RUN = {
-    "demo": "simulations:demo",
-    "overlap": "analyses:overlap",
-    "fit": "fit:fit",
-    "evaluate": "analyses:evaluate",
-    "compare": "analyses:compare",
-    "frontier": "analyses:frontier",
-    "plan": "analyses:plan",
-    "simulate": "simulations:simulate",
-    "reproduce": "reproduce:reproduce",
-    "completion": "completion:completion",
+_MODULES = {
+    "demo": "simulations",
+    "simulate": "simulations",
+    "reproduce": "simulations",
+    "completion": "parser",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it did what it says."""
     options = command_parser().parse_args(arguments)
+    module = _MODULES.get(options.command, "analyses")
     try:
-        run = pkgutil.resolve_name(f"consequential.cli.{_RUN[options.command]}")
+        # imported now and not before: help and usage errors must not wait for it
+        run = pkgutil.resolve_name(f"consequential.cli.{module}:{options.command}")
         return int(run(options))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

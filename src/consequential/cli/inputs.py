@@ -7,18 +7,21 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from consequential.cli.options import ALL_OTHERS, named
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
 from consequential.log.frames import feature_names, read_table
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
 
+Found = TypeVar("Found")
+
+_ALL_OTHERS = "all-others"  # as a feature: every column that has no other role
 _ROLES = (
     "sensitive",
     "decision",
@@ -34,6 +37,15 @@ _RULES: dict[str, Callable[[], DecisionRule]] = {
     "accept-all": AcceptAll,
     "reject-all": RejectAll,
 }
+
+
+def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
+    """Return what has a name, or say which names are close to it."""
+    if name in known:
+        return known[name]
+    close = get_close_matches(name, known, n=4, cutoff=0.5)
+    advice = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
+    raise ValueError(f"no {what} {name!r}; {advice}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ def _features(
     taken = {name: role for role, name in roles.items()}
     names: list[str] = []
     for text in asked:
-        if text == ALL_OTHERS and text not in known:
+        if text == _ALL_OTHERS and text not in known:
             names += [name for name in known if name not in taken]
         elif text in known:  # a name may have a comma in it
             names.append(text)

@@ -11,8 +11,7 @@ from typing import Any
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
-from consequential.cli.inputs import NamedRule, Source
-from consequential.cli.options import named
+from consequential.cli.inputs import NamedRule, Source, named
 from consequential.cli.results import Findings, Folder
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Overlap, Sensitivity, WinnersCurseWarning, sensitivity

@@ -10,16 +10,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from consequential import files, policies
 from consequential.cli.inputs import Source
-from consequential.cli.options import cluster_of
 from consequential.log import DecisionLog
 from consequential.provenance import versions
 from consequential.report import render
+from consequential.workers import cluster
 
 _FORMAT = "consequential results"
 _SCHEMA = 1
@@ -146,6 +147,11 @@ class Folder:
                 "--out"
             )
         return known
+
+
+def cluster_of(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Return the context in which `--cluster` does the work, or this machine without it."""
+    return nullcontext() if options.cluster is None else cluster(options.cluster)
 
 
 def check_writable(folder: Path, option: str) -> None:

@@ -1,21 +1,25 @@
-"""Simulations: the commands that run strategies in worlds."""
+"""Simulations: the commands that run strategies in worlds, and the paper's experiments."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal
 
 from consequential import simulation, worlds
-from consequential.cli.options import named
+from consequential.cli.inputs import named
 from consequential.cli.results import check_writable, write_resumable
 from consequential.fairness import fairness_named
-from consequential.paper import tasks
+from consequential.paper import reproduction, tasks
+from consequential.paper.figures import FIGURES
+from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
 from consequential.paper.tasks import Simulation
 from consequential.report import Section, write_report
 from consequential.simulation import (
@@ -26,6 +30,7 @@ from consequential.simulation import (
     paper_strategies,
 )
 from consequential.store import Store
+from consequential.tables import text_table
 from consequential.worlds import ScoreWorld, World
 
 _WORLDS = ("first_setting", "second_setting", "lending", "compas", "german", "taiwan", "drift")
@@ -187,3 +192,49 @@ def _write_page(path: Path, world: World, runs: Runs) -> Path:
     title = f"Strategies in {runs.world}"
     write_report(path, title, text, [Section(runs.world, "", runs, best)])
     return path
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    """Run studies and write their page, or list them."""
+    names = _studies(options.names)
+    asked = {"seeds": options.seeds, "penalties": options.penalties}
+    given = {name: number for name, number in asked.items() if number is not None}
+    scale = replace(QUICK if options.quick else FULL, **given)
+    if options.list:
+        print(_listed(names if options.names else NAMES, scale))
+        return 0
+    work = partial(reproduction.reproduce, names, options.out, scale, n_jobs=options.jobs)
+    return write_resumable(options, work)
+
+
+def _studies(names: list[str]) -> list[str]:
+    """Return the studies that names stand for, in the order of the paper."""
+    known: dict[str, tuple[str, ...]] = {name: (name,) for name in NAMES}
+    for name, figure in FIGURES.items():
+        known.setdefault(name, figure.studies)
+    known |= {"more": MORE, "all": NAMES}
+    wanted = [study for name in names for study in named("study or figure", name, known)]
+    return [study for study in NAMES if study in (wanted if names else OF_PAPER)]
+
+
+def _listed(names: Sequence[str], scale: Scale) -> str:
+    lines = [["study", "paper's figure", "columns", "about", "what it shows"]]
+    for name in names:
+        study = STUDIES[name]
+        work = sum(map(len, study.blocks(scale))) * study.seconds_per_seed(scale)
+        columns = ", ".join(study.columns)
+        lines.append([name, study.figure or "-", columns, _duration(work), study.shows])
+    figures = [["figure", "drawn from"]]
+    for name, figure in FIGURES.items():
+        if set(figure.studies) <= set(names):
+            figures.append([name, ", ".join(figure.studies) or "the worlds alone"])
+    tables = [text_table(lines, ruled=True), [""], text_table(figures, ruled=True)]
+    return "\n".join(line for table in tables for line in table)
+
+
+def _duration(seconds: float) -> str:
+    """Return how long work takes with all cores."""
+    here = seconds / (os.cpu_count() or 1)
+    if here < 90:
+        return f"{max(here, 1):.0f} s"
+    return f"{here / 60:.0f} min" if here < 5400 else f"{here / 3600:.1f} h"

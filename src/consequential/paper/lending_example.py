@@ -7,21 +7,70 @@ is measured exactly.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.files import joined_columns, load_columns, save_columns
 from consequential.kernels.logistic import fit_logistic
-from consequential.paper.results import SCORINGS, LendingTable, Scoring
 from consequential.policies import ThresholdPolicy, logistic_model
 from consequential.worlds.lending import Lending
 
 Floats = NDArray[np.float64]
+Scoring = Literal["accuracy", "likelihood"]
 
+SCORINGS: tuple[Scoring, ...] = ("accuracy", "likelihood")
 THRESHOLDS = tuple(range(500, 801, 10))
 _APPLICANTS, _FOLDS = 10_000, 5
 _RIDGES = 1.0 / np.logspace(-4, 4, 10)  # the strongest first: it wins where all score alike
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LendingTable:
+    """The model and its rule for each score to choose the ridge by, threshold and seed.
+
+    `intercept` and `slope` are of the model, in points of the score.
+    """
+
+    scoring: NDArray[np.object_]
+    threshold: Floats
+    seed: NDArray[np.int64]
+    intercept: Floats
+    slope: Floats
+    utility: Floats
+    benefit_gap: Floats
+
+    @property
+    def gap_size(self) -> Floats:
+        """The size of the gap, whichever group is ahead."""
+        return np.abs(self.benefit_gap)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one Parquet file."""
+        save_columns(path, asdict(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LendingTable:
+        """Read what `save` wrote."""
+        return cls(**load_columns(path)[0])
+
+    @classmethod
+    def joined(cls, pieces: Sequence[LendingTable]) -> LendingTable:
+        """Return the rows of several tables by score, threshold and seed."""
+        table = cls(**joined_columns([asdict(piece) for piece in pieces]))
+        return table.at(np.lexsort((table.seed, table.threshold, table.scoring.astype(str))))
+
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> LendingTable:
+        """Return some rows, given by index or as a mask."""
+        return LendingTable(**{name: values[rows] for name, values in asdict(self).items()})
+
+    def scored_by(self, scoring: Scoring) -> LendingTable:
+        """Return the rows whose ridge was chosen by one score."""
+        return self.at(self.scoring == scoring)
 
 
 def lending_example(
@@ -35,13 +84,8 @@ def lending_example(
         for scoring, model in _models(world, threshold, seed).items()
         for truth in [world.exact(ThresholdPolicy(logistic_model(model), world.cost))]
     ]
-    kinds = (object, np.float64, np.int64, *4 * (np.float64,))
-    return LendingTable(
-        *(
-            np.array(column, dtype=k)
-            for column, k in zip(zip(*rows, strict=True), kinds, strict=True)
-        )
-    )
+    scoring, threshold, seed, *numbers = (np.array(column) for column in zip(*rows, strict=True))
+    return LendingTable(scoring.astype(object), threshold, seed, *numbers)
 
 
 def _models(world: Lending, threshold: float, seed: int) -> dict[Scoring, Floats]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,6 @@ from scipy.special import expit
 from consequential.evaluation import Metrics, Population
 from consequential.fairness import DemographicParity
 from consequential.policies import DecisionRule, Policy
-from consequential.worlds import TableWorld
 
 Floats = NDArray[np.float64]
 
@@ -97,10 +98,14 @@ class LogisticClass:
     population: Population
     cost: float
 
+    def metrics(self, rule: DecisionRule) -> Metrics:
+        """Return a rule's metrics in the population."""
+        return self.population.metrics(rule, self.cost, DemographicParity())
+
     def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
         """Return the best policy found for `u - lambda/2 gap^2`, also searched near a theta."""
-        found = self._searched(penalty, near)
-        return Policy(min(found, key=lambda search: search[0])[1])
+        found = self._searches(penalty, near)
+        return Policy(min(found, key=lambda search: float(search.fun)).x)
 
     def path(self, penalties: Sequence[float]) -> list[Policy]:
         """Return the best policy for each of increasing penalties, each from the one before."""
@@ -111,30 +116,27 @@ class LogisticClass:
 
     def within(self, max_gap: float) -> Policy:
         """Return the best policy found whose gap is at most this."""
+        if np.isinf(max_gap):
+            return self.best()
         from scipy.optimize import NonlinearConstraint, minimize
 
         inputs, gain, gap = self._linear()
+
+        def total(weights: Floats, theta: Floats) -> float:
+            return float(weights @ expit(inputs @ theta))
 
         def slope(weights: Floats, theta: Floats) -> Floats:
             propensity = expit(inputs @ theta)
             return np.asarray(inputs.T @ (propensity * (1.0 - propensity) * weights))
 
-        small = NonlinearConstraint(
-            lambda theta: gap @ expit(inputs @ theta),
-            -max_gap,
-            max_gap,
-            jac=lambda theta: slope(gap, theta),
-        )
+        small = NonlinearConstraint(partial(total, gap), -max_gap, max_gap, jac=partial(slope, gap))
+        policies = [Policy(np.zeros(inputs.shape[1]))]  # all alike: no gap
         # penalties of all sizes end in many places; from each the constraint is met exactly
-        starts = [
-            theta for penalty in (0.0, 10.0, 1000.0) for _, theta in self._searched(penalty, None)
-        ]
-        policies = [Policy(np.zeros(inputs.shape[1]))]  # half of everybody: no gap
-        for start in starts:
+        for start in [each.x for size in (0.0, 10.0, 1e3) for each in self._searches(size)]:
             search = minimize(
-                lambda theta: -float(gain @ expit(inputs @ theta)),
+                partial(total, -gain),
                 start,
-                jac=lambda theta: -slope(gain, theta),
+                jac=partial(slope, -gain),
                 method="SLSQP",
                 constraints=[small],
                 bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
@@ -144,11 +146,18 @@ class LogisticClass:
         feasible = [p for p in policies if abs(self.metrics(p).benefit_gap) <= max_gap + 1e-6]
         return max(feasible, key=lambda policy: self.metrics(policy).utility)
 
-    def _searched(self, penalty: float, near: Floats | None) -> list[tuple[float, Floats]]:
-        """Return loss and parameters where each search ended."""
+    def _linear(self) -> tuple[Floats, Floats, Floats]:
+        """Return the policies' inputs, and what accepting each point adds to utility and gap."""
+        points = self.population.points
+        gain, gap = worth_and_gap(self.population, self.cost)
+        return np.column_stack([np.ones(len(points)), points]), gain, gap
+
+    def _searches(self, penalty: float, near: Floats | None = None) -> list[Any]:
+        """Return where each search for the best policy under a penalty ended."""
         from scipy.optimize import minimize
 
         inputs, gain, gap = self._linear()
+        n = inputs.shape[1]
 
         def loss(theta: Floats) -> tuple[float, Floats]:
             propensity = expit(inputs @ theta)
@@ -158,64 +167,20 @@ class LogisticClass:
             scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
             return -value / scale, -(inputs.T @ slope) / scale
 
-        searches = [
+        everybody = 3.0 * np.eye(n)[0]
+        starts = [np.zeros(n), everybody, -everybody]
+        if near is None:
+            starts += list(3.0 * np.random.default_rng(0).normal(size=(16, n)))
+        else:
+            starts.insert(0, near)
+        return [
             minimize(
                 loss,
                 start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+                bounds=[(-_STEEPEST, _STEEPEST)] * n,
                 options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
             )
-            for start in self._starts(inputs.shape[1], near)
+            for start in starts
         ]
-        return [(float(search.fun), search.x) for search in searches]
-
-    def metrics(self, rule: DecisionRule) -> Metrics:
-        """Return a rule's metrics in the population."""
-        return self.population.metrics(rule, self.cost, DemographicParity())
-
-    def _linear(self) -> tuple[Floats, Floats, Floats]:
-        points = self.population.points
-        gain, gap = worth_and_gap(self.population, self.cost)
-        return np.column_stack([np.ones(len(points)), points]), gain, gap
-
-    @staticmethod
-    def _starts(n: int, near: Floats | None) -> list[Floats]:
-        everybody = 3.0 * np.eye(n)[0]
-        common = [np.zeros(n), everybody, -everybody]
-        if near is not None:
-            return [near, *common]
-        return [*common, *(3.0 * np.random.default_rng(0).normal(size=(16, n)))]
-
-
-@dataclass(frozen=True, slots=True)
-class TableLimits:
-    """What is possible for the training people of a table: by any function, by linear policies."""
-
-    members: LogisticClass
-    front: ParetoFront
-    logistic: Policy
-    fair_logistic: Policy  # with a gap of at most `SMALL_GAP`
-
-    @classmethod
-    def of(cls, world: TableWorld) -> TableLimits:
-        """Enumerate the distinct people of a world's training rows."""
-        people = distinct(world.population("training"))
-        members = LogisticClass(people, world.cost)
-        front = ParetoFront.of(people, world.cost)
-        return cls(members, front, members.best(), members.within(SMALL_GAP))
-
-    @property
-    def best(self) -> tuple[float, float]:
-        """Utility and gap of the best function of the features."""
-        return self.front.within(np.inf)
-
-    @property
-    def fair(self) -> tuple[float, float]:
-        """Utility and gap of the best function with a gap of at most `SMALL_GAP`."""
-        return self.front.within(SMALL_GAP)
-
-    def metrics(self, rule: DecisionRule) -> Metrics:
-        """Return a rule's metrics among the training people."""
-        return self.members.metrics(rule)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -197,6 +198,7 @@ class Supremum:
         return falling and bool(scaled[-1] <= 1.05 * scaled[-2])
 
 
+@cache
 def supremum(world: DensityWorld, penalty: float) -> Supremum:
     """Proposition 3 [K20: supremum] for the paper's start as the exploring policy."""
     best = world.optimal(penalty=penalty)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -57,22 +57,16 @@ class Study:
     """
 
     name: str
+    kind: Kind  # over time without a penalty, at the end against the penalty, or lending
     shows: str
     figure: str  # the numbers of the paper's figures, or "" for what the paper does not have
     world: Callable[[], World]
-    seconds: dict[str, float]  # by column: about how long a seed takes on one core at full scale
-
-    @property
-    def kind(self) -> Kind:
-        """Over time without a penalty, at the end against the penalty, or the lending example."""
-        if self.name.endswith("-time"):
-            return "time"
-        return "penalty" if self.name.endswith("-penalty") else "lending"
+    seconds: float  # about how long a seed takes on one core at full scale, in all columns
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is run in."""
-        return tuple(self.seconds)
+        return COLUMNS[:1] if self.kind == "lending" else COLUMNS
 
     @property
     def files(self) -> list[str]:
@@ -109,11 +103,10 @@ class Study:
 
     def seconds_per_seed(self, scale: Scale) -> float:
         """Return about how long a seed takes on one core, in all columns together."""
-        seconds = sum(self.seconds.values())
         if self.kind == "lending":
-            return seconds
+            return self.seconds
         penalties = scale.penalties / FULL.penalties if self.kind == "penalty" else 1.0
-        return seconds * penalties * scale.time_steps / FULL.time_steps
+        return self.seconds * penalties * scale.time_steps / FULL.time_steps
 
     def blocks(self, scale: Scale) -> list[range]:
         """Return the seeds in blocks; a block that was interrupted is run again."""
@@ -123,47 +116,31 @@ class Study:
         return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
-class _Place(NamedTuple):
-    """A world of the studies, over time and then against the penalty."""
+_rearrest = partial(worlds.compas, label="rearrest")
 
-    where: str
-    world: Callable[[], World]
-    figures: tuple[str, str]
-    seconds: tuple[tuple[float, float], tuple[float, float]]  # as printed and corrected
-
-
-_PLACES = {
-    "first": _Place(
-        "first setting", worlds.first_setting, ("2, 4, 7, 8", "9"), ((1.0, 0.8), (4.2, 4.8))
-    ),
-    "second": _Place(
-        "second setting", worlds.second_setting, ("2, 4, 7, 8", "9"), ((0.4, 0.4), (2.1, 1.3))
-    ),
-    "compas": _Place(
-        "COMPAS, y = 1 no re-arrest", worlds.compas, ("", ""), ((1.2, 0.7), (8.3, 2.9))
-    ),
-    "compas-rearrest": _Place(
-        "COMPAS, y = 1 re-arrest",
-        partial(worlds.compas, label="rearrest"),
-        ("5, 10", "6, 11"),
-        ((1.2, 0.7), (8.3, 2.9)),
-    ),
-    "german": _Place("German credit", worlds.german, ("", ""), ((6.0, 6.0), (25.0, 25.0))),
-    "taiwan": _Place("Taiwan credit cards", worlds.taiwan, ("", ""), ((5.0, 5.0), (30.0, 30.0))),
-}
-_QUESTIONS = {"time": "six strategies over time", "penalty": "the end against the penalty"}
+# the worlds of the studies; over time, then against the penalty: the paper's figures, and seconds
+_WORLDS: tuple[tuple[str, str, Callable[[], World], tuple[str, float], tuple[str, float]], ...] = (
+    ("first", "first setting", worlds.first_setting, ("2, 4, 7, 8", 1.8), ("9", 9.0)),
+    ("second", "second setting", worlds.second_setting, ("2, 4, 7, 8", 0.8), ("9", 3.4)),
+    ("compas", "COMPAS, y = 1 no re-arrest", worlds.compas, ("", 1.9), ("", 11.2)),
+    ("compas-rearrest", "COMPAS, y = 1 re-arrest", _rearrest, ("5, 10", 1.9), ("6, 11", 11.2)),
+    ("german", "German credit", worlds.german, ("", 12.0), ("", 50.0)),
+    ("taiwan", "Taiwan credit cards", worlds.taiwan, ("", 10.0), ("", 60.0)),
+)
+_OVER_TIME, _BY_PENALTY = "six strategies over time", "the end against the penalty"
 
 
 def _studies() -> Iterator[Study]:
     shows = "lending: what is learned from people above a threshold"
-    yield Study("lending", shows, "1", worlds.lending, {"paper": 0.4})
-    for k, (kind, question) in enumerate(_QUESTIONS.items()):
-        for name, place in _PLACES.items():
-            seconds = dict(zip(COLUMNS, place.seconds[k], strict=True))
-            shows = f"{place.where}: {question}"
-            yield Study(f"{name}-{kind}", shows, place.figures[k], place.world, seconds)
-    shows = f"a setting that drifts: {_QUESTIONS['time']}"
-    yield Study("drift-time", shows, "", worlds.drift, dict.fromkeys(COLUMNS, 2.5))
+    yield Study("lending", "lending", shows, "1", worlds.lending, 0.4)
+    for name, where, world, (figures, seconds), _ in _WORLDS:
+        yield Study(f"{name}-time", "time", f"{where}: {_OVER_TIME}", figures, world, seconds)
+    for name, where, world, _, (figures, seconds) in _WORLDS:
+        yield Study(
+            f"{name}-penalty", "penalty", f"{where}: {_BY_PENALTY}", figures, world, seconds
+        )
+    shows = f"a setting that drifts: {_OVER_TIME}"
+    yield Study("drift-time", "time", shows, "", worlds.drift, 5.0)
 
 
 STUDIES: dict[str, Study] = {study.name: study for study in _studies()}

@@ -8,33 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from consequential.paper.lending_example import lending_example
-from consequential.paper.results import Finals, LendingTable
+from consequential.fairness import fairness_named
+from consequential.paper.lending_example import LendingTable, lending_example
 from consequential.paper.studies import Scale, Study
 from consequential.simulation import Run, Runs, Strategy
 from consequential.simulation.replay import Experiment
 from consequential.simulation.simulate import checked_experiment, gathered, is_compiled, stream
 from consequential.store import Store
 from consequential.workers import spread
-from consequential.worlds import World
+from consequential.worlds import TableWorld, World
 from consequential.worlds.lending import Lending
 
 Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
+Parts = Iterator[tuple[int, Sequence[Runs | LendingTable]]]  # a block's number, a part of each file
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-
-
-class Saveable(Protocol):
-    """The content of a file, or of a part of it."""
-
-    def save(self, path: Path) -> None:
-        """Write it completely or not at all."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +41,8 @@ class Task(ABC):
     seconds: float = 1.0  # about how long a seed takes on one core
 
     @abstractmethod
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
-        """Do blocks; yield the number of each that is done and its part of each file."""
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
+        """Do blocks; yield each when it is done."""
 
     @abstractmethod
     def join(self, parts: Sequence[Path], path: Path) -> None:
@@ -68,9 +60,7 @@ class Simulation(Task):
     fairness: str = "demographic_parity"
     last_only: bool = False
 
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
         """Simulate seeds; a strategy that several files have in common runs once."""
         distinct, names = _distinct(self.strategies)
         experiment, seeds = checked_experiment(
@@ -86,7 +76,14 @@ class Simulation(Task):
         groups = [numbers] if is_compiled(experiment, seeds) else [[number] for number in numbers]
         for group in groups:
             for number, runs in self._blocks_of_runs(experiment, group, n_jobs, progress):
-                yield number, self._parts(experiment, self.blocks[number], runs, names)
+                if self.last_only:
+                    runs = _last_policies(runs, experiment.world, self.fairness)
+                parts = []
+                for strategies, own in zip(self.strategies, names, strict=True):
+                    part = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
+                    each = replace(experiment, strategies=tuple(strategies))
+                    parts.append(gathered(each, self.blocks[number], part))
+                yield number, parts
 
     def _blocks_of_runs(
         self, experiment: Experiment, numbers: Sequence[int], n_jobs: int | None, progress: Progress
@@ -106,30 +103,9 @@ class Simulation(Task):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
 
-    def _parts(
-        self,
-        experiment: Experiment,
-        block: Sequence[int],
-        runs: list[Run],
-        names: list[dict[str, str]],
-    ) -> list[Saveable]:
-        """Return each file's part: the runs of its strategies, under the names it has for them."""
-        parts: list[Saveable] = []
-        for strategies, own in zip(self.strategies, names, strict=True):
-            renamed = [replace(r, strategy=own[r.strategy]) for r in runs if r.strategy in own]
-            part = gathered(replace(experiment, strategies=tuple(strategies)), block, renamed)
-            if self.last_only:
-                parts.append(Finals.of(part.runs, experiment.world, self.fairness))
-            else:
-                parts.append(part)
-        return parts
-
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write everything by strategy, penalty and seed."""
         names = list(dict.fromkeys(each.name for own in self.strategies for each in own))
-        if self.last_only:
-            Finals.joined([Finals.load(part) for part in parts]).ordered(names).save(path)
-            return
         pieces = [Runs.load(part) for part in parts]
         runs = sorted(
             (run for piece in pieces for run in piece.runs),
@@ -138,15 +114,29 @@ class Simulation(Task):
         replace(pieces[0], runs=tuple(runs)).save(path)
 
 
+def _last_policies(runs: Sequence[Run], world: World, fairness: str) -> list[Run]:
+    """Return the last step of runs, measured on all training rows too where people are a table."""
+    people = world.population("training") if isinstance(world, TableWorld) else None
+    found = []
+    for run in runs:
+        metrics = {name: path[-1:] for name, path in run.metrics.items()}
+        if people is not None:
+            assert run.policy is not None  # only files can lack it
+            truth = people.metrics(run.policy, world.cost, fairness_named(fairness))
+            metrics["train_utility"] = np.array([truth.utility])
+            metrics["train_benefit_gap"] = np.array([truth.benefit_gap])
+        thetas = None if run.thetas is None else run.thetas[-1:]
+        found.append(replace(run, metrics=metrics, thetas=thetas))
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class LendingExample(Task):
     """The lending example."""
 
     world: Callable[[], Lending]
 
-    def run(
-        self, numbers: Sequence[int], n_jobs: int | None, progress: Progress
-    ) -> Iterator[tuple[int, Sequence[Saveable]]]:
+    def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
         """Do one block of seeds after the other."""
         example = partial(lending_example, self.world())
         for number in numbers:
@@ -154,11 +144,11 @@ class LendingExample(Task):
             for piece in spread(example, [[seed] for seed in self.blocks[number]]):
                 pieces.append(piece)
                 progress(1.0)
-            yield number, [LendingTable.joined(pieces).ordered()]
+            yield number, [LendingTable.joined(pieces)]
 
     def join(self, parts: Sequence[Path], path: Path) -> None:
         """Write all rows, by score, threshold and seed."""
-        LendingTable.joined([LendingTable.load(part) for part in parts]).ordered().save(path)
+        LendingTable.joined([LendingTable.load(part) for part in parts]).save(path)
 
 
 def _distinct(
@@ -206,7 +196,11 @@ def complete(
     """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
     store.expect([file for task in tasks for file in task.files])
     missing = {
-        task.name: [k for k in range(len(task.blocks)) if not _is_done(store, task, k)]
+        task.name: [
+            k
+            for k in range(len(task.blocks))
+            if not all(store.has(file) or store.part(file, k).is_file() for file in task.files)
+        ]
         for task in tasks
     }
     work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
@@ -241,7 +235,3 @@ def _complete_one(
         if not store.has(file):
             task.join([store.part(file, k) for k in range(len(task.blocks))], store.result(file))
         store.remove_parts(file)
-
-
-def _is_done(store: Store, task: Task, k: int) -> bool:
-    return all(store.has(file) or store.part(file, k).is_file() for file in task.files)

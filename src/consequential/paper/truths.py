@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from consequential.paper import propositions
-from consequential.paper.limits import LogisticClass, ParetoFront, TableLimits, distinct
-from consequential.paper.propositions import Supremum
+from consequential.paper.limits import LogisticClass, ParetoFront, distinct
 from consequential.paper.studies import STUDIES
-from consequential.policies import Policy
+from consequential.policies import DecisionRule, Policy
 from consequential.worlds import DensityWorld, Optimum, ScoreWorld, TableWorld, World
 
 if TYPE_CHECKING:
-    from consequential.paper.results import Finals
+    from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
 
@@ -26,20 +24,13 @@ SETTINGS = {"first": "first setting", "second": "second setting"}
 ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest as y = 1"}
 
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _once(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def _once(function: Function) -> Function:
     """Cache a function that uses one thread of linear algebra: its digits are always the same."""
-
-    @cache
-    @wraps(function)
-    def found(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
-        with threadpool_limits(limits=1, user_api="blas"):
-            return function(*args, **named)
-
-    return found  # type: ignore[return-value]  # a cached function wants hashable arguments
+    limited = threadpool_limits.wrap(limits=1, user_api="blas")(function)
+    return cast(Function, cache(limited))
 
 
 @_once
@@ -96,37 +87,33 @@ def best_threshold(name: str) -> float:
 
 
 @_once
-def pareto_front(name: str) -> ParetoFront:
-    """Return the most utility at every gap: of a setting, or of a table's training rows."""
-    if name in SETTINGS:
-        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
-    return limits(name).front
+def members(name: str) -> LogisticClass:
+    """Return the linear logistic policies of a setting, or of a table's training people."""
+    world = world_of(name)
+    if isinstance(world, TableWorld):
+        return LogisticClass(distinct(world.population("training")), world.cost)
+    return LogisticClass(setting(name).cells(2**10), world.cost)
+
+
+@_once
+def best_logistic(name: str, max_gap: float = np.inf) -> Policy:
+    """Return the best linear logistic policy found whose gap is at most this."""
+    return members(name).within(max_gap)
 
 
 @_once
 def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return utility and gap of the best linear logistic policy found for each penalty."""
-    world = world_of(name)
-    people = (
-        distinct(world.population("training"))
-        if isinstance(world, TableWorld)
-        else setting(name).cells(2**10)
-    )
-    members = LogisticClass(people, world.cost)
-    truths = [members.metrics(policy) for policy in members.path(penalties)]
-    return [(truth.utility, truth.benefit_gap) for truth in truths]
+    found = [members(name).metrics(policy) for policy in members(name).path(penalties)]
+    return [(truth.utility, truth.benefit_gap) for truth in found]
 
 
 @_once
-def supremum(name: str, penalty: float) -> Supremum:
-    """Return Proposition 3 in a setting."""
-    return propositions.supremum(setting(name), penalty)
-
-
-@_once
-def limits(name: str) -> TableLimits:
-    """Return what is possible at all in a table's training population."""
-    return TableLimits.of(table(name))
+def pareto_front(name: str) -> ParetoFront:
+    """Return the most utility at every gap: of a setting, or of a table's training people."""
+    if name in SETTINGS:
+        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
+    return ParetoFront.of(members(name).population, table(name).cost)
 
 
 def start_cut(name: str) -> float:
@@ -152,19 +139,14 @@ def boundaries(strategy: str, thetas: Floats, cost: float) -> Floats:
     return cut_of(thetas, cost if is_predicting(strategy) else 0.5)
 
 
-def policy_of(strategy: str, theta: Floats) -> Policy:
-    """Return an exploring strategy's policy with these parameters."""
-    return Policy(theta, strategy.rpartition(", ")[0].replace("-", "_"))
-
-
 def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
     """Return, one row per theta, the learned model's or policy's probability at each score."""
-    name = "logistic, model" if is_predicting(strategy) else strategy
-    people = score[:, None]
-    return np.stack([policy_of(name, theta).propensity(people) for theta in thetas])
+    kind = "logistic" if is_predicting(strategy) else strategy.rpartition(", ")[0]
+    link = kind.replace("-", "_")
+    return np.stack([Policy(theta, link).propensity(score[:, None]) for theta in thetas])
 
 
-def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float) -> float:
+def held_out_deviation(runs: Runs, name: str, strategy: str, penalty: float) -> float:
     """Return the gap's standard deviation over draws of a table's held-out people.
 
     This is the deviation of the difference of two groups' mean propensities, as a median over runs.
@@ -172,10 +154,10 @@ def held_out_deviation(finals: Finals, name: str, strategy: str, penalty: float)
     people = table(name).held_out
     group = people.mass.argmax(axis=1)
 
-    def deviation(theta: Floats) -> float:
-        propensity = policy_of(strategy, theta).propensity(people.points)
+    def deviation(policy: DecisionRule) -> float:
+        propensity = policy.propensity(people.points)
         parts = [propensity[group == z] for z in range(len(people.groups))]
         return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
 
-    rows = finals.select(strategy, penalty)
-    return float(np.median([deviation(finals.theta[row]) for row in rows]))
+    policies = [run.policy for run in runs.select(strategy, penalty)]
+    return float(np.median([deviation(policy) for policy in policies if policy is not None]))

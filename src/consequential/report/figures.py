@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.plotting import add_legend, svg_of, tidy
+from consequential.plotting import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    add_legend,
+    new_figure,
+    svg_of,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,8 +28,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's colours; line styles distinguish groups in grey, too
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# line styles distinguish groups in grey, too
+_COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "#000000")
 _STYLES = ("-", "--", "-.", ":")
 _BINS = 20
 _QUANTILES = 10
@@ -53,7 +64,7 @@ def propensity_figures(log: DecisionLog, rules: Mapping[str, Floats], shown: str
 
 def _by_group(log: DecisionLog, rules: Mapping[str, Floats]) -> Figure:
     """Draw the distribution of propensities within each group, one panel per rule."""
-    figure = _figure(3.4 * len(rules), 3.0)
+    figure = new_figure(3.4 * len(rules), 3.0)
     edges = np.linspace(0.0, 1.0, _BINS + 1)
     for k, (name, propensity) in enumerate(rules.items()):
         ax = figure.add_subplot(1, len(rules), k + 1)
@@ -80,7 +91,7 @@ def _by_feature(curves: list[_Curve]) -> Figure:
     """Draw mean propensity over each feature's quantiles, one panel per feature."""
     columns = min(3, len(curves))
     rows = -(-len(curves) // columns)
-    figure = _figure(2.6 * columns, 2.2 * rows)
+    figure = new_figure(2.6 * columns, 2.2 * rows)
     for k, curve in enumerate(curves):
         ax = figure.add_subplot(rows, columns, k + 1)
         ax.plot(curve.medians, curve.means, color=_COLOURS[0], marker="o", markersize=3.5)
@@ -98,15 +109,6 @@ def _curve(name: str, values: Floats, propensity: Floats) -> _Curve:
     parts = [part == k for k in np.unique(part)]
     medians = np.array([np.median(values[rows]) for rows in parts])
     return _Curve(name, medians, np.array([propensity[rows].mean() for rows in parts]))
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _label(ax: Axes, title: str, x_label: str, y_label: str) -> None:

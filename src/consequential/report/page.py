@@ -1,40 +1,40 @@
-"""Page: an HTML file that needs no other file, made from a template."""
+"""Page: an HTML file that needs no other file, made from a template; the page about runs."""
 
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-if TYPE_CHECKING:
-    pass
+from consequential.evaluation import Metrics
+from consequential.files import write_atomically
+from consequential.plotting import add_legend, svg_of
+from consequential.simulation import Runs
+
+_CAPTIONS = {
+    "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
+    "effective_utility": "What was gained while learning, up to each step: exploration included.",
+    "benefit_gap": "Difference between the groups; 0 is {notion}.",
+}
 
 
-def render(template: str, **context: Any) -> str:
-    """Return the page that a template of this package makes of the context.
+def render(template: str, package: str = "consequential.report", /, **context: Any) -> str:
+    """Return the page that a template makes of the context.
 
-    Texts in the context are escaped: the page shows them and the browser does not obey them.
+    Templates of another package can extend and import those of this one. Texts in the context are
+    escaped: the page shows them and the browser does not obey them.
     """
-    return _environment().get_template(template).render(context).lstrip()
-
-
-def page_of(title: str, body: str, style: str = "") -> str:
-    """Return a page around a body that is HTML already."""
-    return render("page.html", title=title, body=body, style=style)
-
-
-def paragraphs(text: str) -> str:
-    """Return plain text as HTML paragraphs; an empty line separates them."""
-    macros: Any = _environment().get_template("macros.html").module
-    return str(macros.paragraphs(text))
+    return _environment(package).get_template(template).render(context).lstrip()
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader("consequential.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("consequential.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -43,3 +43,36 @@ def _environment() -> Environment:
     environment.filters |= {"number": format, "words": lambda name: name.replace("_", " ")}
     environment.tests["finite"] = math.isfinite
     return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One world in a report: what it is, what ran in it, and the optimum if known."""
+
+    title: str
+    text: str
+    runs: Runs
+    optimum: Metrics | None = None
+
+
+def write_report(
+    path: str | os.PathLike[str], title: str, introduction: str, sections: list[Section]
+) -> None:
+    """Write the page; it needs no other file, no network and no script."""
+    drawn = [(each, each.runs.summary(), _figures(each)) for each in sections]
+    page = render("runs.html", title=title, introduction=introduction, sections=drawn)
+    write_atomically(path, page)
+
+
+def _figures(section: Section) -> dict[str, str]:
+    """Return each metric over time as an SVG element, by caption."""
+    runs, figures = section.runs, {}
+    for metric, caption in _CAPTIONS.items():
+        ax = runs.plot(metric, penalty=runs.penalties[0])
+        if section.optimum is not None and hasattr(section.optimum, metric):
+            best = getattr(section.optimum, metric)
+            ax.axhline(best, color="#57606a", linewidth=1, linestyle=":", label="best possible")
+        add_legend(ax)
+        svg = svg_of(ax, salt=metric + section.title)
+        figures[caption.format(notion=runs.fairness.replace("_", " "))] = svg
+    return figures

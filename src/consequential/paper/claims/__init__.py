@@ -1,56 +1,40 @@
-"""Claims of the paper, each tested by code on stored results or by enumeration."""
+"""Claims of the paper: sentences in claims.toml, each tested on stored results or by exact sums."""
 
 from __future__ import annotations
 
+import pkgutil
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from consequential.paper import truths
-from consequential.paper.claims import compas, exact, lending, penalty, synthetic
-from consequential.paper.claims.claim import (
-    FAILS,
-    HOLDS,
-    NOT_RUN,
-    Checked,
-    Claim,
-    Finding,
-    Measured,
-    verdict_of,
-)
+from consequential.paper.claims.claim import Checked, Claim
 
 if TYPE_CHECKING:
     from consequential.paper.results import Results
 
-CLAIMS: tuple[Claim, ...] = (
-    *exact.THEOREMS,
-    *lending.CLAIMS,
-    *synthetic.CLAIMS,
-    *penalty.SYNTHETIC_CLAIMS,
-    *(
-        claim
-        for name in truths.ORIENTATIONS
-        for claim in (
-            *compas.compas_claims(name),
-            *penalty.compas_claims(name),
-            exact.compas_claim(name),
-        )
-    ),
-)
+
+def _claims() -> Iterator[Claim]:
+    """Yield the claims of the file; those about COMPAS for each orientation of the label."""
+    listed = tomllib.loads((files(__package__) / "claims.toml").read_text(encoding="utf-8"))
+    compas = [{"name": name, "label": label} for name, label in truths.ORIENTATIONS.items()]
+    for key, words in (("claims", {}), *(("compas", each) for each in compas)):
+        for stored in listed[key]:
+            yield Claim(
+                stored["id"].format(**words),
+                stored["section"],
+                " ".join(stored["text"].format(**words).split()),
+                " ".join(stored["criterion"].split()),
+                tuple(name.format(**words) for name in stored.get("studies", ())),
+                pkgutil.resolve_name(f"{__package__}.{stored['test']}"),
+                tuple(name.format(**words) for name in stored.get("worlds", ())),
+            )
+
+
+CLAIMS: tuple[Claim, ...] = tuple(_claims())
 
 
 def check_claims(results: Results) -> list[Checked]:
     """Test every claim on what there is."""
     return [claim.check(results) for claim in CLAIMS]
-
-
-__all__ = [
-    "CLAIMS",
-    "FAILS",
-    "HOLDS",
-    "NOT_RUN",
-    "Checked",
-    "Claim",
-    "Finding",
-    "Measured",
-    "check_claims",
-    "verdict_of",
-]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.paper import truths
+from consequential.paper.studies import STUDIES
+
 if TYPE_CHECKING:
     from consequential.paper.results import Results
+    from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
-Case = tuple[str, str]  # a group of cases, such as a world, and one case in it
-Measure = Callable[["Results", str], "Finding"]  # of results in one column
+Verdict = tuple[bool | np.bool_, Mapping[str, "Floats | float"]]  # and the numbers that decide it
+StrategyTest = Callable[[str, "Runs", str], Verdict]  # of a world's name, its runs and a strategy
+Names = Sequence[str]  # of a claim's studies, or of its worlds where it needs no study
+Measure = Callable[["Results", str, Names], Iterable["Case"]]  # of results in one column
 
 HOLDS, FAILS, NOT_RUN = "holds", "does not hold", "not run"
 ESTIMATORS = {
@@ -54,23 +60,33 @@ class Measured:
         return {"name": self.name, "median": median, "quartiles": [low, high], "runs": self.runs}
 
 
-@dataclass(slots=True)
+class Case(NamedTuple):
+    """Whether a claim holds in one case, and the numbers that decide it, by name.
+
+    Cases may come in groups, such as worlds. Without a verdict, numbers are only shown.
+    """
+
+    name: str
+    holds: bool | np.bool_ | None
+    numbers: Mapping[str, Floats | float] = {}
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What one column of results says: numbers, and in which cases the claim holds."""
 
-    numbers: list[Measured] = field(default_factory=list)
-    cases: dict[Case, bool] = field(default_factory=dict)
+    numbers: list[Measured]
+    cases: dict[tuple[str, str], bool]  # by group and name
 
-    def add(
-        self, case: str, holds: bool, numbers: Mapping[str, Floats | float], group: str = ""
-    ) -> None:
-        """Record whether the claim holds in a case, with the numbers that decided, by name."""
-        self.cases[group, case] = bool(holds)
-        self.measure(numbers)
-
-    def measure(self, numbers: Mapping[str, Floats | float]) -> None:
-        """Record numbers, by name."""
-        self.numbers += [Measured.of(name, values) for name, values in numbers.items()]
+    @classmethod
+    def of(cls, cases: Iterable[Case]) -> Finding:
+        """Collect the cases of a claim."""
+        every = list(cases)
+        return cls(
+            [Measured.of(name, each) for case in every for name, each in case.numbers.items()],
+            {(c.group, c.name): bool(c.holds) for c in every if c.holds is not None},
+        )
 
     @property
     def verdict(self) -> str:
@@ -84,7 +100,7 @@ class Finding:
         return {"verdict": self.verdict, "cases": cases, "numbers": numbers}
 
 
-def verdict_of(cases: Mapping[Case, bool]) -> str:
+def verdict_of(cases: Mapping[tuple[str, str], bool]) -> str:
     """Return the verdict over cases, naming those that hold where not all do."""
     if not cases:
         return NOT_RUN
@@ -107,8 +123,8 @@ def verdict_of(cases: Mapping[Case, bool]) -> str:
 class Claim:
     """A sentence of the paper, in our words, with the test that decides on it.
 
-    `studies` is empty for claims that need no run. `criterion` says what must be measured for the
-    claim to hold, and why that much.
+    `criterion` says what must be measured for the claim to hold, and why that much. A claim
+    without studies needs no run; `worlds` are those it is about.
     """
 
     id: str
@@ -117,7 +133,12 @@ class Claim:
     criterion: str
     studies: tuple[str, ...]
     measure: Measure
-    columns: tuple[str, ...] = ("paper", "corrected")
+    worlds: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of results that it is tested on."""
+        return STUDIES[self.studies[0]].columns if self.studies else ("exact",)
 
     @property
     def command(self) -> str:
@@ -127,7 +148,7 @@ class Claim:
     def check(self, results: Results) -> Checked:
         """Measure the claim in every column that there are results of."""
         findings = {
-            column: self.measure(results, column)
+            column: Finding.of(self.measure(results, column, self.studies or self.worlds))
             for column in self.columns
             if all(results.has(study, column) for study in self.studies)
         }
@@ -172,6 +193,32 @@ class Checked:
             "columns": {column: found.as_dict() for column, found in self.findings.items()},
             "command": self.claim.command,
         }
+
+
+def on_runs(test: Callable[[Runs], Iterable[Case]]) -> Measure:
+    """Turn a test of one study's runs into one of results."""
+    return lambda results, column, names: test(results.runs(names[0], column))
+
+
+def each_strategy(
+    included: Callable[[Runs], Sequence[str]] = lambda runs: runs.strategies,
+) -> Callable[[StrategyTest], Measure]:
+    """Turn a test of one strategy in one world into one of results; a world is a group of cases."""
+
+    def decorated(test: StrategyTest) -> Measure:
+        def measure(results: Results, column: str, names: Names) -> Iterator[Case]:
+            for study in names:
+                name, runs = study.rpartition("-")[0], results.runs(study, column)
+                where = truths.where(name) if len(names) > 1 else ""
+                for strategy in included(runs):
+                    holds, numbers = test(name, runs, strategy)
+                    about = f"{where}, {strategy}" if where else strategy
+                    named = {f"{about}: {text}": values for text, values in numbers.items()}
+                    yield Case(strategy, holds, named, where)
+
+        return measure
+
+    return decorated
 
 
 def lower(values: Floats) -> float:

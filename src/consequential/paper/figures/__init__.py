@@ -1,23 +1,71 @@
-"""Figures of the paper, drawn from stored results and exact truths; nothing here trains."""
+"""Figures of the paper, listed in figures.toml and drawn from stored results and exact truths."""
 
-from consequential.paper.figures import against_penalty, illustration, lending, over_time, settings
-from consequential.paper.figures.figure import PaperFigure
+from __future__ import annotations
 
-_SYNTHETIC_TIME, *_OTHER_TIME = over_time.FIGURES
-_SYNTHETIC_PENALTY, *_OTHER_PENALTY = against_penalty.FIGURES
+import pkgutil
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-FIGURES: dict[str, PaperFigure] = {
-    figure.name: figure
-    for figure in (
-        lending.FIGURE,
-        illustration.FIGURE,
-        settings.SETTINGS,
-        _SYNTHETIC_TIME,
-        settings.EVOLUTION,
-        _SYNTHETIC_PENALTY,
-        *_OTHER_TIME,
-        *_OTHER_PENALTY,
-    )
-}
+from consequential.paper.studies import COLUMNS
 
-__all__ = ["FIGURES", "PaperFigure"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from consequential.paper.results import Results
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigure:
+    """What a figure shows, which studies it reads, and how it is drawn.
+
+    `label` is the paper's, empty where the paper has no such figure. `paired` figures are drawn
+    once as printed and once corrected; `differs` then says in words where the two differ, with the
+    numbers it measured, or nothing where they do not.
+    """
+
+    name: str
+    title: str
+    caption: str
+    label: str
+    studies: tuple[str, ...]
+    draw: Callable[[Results, str], Figure]
+    paired: bool = True
+    differs: Callable[[Results], str] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it is drawn in."""
+        return COLUMNS if self.paired else COLUMNS[:1]
+
+    def missing(self, results: Results, column: str) -> tuple[str, ...]:
+        """Return the studies that a drawing needs and the results do not have."""
+        return tuple(study for study in self.studies if not results.has(study, column))
+
+
+def _figures() -> Iterator[PaperFigure]:
+    """Yield the figures of the file."""
+    listed = tomllib.loads((files(__package__) / "figures.toml").read_text(encoding="utf-8"))
+    for each in listed["figures"]:
+        yield PaperFigure(
+            each["name"],
+            each["title"],
+            " ".join(each["caption"].format(**listed["captions"]).split()),
+            each.get("label", ""),
+            tuple(each["studies"]),
+            _function(each["draw"], each.get("worlds")),
+            each.get("paired", True),
+            _function(each["differs"], each.get("worlds")) if "differs" in each else None,
+        )
+
+
+def _function(name: str, worlds: Sequence[str] | None) -> Callable[..., Any]:
+    """Return a function of this package, for the worlds of a figure where it has some."""
+    function: Callable[..., Any] = pkgutil.resolve_name(f"{__package__}.{name}")
+    return function if worlds is None else partial(function, names=tuple(worlds))
+
+
+FIGURES: dict[str, PaperFigure] = {figure.name: figure for figure in _figures()}

@@ -12,9 +12,10 @@ from html.parser import HTMLParser
 import pytest
 from handmade_results import all_good, lending_table, results_in, time_runs
 
-from consequential.paper import page
+from consequential.paper import reproduction
 from consequential.paper.claims import CLAIMS
 from consequential.paper.figures import FIGURES
+from consequential.paper.reproduction import write_page
 from consequential.plotting import panels
 
 OF_PAPER = [figure for figure in FIGURES.values() if figure.label]
@@ -64,8 +65,8 @@ def out(tmp_path_factory):
         for name, figure in FIGURES.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "FIGURES", drawn)
-        assert page.write(results_in(folder, all_good()), folder) == folder / "report.html"
+        patch.setattr(reproduction, "FIGURES", drawn)
+        assert write_page(results_in(folder, all_good()), folder) == folder / "report.html"
     return folder
 
 
@@ -133,7 +134,7 @@ def test_runs_fewer_than_the_paper_s_are_said_to_be(found):
 def test_runs_as_many_as_the_paper_s_are_not_said_to_be_fewer(tmp_path):
     results = results_in(tmp_path, {})
     results.manifest["parameters"] = {"seeds": 30, "time_steps": 200}
-    text = page.write(results, tmp_path).read_text(encoding="utf-8")
+    text = write_page(results, tmp_path).read_text(encoding="utf-8")
     assert "Smaller than the paper." not in text
 
 
@@ -143,7 +144,7 @@ def test_the_manifest_is_told(found):
 
 def test_what_is_missing_is_left_out_and_said(tmp_path):
     results = results_in(tmp_path, {"lending": lending_table()})
-    text = page.write(results, tmp_path).read_text(encoding="utf-8")
+    text = write_page(results, tmp_path).read_text(encoding="utf-8")
     found = Found(text)
     assert len(found.having("svg")) == 2  # lending, and the settings that need no run
     missing = found.having("p", **{"class": "missing"})
@@ -155,7 +156,7 @@ def test_what_is_missing_is_left_out_and_said(tmp_path):
 
 def test_other_worlds_are_shown_where_they_were_run(tmp_path):
     runs = time_runs("compas")
-    text = page.write(results_in(tmp_path, {"german-time": runs}), tmp_path).read_text()
+    text = write_page(results_in(tmp_path, {"german-time": runs}), tmp_path).read_text()
     assert Found(text).having("h2", id="german-over-time")
 
 
@@ -163,12 +164,12 @@ def test_the_same_results_make_the_same_bytes_in_another_process_without_pyplot(
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         results_in(folder, {"lending": lending_table()})
-    page.write(results_in(here, {"lending": lending_table()}), here, n_jobs=2)
+    write_page(results_in(here, {"lending": lending_table()}), here, n_jobs=2)
     program = """
 import sys
-from consequential.paper import page
+from consequential.paper.reproduction import write_page
 from consequential.paper.results import Results
-page.write(Results("there"), "there")
+write_page(Results("there"), "there")
 assert "matplotlib.pyplot" not in sys.modules
 """
     environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MPLBACKEND")}

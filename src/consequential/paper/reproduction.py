@@ -1,32 +1,34 @@
-"""Page: the whole reproduction as one HTML file, with figures and claims beside it."""
+"""Reproduction: the named studies run, drawn and their claims tested, on one page."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from threadpoolctl import threadpool_limits
 
 from consequential.files import write_atomically
-from consequential.paper.claims import FAILS, HOLDS, NOT_RUN, Checked, check_claims
-from consequential.paper.claims.claim import ESTIMATORS
+from consequential.paper import tasks
+from consequential.paper.claims import check_claims
+from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN, Checked
 from consequential.paper.figures import FIGURES, PaperFigure
-from consequential.paper.studies import FULL
+from consequential.paper.results import Results
+from consequential.paper.studies import FULL, STUDIES, Scale
 from consequential.plotting import svg_of
-from consequential.report import page_of
+from consequential.report import render
+from consequential.store import Store
 from consequential.workers import in_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from consequential.paper.results import Results
 
 TITLE = "Fair decisions despite imperfect predictions, reproduced"
 _DPI = 150
@@ -48,7 +50,26 @@ class FigureSection:
     difference: str
 
 
-def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1) -> Path:
+def reproduce(
+    names: Iterable[str], folder: Path, scale: Scale, *, n_jobs: int | None = None
+) -> Path:
+    """Run the named studies, in both columns, and write the page; return its path.
+
+    What is already in the folder is not run again, whether the last run ended or was killed.
+    """
+    parameters = {
+        "seeds": scale.seeds,
+        "penalties": list(scale.penalty_values),
+        "time_steps": scale.time_steps,
+    }
+    with Store.opened(folder, "reproduce", parameters) as store:
+        wanted = [tasks.task_of(STUDIES[name], scale) for name in names]
+        tasks.complete(store, wanted, n_jobs=n_jobs)
+        sys.stderr.write("drawing figures and testing claims\n")
+        return write_page(Results(folder), folder, n_jobs)
+
+
+def write_page(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1) -> Path:
     """Draw, test and write everything, in so many processes; return where the page is.
 
     The same results make the same bytes: `report.html`, `claims.json` and `figures/`.
@@ -58,29 +79,22 @@ def write(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1)
     shown = [figure.name for figure in FIGURES.values() if _is_shown(figure, results)]
     # with one thread of linear algebra the order of sums, and so the last digit, is fixed
     with threadpool_limits(limits=1, user_api="blas"):
-        drawn = list(in_order(partial(_drawn, results, folder), shown, n_jobs, local=True))
+        sections = list(in_order(partial(_drawn, results, folder), shown, n_jobs, local=True))
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
     write_atomically(folder / "claims.json", data + "\n")
-    sections = [
-        FigureSection(FIGURES[name], *each) for name, each in zip(shown, drawn, strict=True)
-    ]
     write_atomically(folder / "report.html", _page(sections, claims, results.manifest))
     return folder / "report.html"
 
 
 def _page(sections: list[FigureSection], claims: list[Checked], manifest: dict[str, Any]) -> str:
-    environment = Environment(
-        loader=PackageLoader("consequential.paper"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["kind"] = _kind
     counts = Counter(_KINDS[_kind(claim.overall)] for claim in claims)
     parameters = manifest.get("parameters", {})
-    body = environment.get_template("reproduction.html").render(
+    return render(
+        "reproduction.html",
+        "consequential.paper",
+        title=TITLE,
+        kind=_kind,
         sections=sections,
         claims=claims,
         total=", ".join(f"{count} {kind}" for kind, count in counts.items()),
@@ -90,7 +104,6 @@ def _page(sections: list[FigureSection], claims: list[Checked], manifest: dict[s
         full=FULL,
         manifest=_flat(manifest),
     )
-    return page_of(TITLE, body, environment.get_template("style.css").render())
 
 
 def _is_shown(figure: PaperFigure, results: Results) -> bool:
@@ -98,10 +111,8 @@ def _is_shown(figure: PaperFigure, results: Results) -> bool:
     return bool(figure.label) or any(not figure.missing(results, c) for c in figure.columns)
 
 
-def _drawn(
-    results: Results, folder: Path, name: str
-) -> tuple[dict[str, str], tuple[str, ...], str]:
-    """Draw a figure in the columns there are results for; return the rest of its section."""
+def _drawn(results: Results, folder: Path, name: str) -> FigureSection:
+    """Draw a figure in the columns there are results for."""
     figure = FIGURES[name]
     missing = {column: figure.missing(results, column) for column in figure.columns}
     drawings = {
@@ -114,7 +125,7 @@ def _drawn(
     }
     absent = sorted({study for studies in missing.values() for study in studies})
     differs = "" if figure.differs is None or absent else figure.differs(results)
-    return drawings, tuple(absent), differs
+    return FigureSection(figure, drawings, tuple(absent), differs)
 
 
 def _saved(figure: Figure, path: Path) -> str:

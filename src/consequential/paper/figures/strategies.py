@@ -1,0 +1,280 @@
+"""Strategies compared: utility, effective utility and gap, over time or against the penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.fairness import DemographicParity
+from consequential.paper import truths
+from consequential.paper.results import last_values, quartiles
+from consequential.paper.studies import COLUMNS
+from consequential.plotting import (
+    BLACK,
+    GREY,
+    draw_band,
+    draw_level,
+    label_ends,
+    legend_above,
+    name_panel,
+    panels,
+    strategy_style,
+)
+from consequential.policies import AcceptAll, RejectAll
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from consequential.evaluation import Metrics
+    from consequential.paper.results import Results
+    from consequential.simulation import Runs
+
+Floats = NDArray[np.float64]
+Best = tuple[str, str, Floats]  # a name, a line style, and utility and gap for each penalty
+
+METRICS = {
+    "utility": "utility",
+    "effective_utility": "effective utility",
+    "benefit_gap": "benefit gap",
+}
+_TWO_SIDED = 1.96  # standard errors of a 95 % interval
+
+
+# --- over time
+
+
+def draw_over_time(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw a row of three panels for each world."""
+    figure, axes = panels(len(names), 3, 10.5, 0.5 + 2.75 * len(names), top=0.75, right=0.6)
+    legend: list[Line2D] = []
+    for row, name in zip(axes, names, strict=True):
+        runs, levels = results.runs(f"{name}-time", column), _levels(name)
+        for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
+            lines = [_draw_path(ax, runs, metric, strategy) for strategy in runs.strategies]
+            name_panel(ax, f"{truths.where(name)}: {title}", "time step")
+            ax.set_xlim(0, len(runs.runs[0].metrics["utility"]) - 1)
+            marks = [
+                draw_level(ax, level[metric], text, style)
+                for text, style, level in levels
+                if metric in level
+            ]
+            if truths.world_of(name).drifts and metric != "effective_utility":
+                marks.append(draw_moving_best(ax, name, metric))
+            label_ends(ax, lines)
+            legend = max(legend, [*lines, *marks], key=len)
+    legend_above(figure, legend)
+    return figure
+
+
+def _draw_path(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
+    values = runs.metric(metric, strategy)
+    steps = np.flatnonzero(np.isfinite(values).all(axis=0))
+    bands = quartiles(values[:, steps].T)
+    return draw_band(ax, steps.astype(float), bands, strategy, runs.strategies)
+
+
+def draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
+    """Draw a metric of the best policy of each step, in a world that drifts."""
+    steps = np.unique(np.linspace(0, int(ax.get_xlim()[1]), 21).astype(int))
+    best = [getattr(truths.optimum(name, int(step)), metric) for step in steps]
+    return ax.plot(steps, best, color=BLACK, lw=1, ls="--", label="optimal policy", zorder=1)[0]
+
+
+def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
+    """Return what to compare with: a text, a line style, and levels by metric."""
+    if name in truths.SETTINGS:
+        best, cut = truths.optimum(name), truths.best_cut(name)
+        found = [("optimal policy", "--", _by_metric(best))]
+        if cut.utility < best.utility - 1e-6:
+            found.append(("best single threshold", ":", _by_metric(cut)))
+        return found
+    if name not in truths.ORIENTATIONS:
+        return []
+    best_function, _ = truths.pareto_front(name).within(np.inf)
+    linear = truths.best_logistic(name)
+    held_out = _by_metric(truths.table(name).measure(linear))
+    trained = {"effective_utility": truths.members(name).metrics(linear).utility}
+    return [
+        ("best function of x (training people)", "--", {"effective_utility": best_function}),
+        ("best linear logistic policy of the training people", ":", held_out | trained),
+    ]
+
+
+def _by_metric(truth: Metrics) -> dict[str, float]:
+    """Return a policy's metrics; one that stays the same has its utility while learning."""
+    return dict(zip(METRICS, (truth.utility, truth.utility, truth.benefit_gap), strict=True))
+
+
+# --- against the penalty
+
+
+def draw_settings_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw both settings, and under corrected estimators the exact best for each penalty."""
+    figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
+    for row, name in zip(axes, names, strict=True):
+        runs = results.runs(f"{name}-penalty", column)
+        best = _best(name, runs.penalties) if column == "corrected" else []
+        for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
+            legend = _draw_by_penalty(ax, runs, metric, f"{truths.where(name)}: {title}", best)
+    legend_above(figure, legend, 3 if len(legend) > 4 else 4)
+    return figure
+
+
+def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw a table's world: held-out people above, the people learned from below."""
+    (name,) = names
+    runs = results.runs(f"{name}-penalty", column)
+    known = column == "corrected" and name in truths.ORIENTATIONS
+    best = _best(name, runs.penalties) if known else []
+    figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
+    # policies that treat everybody alike have no spread: take the strategy with most
+    noise = _TWO_SIDED * np.array(
+        [
+            max(truths.held_out_deviation(runs, name, s, penalty) for s in runs.strategies)
+            for penalty in runs.penalties
+        ]
+    )
+    axes[0, 1].fill_between(runs.penalties, -noise, noise, color=GREY, alpha=0.2, linewidth=0)
+    for ax, metric, title, levels in (
+        (axes[0, 0], "utility", "Utility, held-out people", []),
+        (axes[0, 1], "benefit_gap", "Gap, held-out people (grey: chance)", []),
+        (axes[0, 2], "effective_utility", "Effective utility, while learning", best),
+        (axes[1, 0], "train_utility", "Utility, training people", best),
+        (axes[1, 1], "train_benefit_gap", "Gap, training people", best),
+    ):
+        legend = _draw_by_penalty(ax, runs, metric, title, levels)
+    _draw_trade(axes[1, 2], runs, name)
+    legend_above(figure, legend, 3 if len(legend) > 4 else 4)
+    return figure
+
+
+def _draw_by_penalty(
+    ax: Axes, runs: Runs, metric: str, title: str, best: Sequence[Best]
+) -> list[Line2D]:
+    """Draw every strategy's metric against the penalty, and the best there is."""
+    penalties = np.array(runs.penalties)
+    bands = {s: quartiles(last_values(runs, metric, s)) for s in runs.strategies}
+    lines = [draw_band(ax, penalties, band, s, runs.strategies) for s, band in bands.items()]
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    ax.set_xlim(penalties[0], penalties[-1])
+    is_gap = metric.endswith("gap")
+    if is_gap:
+        ax.axhline(0.0, color=GREY, linewidth=0.6)
+    marks = [
+        ax.plot(penalties, each[:, int(is_gap)], style, c=BLACK, lw=1.2, label=text, zorder=6)[0]
+        for text, style, each in best
+    ]
+    label_ends(ax, lines)
+    name_panel(ax, title, "penalty λ")
+    return [*lines, *marks]
+
+
+def _best(name: str, penalties: tuple[float, ...]) -> list[Best]:
+    """Return the best there is for each penalty: of all functions, and of linear policies."""
+    front = truths.pareto_front(name)
+    everything = np.array([front.penalised(penalty) for penalty in penalties])
+    linear = np.array(truths.logistic_path(name, penalties))
+    return [
+        ("best function of x", "--", everything),
+        ("best linear logistic policy", ":", linear),
+    ]
+
+
+def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
+    """Draw utility against the gap, where runs end and what is possible."""
+    world = truths.table(name)
+    people = world.population("training")
+    if name in truths.ORIENTATIONS:  # elsewhere nearly everybody has features of their own
+        front = truths.pareto_front(name)
+        gaps = np.linspace(front.gaps[0], front.gaps[-1], 400)
+        best = np.interp(gaps, front.gaps, front.utilities)
+        shown = best >= -0.01
+        ax.plot(gaps[shown], best[shown], color=BLACK, linestyle="--", linewidth=1.2)
+        ax.text(gaps[np.argmax(best)], best.max(), "possible", fontsize=7, ha="center", va="bottom")
+    for strategy in runs.strategies:
+        colour, _ = strategy_style(strategy, runs.strategies)
+        gap, utility = (
+            quartiles(last_values(runs, metric, strategy))[1]
+            for metric in ("train_benefit_gap", "train_utility")
+        )
+        marker = "o" if strategy.startswith("logistic") else "^"
+        filled = colour if strategy.endswith("aggregated") else "white"
+        ax.plot(gap, utility, color=colour, linewidth=0.6)
+        ax.plot(gap, utility, marker, color=colour, markersize=3.5, markerfacecolor=filled)
+    for text, rule in (("reject all", RejectAll()), ("accept all", AcceptAll())):
+        truth = people.metrics(rule, world.cost, DemographicParity())
+        place = truth.benefit_gap, truth.utility
+        ax.plot(*place, "x", color=BLACK, markersize=6)
+        ax.annotate(text, place, fontsize=7, xytext=(4, 3), textcoords="offset points")
+    name_panel(ax, "Utility against gap, training people", "gap")
+
+
+# --- where printed and corrected estimators differ
+
+
+class _Difference(NamedTuple):
+    """Medians of printed and corrected estimators at the end, under one of the penalties."""
+
+    distance: float  # 0 where the quartiles overlap
+    name: str
+    metric: str
+    strategy: str
+    penalty: int
+    printed: float
+    corrected: float
+
+
+def _farthest(results: Results, kind: str, names: Sequence[str], *metrics: str) -> _Difference:
+    """Return where printed and corrected estimators end farthest apart."""
+    found = []
+    for name in names:
+        both = [results.runs(f"{name}-{kind}", column) for column in COLUMNS]
+        for metric, strategy in product(metrics, both[0].strategies):
+            (low, middle, high), (lower, median, higher) = (
+                quartiles(last_values(runs, metric, strategy)) for runs in both
+            )
+            apart = np.where((low > higher) | (lower > high), np.abs(median - middle), 0.0)
+            at = int(np.argmax(apart))
+            found.append(_Difference(apart[at], name, metric, strategy, at, middle[at], median[at]))
+    return max(found)
+
+
+def differs_over_time(results: Results, names: Sequence[str]) -> str:
+    """Say where printed and corrected estimators end farthest apart; nothing where none do."""
+    most = _farthest(results, "time", names, "utility", "effective_utility")
+    if not most.distance:
+        return ""
+    return (
+        f"Farthest apart at the end: {METRICS[most.metric]} of {most.strategy}, "
+        f"{truths.where(most.name)}, {most.printed:.4f} as printed and {most.corrected:.4f} "
+        "corrected (medians; the quartiles do not overlap). Without a penalty the printed "
+        "estimator only rescales the gradient, so what differs is the step (a fixed learning rate "
+        "against a preconditioned one) and that printed gradients draw decisions anew."
+    )
+
+
+def differs_by_penalty(results: Results, names: Sequence[str]) -> str:
+    """Say where printed and corrected estimators are farthest apart; nothing where none are."""
+    most = _farthest(results, "penalty", names, "utility")
+    if not most.distance:
+        return ""
+    printed, corrected = (results.runs(f"{most.name}-penalty", column) for column in COLUMNS)
+    gap, corrected_gap = (
+        np.median(last_values(runs, "benefit_gap", most.strategy)[most.penalty])
+        for runs in (printed, corrected)
+    )
+    return (
+        f"Farthest apart: {most.strategy}, {truths.where(most.name)}, at λ = "
+        f"{printed.penalties[most.penalty]:.3g}: utility {most.printed:.4f} and gap {gap:.3f} as "
+        f"printed, {most.corrected:.4f} and {corrected_gap:.3f} corrected (medians; the quartiles "
+        "do not overlap). The printed benefits are averages over accepted people, which are equal "
+        "at the start whatever the disparity, and a fixed learning rate diverges once the penalty "
+        "is large."
+    )
