@@ -33,7 +33,7 @@ WRONG = {
         "features",
         [[1.0], [NAN], [1.0], [NAN]],
         r"2 rows have a feature that is missing or infinite \(first: row 1\). By column: 'x0' in 2 "
-        r"\(first: row 1\). Impute",
+        r"\(first: row 1\). Build the log of a data frame",
     ),
     "infinite feature": ("features", [1.0, 1.0, INF, 1.0], r"1 row has a feature .*row 2\)"),
     "None among features": ("features", [[None], [1.0], [1.0], [1.0]], "missing or infinite"),
@@ -156,6 +156,8 @@ FRAME = pa.table(
         "y": [None, 1],
         "z": ["a", None],
         "n": pa.nulls(2, pa.float64()),
+        "list": [[1.0], [2.0]],
+        "far": [1.0, -np.inf],
     }
 )
 NAMED = {"features": ["x"], "decision": "d", "propensity": "p", "label": "y"}
@@ -165,11 +167,15 @@ WRONG_FRAMES = {
     "unknown group column": ({"sensitive": "sex"}, "no column 'sex'"),
     "features as a string": ({"features": "x"}, r"list of columns: write features=\['x'\]"),
     "no features": ({"features": []}, "features is empty: name at least one column"),
-    "date feature": ({"features": ["day"]}, "feature 'day' has type Date, not numbers or words"),
-    "missing features": (
-        {"features": ["x", "n"]},
-        r"2 rows have a feature that is missing .* 'n' in 2 \(first: row 0\)",
+    "list feature": (
+        {"features": ["x", "list"]},
+        "column 'list' has type List.*, not numbers, words, dates or booleans",
     ),
+    "infinite feature": (
+        {"features": ["x", "far"]},
+        "column 'far' must be finite numbers, but row 1 has -inf",
+    ),
+    "a feature twice": ({"features": ["x", "x"]}, "two features have the name 'x'"),
     "decisions in other words": ({"decision": "town"}, "decision has the values 'Köln', 'Ulm'"),
     "dates for time steps": (
         {"time_step": "day"},

@@ -232,20 +232,15 @@ def test_a_column_of_words_becomes_an_indicator_of_each(library):
     assert log.feature_names == ("town=a", "town=b", "x")
     np.testing.assert_array_equal(log.features, [[0, 1, 1], [1, 0, 2], [0, 1, 3]])
     policy = cq.Policy([0.0, 1.0, -1.0, 0.5], feature_names=log.feature_names)
-    np.testing.assert_allclose(policy.propensity(frame), policy.propensity(log.features))
+    people = library({"town": ["b", "a", "b"], "x": [1.0, 2.0, 3.0]})
+    np.testing.assert_allclose(policy.propensity(people), policy.propensity(log.features))
     # columns are found by name, in whatever order; a word never seen is none of those known
     others = library({"x": [1.0], "town": ["c"]})
     np.testing.assert_allclose(policy.propensity(others), policy.propensity([[0.0, 0.0, 1.0]]))
 
 
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (["a", None, "b"] * 20, r"is missing in 20 rows \(first: row 1\): name a category"),
-        ([f"street {k}" for k in range(60)], "has 60 different values: more than 50"),
-    ],
-)
-def test_words_that_are_no_categories_are_refused(column, message):
-    frame = pd.DataFrame({"w": column, "d": 1, "p": 0.5, "y": 1})
-    with pytest.raises(cq.DecisionLogError, match=message):
+def test_words_that_are_no_categories_are_refused():
+    streets = [f"street {k}" for k in range(60)]
+    frame = pd.DataFrame({"w": streets, "d": 1, "p": 0.5, "y": 1})
+    with pytest.raises(cq.DecisionLogError, match="has 60 different values in 60 rows: names"):
         cq.DecisionLog.from_frame(frame, features=["w"], decision="d", propensity="p", label="y")

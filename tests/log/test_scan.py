@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 import consequential as cq
 from consequential.learning import fitting
@@ -154,7 +155,8 @@ def test_a_frontier_learns_from_a_sample_and_is_judged_on_the_rest(tmp_path):
     world = cq.worlds.first_setting()
     log = world.collect(world.initial_policy().with_floor(0.1), 6000, np.random.default_rng(0))
     scan = cq.DecisionLog.scan(written(log, tmp_path), **NAMES | {"features": ["x0"]})
-    found = cq.frontier(scan, cost=world.cost, max_gaps=[0.02, None], seed=3)
+    direct = cq.FairPolicyLearner(method="direct", cost=world.cost, random_state=3)
+    found = cq.frontier(scan, cost=world.cost, max_gaps=[0.02, None], learner=direct, seed=3)
     assert [point.name for point in found.points] == ["gap at most 0.02", "no bound"]
     assert [point.name for point in found.references][:3] == [
         "what the log did",
@@ -165,7 +167,7 @@ def test_a_frontier_learns_from_a_sample_and_is_judged_on_the_rest(tmp_path):
     # the same policies, judged on the same rows in memory
     sample, rest = scan.split(3000, 3)
     others = cq.DecisionLog.concatenate(list(rest.map(lambda piece: piece)))
-    learner = cq.FairPolicyLearner(cost=world.cost, random_state=3, max_gap=0.02).fit_log(sample)
+    learner = clone(direct).set_params(max_gap=0.02).fit_log(sample)
     judged = cq.evaluate(learner, others, cost=world.cost)
     fair = found.points[0]
     assert_allclose(fair.utility.value, judged.utility.value, rtol=1e-9)
@@ -178,8 +180,10 @@ def test_a_frontier_learns_from_a_sample_and_is_judged_on_the_rest(tmp_path):
 @two_and_three_groups
 def test_a_scan_that_fits_in_the_sample_teaches_what_the_log_teaches(log, scan):
     options = {"cost": 0.45, "max_gap": 0.02}
-    one = cq.FairPolicyLearner(**options).fit_log(scan)
-    two = cq.FairPolicyLearner(**options).fit_log(cq.DecisionLog.concatenate([log]))
+    one = cq.FairPolicyLearner(method="direct", **options).fit_log(scan)
+    two = cq.FairPolicyLearner(method="direct", **options).fit_log(
+        cq.DecisionLog.concatenate([log])
+    )
     assert_allclose(one.policy_.theta, two.policy_.theta)
     assert one.policy_.learned_from == scan.fingerprint
 
@@ -192,9 +196,11 @@ def test_a_scan_larger_than_its_sample_is_learned_from_whole(tmp_path, notion, m
     names = NAMES | {"features": ["x0"]}
     scan = cq.DecisionLog.scan(written(log, tmp_path, 3, 4000), **names)
     options = {"cost": world.cost, "fairness": notion, "max_gap": 0.02, "l2": 1e-4}
-    learned = cq.FairPolicyLearner(**options).fit_log(scan)
-    whole = cq.FairPolicyLearner(**options).fit_log(log)
-    sampled = cq.FairPolicyLearner(**options).fit_log(scan.sample(2000, np.random.default_rng(0)))
+    learned = cq.FairPolicyLearner(method="direct", **options).fit_log(scan)
+    whole = cq.FairPolicyLearner(method="direct", **options).fit_log(log)
+    sampled = cq.FairPolicyLearner(method="direct", **options).fit_log(
+        scan.sample(2000, np.random.default_rng(0))
+    )
     objective = cq.Objective(world.cost, notion)
     worth = [objective.value(each.policy_, log) for each in (learned, whole, sampled)]
     assert abs(learned.result_.benefit_gap) <= 0.021
@@ -255,7 +261,7 @@ def test_a_bad_row_is_found_and_its_file_named(log, tmp_path):
     scan = cq.DecisionLog.scan(tmp_path, **NAMES)
     message = r"part-1\.parquet, row group 1, rows from 0: 1 row has a propensity outside"
     with pytest.raises(cq.DecisionLogError, match=message):
-        cq.FairPolicyLearner().fit_log(scan)
+        cq.FairPolicyLearner(method="direct").fit_log(scan)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,9 @@ from consequential.log.columns import (
     Period,
     Role,
     as_array,
-    as_dates,
     column_name,
     fail,
     listed,
-    missing_values,
     numbers,
     title,
     yes_or_no,
@@ -30,6 +28,7 @@ from consequential.policies import (
     numbered_names,
     plain_groups,
 )
+from consequential.policies.cells import as_dates, missing_values
 
 Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
@@ -40,9 +39,10 @@ def checked_features(
     features: ArrayLike, names: Sequence[str] | None, *, copy: bool
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return a matrix of finite numbers, and the names of its columns."""
+    names = getattr(features, "names", ()) or None if names is None else names
     if not copy and isinstance(features, np.ndarray) and features.dtype == np.float64:
         # a view, so that making the log's columns read-only leaves the caller's array writeable
-        matrix = features.view()
+        matrix = features.view(np.ndarray)
     else:
         matrix = numbers("features", features, names)
     try:
@@ -61,8 +61,8 @@ def checked_features(
         fail(
             np.asarray(missing.any(axis=1)),
             "a feature that is missing or infinite",
-            f"By column: {', '.join(which)}. Impute or drop them before building the log, for "
-            "accepted and rejected alike.",
+            f"By column: {', '.join(which)}. Build the log of a data frame, which may have blanks, "
+            "or impute them, for accepted and rejected alike.",
         )
     return matrix, found
 

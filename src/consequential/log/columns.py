@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.policies.cells import Dates, is_number, missing_values, spelling_advice
+
 Floats = NDArray[np.float64]
-Dates = NDArray[np.datetime64]
 Role = Literal["decision", "label"]
 
-# what a person reads as a number
-_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
-_ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
-_MANY = 10  # different numbers that are too many for codes of categories
 _SHOWN = 6  # different values in a message, at most
 
 _YES = ("yes", "y", "true", "t", "1")
@@ -95,8 +90,8 @@ def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Float
     except (TypeError, ValueError):
         pass
     flat = array.ravel().tolist()
-    row, value = next((k, value) for k, value in enumerate(flat) if not _is_number(value))
-    advice, what = _spelling_advice(value), title(role, values)
+    row, value = next((k, value) for k, value in enumerate(flat) if not is_number(value))
+    advice, what = spelling_advice(value), title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
         what = f"{role} (column {names[column]!r})" if names is not None else what
@@ -117,66 +112,6 @@ def as_array(role: str, values: Any) -> NDArray[Any]:
         ) from None
     array[missing_values(array)] = np.nan
     return array
-
-
-def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where an array has None, NaN or another value that is not equal to itself."""
-    if values.dtype.kind == "f":
-        return np.asarray(np.isnan(values))
-    flags = [_is_missing(value) for value in values.ravel()]
-    return np.array(flags, dtype=np.bool_).reshape(values.shape)
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):
-        return type(value).__name__ == "NAType"
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _spelling_advice(value: Any) -> str:
-    """Say how to write what a person reads as a number."""
-    text = str(value).strip()
-    if text.lower() in _ABSENT:
-        return ": leave missing values empty"
-    if not _NEARLY.fullmatch(text):
-        return ""
-    if text.endswith("%"):
-        return ": a percentage; write 0.6 for 60%"
-    if "," in text or "'" in text or " " in text:
-        return ": write 1234.5, with a decimal point and without separators of thousands"
-    return ": write 12000 for 12k, digits only"
-
-
-def check_spelling(name: str, values: Sequence[Any]) -> None:
-    """Refuse a column of numbers that a few values turned into words.
-
-    Few different numbers among words may be categories. Many are amounts, and the words among them
-    are misspelt or stand for missing values.
-    """
-    known = [(row, str(v).strip()) for row, v in enumerate(values) if v is not None and v == v]
-    counts = Counter(text for _, text in known)
-    plain = {text for text in counts if _is_number(text)}
-    numeric = plain | {text for text in counts if _NEARLY.fullmatch(text)}
-    n_rows = sum(counts[text] for text in numeric)
-    many = len(numeric) > _MANY or len(counts) > len(known) / 2
-    if len(plain) == len(counts) or n_rows <= len(known) / 2 or not many:
-        return
-    row, text = next((row, text) for row, text in known if text not in plain)
-    others = sum(count for text, count in counts.items() if text not in plain) - 1
-    also = f", and {others} more rows have such values" if others else ""
-    advice = _spelling_advice(text)
-    raise DecisionLogError(
-        f"the column {name!r} must be numbers, but row {row} has {text!r}{advice}{also}"
-    )
 
 
 # Words
@@ -253,33 +188,3 @@ class Period:
         start = np.array((self.first or 0) * length - offset).astype(f"datetime64[{unit}]")
         begins = "" if length == 1 else f"the {self.name} from "
         return f"time_step: one step per {self.name}, step 0 is {begins}{start}"
-
-
-def as_dates(values: Any) -> Dates | None:
-    """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        return array.astype("datetime64[D]")
-    if array.dtype.kind not in "OU" or array.ndim != 1:
-        return None
-    array = array.astype(object)
-    absent = missing_values(array)
-    try:
-        known = {value: _day(value) for value in set(array[~absent].tolist())}
-    except (TypeError, ValueError):
-        return None
-    days = [None if gone else known[value] for gone, value in zip(absent, array, strict=True)]
-    return np.array(days, dtype="datetime64[D]") if known else None
-
-
-def _day(value: Any) -> date:
-    if isinstance(value, datetime):
-        return value.date()
-    if isinstance(value, date):
-        return value
-    text = value.strip()
-    if re.fullmatch(r"\d{4}-\d{2}", text):
-        text += "-01"
-    if not re.match(r"\d{4}-\d{2}-\d{2}", text):
-        raise ValueError(text)
-    return datetime.fromisoformat(text).date()

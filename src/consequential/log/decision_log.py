@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.log import parts
+from consequential.log import frames, parts
 from consequential.log.checks import (
     checked_amount,
     checked_cost,
@@ -28,9 +28,8 @@ from consequential.log.checks import (
 from consequential.log.columns import DecisionLogError, Period, column_name
 from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
-from consequential.log.frames import frame_columns, read_table, to_frame
 from consequential.log.parts import ROW_COLUMNS
-from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures
+from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures, Preparation
 
 if TYPE_CHECKING:
     from consequential.log.scan import LogScan
@@ -82,6 +81,11 @@ class DecisionLog:
     notes
         What was understood when the log was built: which words are 1 and which 0, what a time step
         is, how a file was read.
+    preparation
+        What turned the raw columns of a frame or a file into the features; None for arrays.
+    raw
+        The raw columns that cannot be told from the features (words, dates, numbers with blanks),
+        for policies that prepare them in their own way.
 
     Examples
     --------
@@ -110,9 +114,11 @@ class DecisionLog:
     missing: Missing = "refuse"
     observed: Floats | None = None
     notes: tuple[str, ...] = ()
+    preparation: Preparation | None = None
+    raw: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for column in self._row_columns.values():
+        for column in (*self._row_columns.values(), *self.raw.values()):
             if column.flags.writeable:
                 column.setflags(write=False)
         object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
@@ -182,6 +188,8 @@ class DecisionLog:
             estimated_propensity=isinstance(propensity, EstimatedPropensity),
             missing=missing,
             notes=decision_notes + label_notes + step_notes,
+            preparation=getattr(features, "preparation", None),
+            raw={name: np.array(column) for name, column in getattr(features, "raw", {}).items()},
         )
         return replace(log, observed=observed_probability(log, observed))
 
@@ -190,7 +198,7 @@ class DecisionLog:
         cls,
         frame: Any,
         *,
-        features: Sequence[str],
+        features: Sequence[str] | None = None,
         decision: str,
         propensity: str | EstimatedPropensity,
         label: str,
@@ -203,12 +211,16 @@ class DecisionLog:
         missing: Missing = "refuse",
         observed: str | None = None,
         period: str | Period | None = None,
+        like: DecisionLog | DecisionRule | None = None,
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
 
-        A feature that is words becomes one indicator per word, named `column=word`. Decisions and
-        labels may be words; `notes` says which is 1. Dates become time steps with `period`: `day`,
-        `week`, `month`, `quarter` or `year`, counted from the first in the frame.
+        Features are taken as they come: numbers, words, booleans and dates, with missing values
+        among them. A word becomes an indicator named `column=word`; see `Preparation` for
+        everything that is done. With `like`, a log or a policy, features are prepared as they were
+        there, and need not be named. Decisions and labels may be words; `notes` says which is 1.
+        Dates become time steps with `period`: `day`, `week`, `month`, `quarter` or `year`, counted
+        from the first in the frame.
 
         Examples
         --------
@@ -224,30 +236,29 @@ class DecisionLog:
         """
         if period is not None and time_step is None:
             raise DecisionLogError("period says what a time step is: name the column of dates")
-        matrix, names, columns = frame_columns(
-            frame,
-            features,
+        table = frames.as_table(frame)
+        columns = frames.named_columns(
+            table,
             decision=decision,
             propensity=propensity,
             label=label,
             sensitive=sensitive,
-            time_step=time_step,
+            time_step=0 if time_step is None else time_step,
             amount=amount,
             cost=cost,
             observed=observed,
         )
-        if time_step is None:
-            columns["time_step"] = 0
-        return cls.from_arrays(
-            matrix,
+        people, notes = frames.prepared_features(table, features, like)
+        log = cls.from_arrays(
+            people,
             **columns,
             groups=groups,
-            feature_names=names,
             horizon=horizon,
             missing=missing,
             period=period,
             copy=False,  # the matrix was made here
         )
+        return replace(log, notes=log.notes + notes)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **columns: Any) -> DecisionLog:
@@ -255,7 +266,7 @@ class DecisionLog:
 
         Columns of a CSV file may be separated by commas, semicolons or tabs.
         """
-        table, notes = read_table(path)
+        table, notes = frames.read_table(path)
         log = cls.from_frame(table, **columns)
         return replace(log, notes=(*notes, *log.notes))
 
@@ -276,7 +287,9 @@ class DecisionLog:
 
     def take(self, rows: NDArray[Any] | slice) -> DecisionLog:
         """Return the log of some rows (an index, a mask or a slice); groups stay as they are."""
-        return replace(self, **{name: column[rows] for name, column in self._row_columns.items()})
+        raw = {name: column[rows] for name, column in self.raw.items()}
+        columns = {name: column[rows] for name, column in self._row_columns.items()}
+        return replace(self, **columns, raw=raw)
 
     @property
     def _row_columns(self) -> dict[str, Any]:
@@ -325,7 +338,7 @@ class DecisionLog:
     @property
     def named_features(self) -> NamedFeatures:
         """The features with their names: what a rule is asked with, to find its columns by name."""
-        return NamedFeatures(self.features, self.feature_names)
+        return NamedFeatures(self.features, self.feature_names, self.preparation, self.raw)
 
     def propensity_of(self, rule: DecisionRule) -> Floats:
         """Return the probability with which a rule would accept each person of the log.
@@ -366,7 +379,7 @@ class DecisionLog:
         """What is suspicious in the log, a sentence each: wrong propensities, copies of rows."""
         return (*propensity_concerns(self), *data_concerns(self))
 
-    to_frame = to_frame
+    to_frame = frames.to_frame
 
     def __repr__(self) -> str:
         n_features = self.features.shape[1]

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log.columns import DecisionLogError, FrameColumn, check_spelling
-from consequential.log.estimation import EstimatedPropensity
-from consequential.policies import PolicyError, feature_matrix, is_words
+from consequential.log.columns import DecisionLogError, FrameColumn
+from consequential.policies import NamedFeatures, PolicyError, Preparation
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
-# a column with more different words is a name or an address, not a category
-_MOST_CATEGORIES = 50
 PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -31,74 +28,72 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # Frames
 
 
-def frame_columns(
-    frame: Any, features: Sequence[str], **named: str | EstimatedPropensity | None
-) -> tuple[NDArray[Any], list[str], dict[str, Any]]:
-    """Return the feature matrix, the features' names, and the named columns of a frame.
-
-    A column of words becomes one indicator per word. An estimator in a column's place stays there.
-    """
+def as_table(frame: Any) -> Any:
+    """Return a frame of any library as a narwhals frame."""
     import narwhals as nw
 
     try:
-        table = nw.from_native(frame, eager_only=True)
+        return nw.from_native(frame, eager_only=True)
     except TypeError as error:
         raise DecisionLogError(
             f"{type(frame).__name__} is not a data frame that narwhals knows "
             f"(pandas, polars, pyarrow): {error}"
         ) from None
-    check_features_are_listed(features)
+
+
+def prepared_features(
+    table: Any, features: Sequence[str] | None, like: Any
+) -> tuple[NamedFeatures, tuple[str, ...]]:
+    """Return the features of a narwhals frame, and what was noticed when they were prepared.
+
+    They are prepared as in `like`, a log or a policy, or else in a way of their own.
+    """
+    try:
+        if like is None:
+            check_features_are_listed(features)
+            preparation = Preparation.of(table, features)
+        else:
+            preparation = _preparation_of(like, features)
+        missing = [name for name in preparation.names if name not in table.columns]
+        if missing:
+            raise DecisionLogError(f"no column {missing[0]!r} in the frame; it has {table.columns}")
+        people = preparation.transform(table.select(*preparation.names))
+    except PolicyError as error:
+        raise DecisionLogError(str(error)) from None
+    return people, preparation.notes if like is None else people.notes
+
+
+def _preparation_of(like: Any, features: Sequence[str] | None) -> Preparation:
+    # of a learner it is that of its policy
+    found: Preparation | None = getattr(getattr(like, "policy_", like), "preparation", None)
+    if found is None:
+        raise DecisionLogError(
+            f"like is a log or a policy made of raw columns; this {type(like).__name__} knows no "
+            "preparation of them: name the features"
+        )
+    if features is not None and set(features) != set(found.names):
+        raise DecisionLogError(
+            f"features are {', '.join(features)}, but what the log shall be like looks at "
+            f"{', '.join(found.names)}: leave features out"
+        )
+    return found
+
+
+def check_features_are_listed(features: Sequence[str] | None) -> None:
+    """Refuse a single name in place of a list of names, and an empty list."""
+    if isinstance(features, str):
+        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
+    if features is None or len(features) == 0:
+        raise DecisionLogError("features is empty: name at least one column")
+
+
+def named_columns(table: Any, **named: Any) -> dict[str, Any]:
+    """Return the columns of a narwhals frame by role; what is no name of one stays as it is."""
     wanted = {role: name for role, name in named.items() if isinstance(name, str)}
     unknown = [name for name in wanted.values() if name not in table.columns]
     if unknown:
         raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
-    names = feature_names(table, list(features))
-    try:
-        matrix = feature_matrix(table, names)
-    except PolicyError as error:
-        raise DecisionLogError(str(error)) from None
-    return matrix, names, named | {role: _column(table[name]) for role, name in wanted.items()}
-
-
-def check_features_are_listed(features: Sequence[str]) -> None:
-    """Refuse a single name in place of a list of names, and an empty list."""
-    if isinstance(features, str):
-        raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
-    if len(features) == 0:
-        raise DecisionLogError("features is empty: name at least one column")
-
-
-def feature_names(frame: Any, features: Sequence[str]) -> list[str]:
-    """Return the features' names, each column of words replaced by one indicator per word."""
-    import narwhals as nw
-
-    table = nw.from_native(frame, eager_only=True)
-    names: list[str] = []
-    for name in features:
-        if name not in table.columns or not is_words(table[name]):
-            names.append(name)
-            continue
-        values = table[name].to_list()
-        check_spelling(name, values)
-        missing = np.asarray(table[name].is_null().to_numpy(), dtype=np.bool_)
-        if missing.any():
-            count = "1 row" if missing.sum() == 1 else f"{missing.sum()} rows"
-            raise DecisionLogError(
-                f"the column {name!r} is missing in {count} (first: row {missing.argmax()}): name "
-                "a category for them, say 'unknown'"
-            )
-        names += indicator_names(name, {str(word) for word in values})
-    return names
-
-
-def indicator_names(name: str, words: set[str]) -> list[str]:
-    """Return the name of one indicator per word of a column."""
-    if len(words) > _MOST_CATEGORIES:
-        raise DecisionLogError(
-            f"the column {name!r} has {len(words)} different values: more than "
-            f"{_MOST_CATEGORIES} are no categories to learn from; group them"
-        )
-    return [f"{name}={word}" for word in sorted(words)]
+    return named | {role: _column(table[name]) for role, name in wanted.items()}
 
 
 def _column(series: Any) -> FrameColumn:

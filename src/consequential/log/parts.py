@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
 from consequential.policies import DecisionRule
@@ -101,6 +102,12 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
                     f"logs with different {name} cannot be concatenated: "
                     f"{getattr(first, name)} and {getattr(log, name)}"
                 )
+    made = [log.preparation for log in logs]
+    if any(each != made[0] for each in made) and any(log.raw for log in logs):
+        raise DecisionLogError(
+            "logs whose raw columns were prepared differently cannot be concatenated: make the "
+            "later ones with like=, the first log"
+        )
     policies: dict[int, DecisionRule] = {}
     for log in logs:
         for step, rule in log.policies.items():
@@ -116,8 +123,18 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
     return replace(
         first,
         **columns,
+        raw={name: np.concatenate([_raw(log, name) for log in logs]) for name in _raw_names(logs)},
         policies=policies,
         as_of=max((log.as_of for log in logs if log.as_of is not None), default=None),
         estimated_propensity=any(log.estimated_propensity for log in logs),
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
+
+
+def _raw_names(logs: Sequence[DecisionLog]) -> list[str]:
+    return list(dict.fromkeys(name for log in logs for name in log.raw))
+
+
+def _raw(log: DecisionLog, name: str) -> NDArray[Any]:
+    """Return a raw column; one without blanks is among the features."""
+    return log.raw[name] if name in log.raw else log.features[:, log.feature_names.index(name)]

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
@@ -21,18 +22,20 @@ from consequential.log.columns import DecisionLogError, Period
 from consequential.log.decision_log import DecisionLog
 from consequential.log.frames import (
     Piece,
+    as_table,
     check_features_are_listed,
     footer,
     found_pieces,
-    indicator_names,
+    named_columns,
 )
-from consequential.policies import plain_groups
+from consequential.policies import PolicyError, Preparation, Seen, plain_groups, seen_columns
 
 Found = TypeVar("Found")
 
 # Tasks per thread of a cluster. A task is several pieces, since each task is a message there and
 # back; but there are enough tasks for all threads to end at about the same time.
 _TASKS_PER_THREAD = 6
+MEDIAN_OF = 100_000  # rows, about, that medians of numbers are taken of
 
 
 @dataclass(frozen=True)
@@ -52,16 +55,13 @@ class Names:
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        roles = [name for role, name in vars(self).items() if role not in ("features", "period")]
-        return list(dict.fromkeys((*self.features, *(name for name in roles if name is not None))))
+        roles = [name for name in self.roles.values() if name is not None]
+        return list(dict.fromkeys((*self.features, *roles)))
 
-    def log(self, piece: Piece, table: Any, groups: Sequence[Hashable] | None) -> DecisionLog:
-        """Return a piece's rows as a log, checked as every log is."""
-        groups = groups if self.sensitive is not None else None
-        try:
-            return DecisionLog.from_frame(table, **vars(self), groups=groups)
-        except DecisionLogError as error:
-            raise DecisionLogError(f"{piece.place}: {error}") from None
+    @property
+    def roles(self) -> dict[str, str | None]:
+        """The columns other than features, by role."""
+        return {k: name for k, name in vars(self).items() if k not in ("features", "period")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Contents(NamedTuple):
     """What the rows of a piece contain; periods are counted from 1970."""
 
     groups: tuple[Any, ...]
-    feature_names: tuple[str, ...]
+    features: dict[str, Seen]
     first_step: int
     last_step: int
     notes: tuple[str, ...]
@@ -93,10 +93,10 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class Common:
-    """What all pieces of a scan have in common; `names` has indicators in place of words."""
+    """What all pieces of a scan have in common."""
 
-    columns: list[str]
     names: Names
+    preparation: Preparation
     groups: tuple[Hashable, ...]
     horizon: int | None
     last_step: int
@@ -104,7 +104,10 @@ class Common:
 
     def log(self, piece: Piece, draw: Draw | None, settled: bool) -> DecisionLog:
         """Read a piece and return its log, or that of the rows drawn, or of the settled ones."""
-        log = self.names.log(piece, piece.table(self.columns), self.groups)
+        groups = self.groups if self.names.sensitive is not None else None
+        asked = vars(self.names) | {"groups": groups, "like": self}
+        with located(piece):
+            log = DecisionLog.from_frame(piece.table(self.names.columns), **asked)
         log = replace(log, horizon=self.horizon, as_of=self.last_step)
         if draw is not None:
             log = log.take(draw.rows(piece))
@@ -152,12 +155,9 @@ class LogScan:
     @cached_property
     def _common(self) -> Common:
         """What a first pass over all rows finds."""
-        contents = list(self._mapped(partial(_contents, self.names), "looking at the log"))
-        found = {name for each in contents for name in each.feature_names}
-        features: list[str] = []
-        for name in self.names.features:
-            words = {each.removeprefix(f"{name}=") for each in found if each.startswith(f"{name}=")}
-            features += [name] if name in found else indicator_names(name, words)
+        every = max(1, len(self) // MEDIAN_OF)
+        look = partial(_contents, self.names, every)
+        contents = list(self._mapped(look, "looking at the log"))
         groups = self.given_groups
         if groups is None:
             groups = tuple(sorted({group for each in contents for group in each.groups}))
@@ -169,9 +169,10 @@ class LogScan:
             period = replace(period, first=first)
             notes.append(period.said)
             last -= first
-        names = replace(self.names, features=tuple(features), period=period)
-        said = tuple(dict.fromkeys(notes))
-        return Common(self.names.columns, names, groups, self.horizon, last, said)
+        preparation = _preparation(contents)
+        said = tuple(dict.fromkeys((*notes, *preparation.notes)))
+        names = replace(self.names, period=period)
+        return Common(names, preparation, groups, self.horizon, last, said)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -191,7 +192,12 @@ class LogScan:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features; a column of words has one for each word."""
-        return self._common.names.features
+        return self.preparation.feature_names
+
+    @property
+    def preparation(self) -> Preparation:
+        """What turns the raw columns of the files into features; medians are those of a sample."""
+        return self._common.preparation
 
     @cached_property
     def fingerprint(self) -> str:
@@ -329,10 +335,33 @@ def _applied(
     return function(read(piece))
 
 
-def _contents(names: Names, piece: Piece) -> Contents:
-    """Read a piece, check it, and return what it contains."""
-    if names.period is not None:
-        names = replace(names, period=replace(names.period, first=0))
-    log = names.log(piece, piece.table(names.columns), None)
+def _contents(names: Names, every: int, piece: Piece) -> Contents:
+    """Read a piece, check all but its features, and return what it contains."""
+    period = names.period if names.period is None else replace(names.period, first=0)
+    table = as_table(piece.table(names.columns))
+    with located(piece):
+        columns = named_columns(table, **names.roles | {"time_step": names.time_step or 0})
+        log = DecisionLog.from_arrays(np.zeros(len(table)), **columns, period=period)
+        seen = seen_columns(table, names.features, every=every)
     first, last = int(log.time_step.min()), int(log.time_step.max())
-    return Contents(log.groups, log.feature_names, first, last, log.notes)
+    return Contents(log.groups, seen, first, last, log.notes)
+
+
+def _preparation(contents: Sequence[Contents]) -> Preparation:
+    """Return the preparation of all pieces, from what each contains."""
+    first, *others = (each.features for each in contents)
+    try:
+        return Preparation.of_seen(
+            {name: sum((each[name] for each in others), seen) for name, seen in first.items()}
+        )
+    except PolicyError as error:
+        raise DecisionLogError(str(error)) from None
+
+
+@contextmanager
+def located(piece: Piece) -> Iterator[None]:
+    """Say which piece an error is about."""
+    try:
+        yield
+    except (DecisionLogError, PolicyError) as error:
+        raise DecisionLogError(f"{piece.place}: {error}") from None

@@ -5,14 +5,22 @@ from consequential.policies.features import (
     NamedFeatures,
     PolicyError,
     as_features,
-    feature_matrix,
-    group_codes,
-    is_words,
+    framed,
     numbered_names,
-    plain_groups,
-    sensitive_codes,
+    table_columns,
 )
-from consequential.policies.policy import FeatureMap, Policy, link_numbers, policy_from_model
+from consequential.policies.groups import group_codes, plain_groups, sensitive_codes
+from consequential.policies.policy import (
+    FeatureMap,
+    Policy,
+    groups_of,
+    link_numbers,
+    policies_in,
+    policy_from_model,
+)
+from consequential.policies.preparation import Preparation, seen_columns
+from consequential.policies.raw_column import Seen
+from consequential.policies.reasons import Reason, reasons_for
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
@@ -24,7 +32,14 @@ from consequential.policies.rules import (
     checked_floor,
     logistic_model,
 )
-from consequential.policies.storage import load_policy, save_policy
+from consequential.policies.storage import (
+    load_policy,
+    policy_digest,
+    policy_from_json,
+    policy_to_json,
+    save_policy,
+)
+from consequential.policies.summary import FeatureSummary
 from consequential.policies.support import Support, Unsupported, smallest_supported
 
 __all__ = [
@@ -32,28 +47,39 @@ __all__ = [
     "DecisionRule",
     "EveryNth",
     "FeatureMap",
+    "FeatureSummary",
     "FeaturesError",
     "Logged",
     "Mixture",
     "NamedFeatures",
     "Policy",
     "PolicyError",
+    "Preparation",
+    "Reason",
     "RejectAll",
+    "Seen",
     "Support",
     "ThresholdPolicy",
     "Unsupported",
     "as_features",
     "checked_floor",
-    "feature_matrix",
+    "framed",
     "group_codes",
-    "is_words",
+    "groups_of",
     "link_numbers",
     "load_policy",
     "logistic_model",
     "numbered_names",
     "plain_groups",
+    "policies_in",
+    "policy_digest",
+    "policy_from_json",
     "policy_from_model",
+    "policy_to_json",
+    "reasons_for",
     "save_policy",
+    "seen_columns",
     "sensitive_codes",
     "smallest_supported",
+    "table_columns",
 ]

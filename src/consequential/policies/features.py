@@ -1,17 +1,22 @@
-"""Features: what a rule looks at, as matrices whose columns it finds by name, and group codes."""
+"""Features: what a rule looks at, as matrices whose columns it finds by name."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+if TYPE_CHECKING:
+    from consequential.policies.preparation import Preparation
+
 Floats = NDArray[np.float64]
 
 _PLACEHOLDERS = ("x", "Column_")  # what we and LightGBM call the columns of an array
+OTHERS = "other words"  # the one feature of all rare words of a column
+_SHOWN = 3  # unknown words of a column that are named
 
 
 class PolicyError(ValueError):
@@ -23,10 +28,22 @@ class FeaturesError(PolicyError):
 
 
 class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
-    """A matrix of features that knows the names of its columns.
+    """A matrix of features that knows the names of its columns, and what it was prepared from.
 
     A log passes it to rules, so that each rule finds its own columns, also a rule inside another
     rule. Slices of it, and what is computed from it, have no names.
+
+    Attributes
+    ----------
+    names
+        Those of the columns.
+    preparation
+        What made the columns of raw ones; None where nothing did.
+    raw
+        The raw columns that cannot be told from the matrix: words, dates, numbers with blanks.
+    unknown
+        For each raw column the words in it that the preparation has never seen, and in how many
+        rows; the empty text stands for a missing value in a column that never lacked one.
 
     Examples
     --------
@@ -38,18 +55,65 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
     """
 
     names: tuple[str, ...]
+    preparation: Preparation | None
+    raw: Mapping[str, NDArray[Any]]
+    unknown: Mapping[str, Mapping[str, int]]
 
-    def __new__(cls, matrix: ArrayLike, names: Sequence[str]) -> NamedFeatures:
+    def __new__(
+        cls,
+        matrix: ArrayLike,
+        names: Sequence[str],
+        preparation: Preparation | None = None,
+        raw: Mapping[str, NDArray[Any]] | None = None,
+        unknown: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> NamedFeatures:
         """Return a view of the matrix with names."""
         named = as_features(matrix).view(cls)
-        named.names = tuple(names)
+        named.names, named.preparation = tuple(names), preparation
+        named.raw, named.unknown = raw or {}, unknown or {}
         return named
 
     def __array_finalize__(self, parent: Any) -> None:
-        self.names = ()
+        self.names, self.preparation, self.raw, self.unknown = (), None, {}, {}
 
     def __reduce__(self) -> Any:
-        return NamedFeatures, (np.asarray(self), self.names)
+        return NamedFeatures, (
+            np.asarray(self),
+            self.names,
+            self.preparation,
+            self.raw,
+            self.unknown,
+        )
+
+    def raw_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]] | None:
+        """Return raw columns, or None where one of them cannot be told."""
+        known = set(self.names) | set(self.raw)
+        if not known.issuperset(names):
+            return None
+        matrix = np.asarray(self)
+        return {
+            name: self.raw[name] if name in self.raw else matrix[:, self.names.index(name)]
+            for name in names
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was in raw columns that the preparation had never seen, a sentence each."""
+        return tuple(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        for column, counts in self.unknown.items():
+            for word, count in sorted(counts.items(), key=lambda each: -each[1])[:_SHOWN]:
+                rows = "1 row has" if count == 1 else f"{count} rows have"
+                others = f"{column}={OTHERS}"
+                instead = repr(others) if others in self.names else "none of the words it knows"
+                if word:
+                    yield (
+                        f"{rows} the {column} {word!r}, which the policy has never seen: it counts "
+                        f"as {instead}"
+                    )
+                else:
+                    yield f"{rows} no {column}, which nobody lacked whom the policy learned from"
 
 
 def as_features(features: ArrayLike) -> Floats:
@@ -65,34 +129,128 @@ def numbered_names(n: int) -> tuple[str, ...]:
     return tuple(f"x{k}" for k in range(n))
 
 
+def is_table(features: Any) -> bool:
+    """Whether people come in a data frame, a dict (one person) or a list of dicts."""
+    return _records(features) or as_frame(features) is not None
+
+
+def row_products(matrix: Floats, vector: Floats) -> Floats:
+    """Return the product of each row with a vector, in the same bits alone as among other rows.
+
+    BLAS does not promise that: it adds in another order when there are more rows.
+    """
+    found: Floats = np.einsum("ij,j->i", np.ascontiguousarray(matrix), vector)
+    return found
+
+
 def matched_features(features: Any, names: Sequence[str]) -> Floats:
-    """Return the columns of a matrix or a data frame that a rule looks at, in its order.
+    """Return the columns of a matrix, a data frame or records that a rule looks at, in its order.
 
     Columns are matched by name. By position, which needs as many columns as the rule looks at,
     only where one side has no names: a plain array, or placeholders for one (x0, x1, ...). An
-    indicator `column=word` of a word that no row has is 0.
+    indicator `column=word` is 1 where a raw column says the word. A frame or a record has the
+    columns that the rule looks at, and no others.
     """
-    frame = _as_frame(features) if names else None
+    frame = as_frame(features)
     if frame is None:
         return _matched_columns(features, tuple(names))
-    if _placeholders(names):
+    if not names or (_placeholders(names) and not set(names) <= set(frame.columns)):
+        if _records(features):
+            raise FeaturesError(
+                "the rule was learned from an array and knows no names for its features: give "
+                "people as rows of numbers, in the same order"
+            )
         return _matched_columns(feature_matrix(frame, frame.columns), tuple(names))
+    check_columns(frame, names)
     return feature_matrix(frame, names)
 
 
 def matched_frame(features: Any, names: Sequence[str]) -> Any:
     """Return the same as a data frame, for predictors that were fitted to one."""
-    import narwhals as nw
-
-    frame = _as_frame(features)
+    frame = as_frame(features)
     if frame is None:
-        backend: Literal["pandas", "pyarrow"] = "pandas" if find_spec("pandas") else "pyarrow"
-        matrix = _matched_columns(features, tuple(names))
-        return nw.from_numpy(matrix, list(names), backend=backend).to_native()
+        if isinstance(features, NamedFeatures) and not set(names) <= set(features.names):
+            raw = features.raw_columns(names)  # a predictor may prepare them itself
+            if raw is not None:
+                return _made_frame(raw)
+        return framed(_matched_columns(features, tuple(names)), names)
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise PolicyError(f"no column {missing[0]!r} in the frame; it has {frame.columns}")
-    return frame.select(*names).to_native()
+    check_columns(frame, names)
+    found = frame.select(*names)
+    if found.implementation.is_pyarrow() and find_spec("pandas"):
+        return found.to_pandas()  # scikit-learn's ColumnTransformer does not know pyarrow
+    return found.to_native()
+
+
+def check_columns(features: Any, names: Sequence[str]) -> None:
+    """Refuse a frame or records with columns that a rule with these features does not look at."""
+    frame = as_frame(features)
+    if frame is None or _placeholders(names):
+        return
+    looked_at = table_columns(names, frame.columns)
+    others = [name for name in frame.columns if name not in looked_at]
+    if others:
+        raise FeaturesError(
+            f"the rule does not look at {', '.join(map(repr, others))}: give the columns that it "
+            f"looks at and no others ({', '.join(looked_at)}), so that none is mistaken for another"
+        )
+
+
+def columns_for(features: Any, names: Sequence[str]) -> Any:
+    """Return those columns of a frame or records that these features are made of.
+
+    A rule inside another is given them; whatever has no columns by name is returned as it is.
+    """
+    frame = as_frame(features)
+    if frame is None or _placeholders(names):
+        return features
+    wanted = table_columns(names, frame.columns)
+    return frame.select(*(name for name in frame.columns if name in wanted)).to_native()
+
+
+def table_columns(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that features are made of, `purpose` for `purpose=car` and `purpose=tv`.
+
+    A feature whose whole name is among the known columns is that column.
+    """
+    found = (name if name in known else name.partition("=")[0] for name in names)
+    return tuple(dict.fromkeys(found))
+
+
+def count_people(features: Any) -> int:
+    """Return how many people a matrix, a data frame or records describe."""
+    frame = as_frame(features)
+    return len(as_features(features)) if frame is None else len(frame)
+
+
+def check_finite(matrix: Floats, names: Sequence[str]) -> None:
+    """Refuse features that are missing or infinite, and say which and whose."""
+    if np.isfinite(matrix).all():
+        return
+    row, column = (int(place) for place in np.argwhere(~np.isfinite(matrix))[0])
+    name = names[column] if column < len(names) else f"x{column}"
+    raise FeaturesError(
+        f"features must be finite: {name!r} of row {row} is {matrix[row, column]}. Impute missing "
+        "values before deciding"
+    )
+
+
+def framed(matrix: Floats, names: Sequence[str]) -> Any:
+    """Return a matrix as a data frame."""
+    if matrix.shape[1] != len(names):
+        raise FeaturesError(
+            f"{len(names)} columns are needed ({', '.join(names)}), but {counted_columns(matrix)}"
+        )
+    return _made_frame(dict(zip(names, np.asarray(matrix).T, strict=True)))
+
+
+def _made_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
+    import narwhals as nw
+
+    backend: Literal["pandas", "pyarrow"] = "pandas" if find_spec("pandas") else "pyarrow"
+    return nw.from_dict(columns, backend=backend).to_native()
 
 
 def counted_columns(matrix: Floats) -> str:
@@ -101,14 +259,49 @@ def counted_columns(matrix: Floats) -> str:
     return "there is 1 column" if n == 1 else f"there are {n} columns"
 
 
-def _as_frame(features: Any) -> Any:
-    """Return a narwhals frame, or None for what is not a data frame."""
+def as_frame(features: Any) -> Any:
+    """Return a data frame or records as a narwhals frame, and None for anything else.
+
+    A record is a dict, one value per column; one dict is one person, a list of them several.
+    """
+    if _records(features):
+        features = _table([features] if isinstance(features, Mapping) else features)
+    elif isinstance(features, np.ndarray | list | tuple):  # the usual case, and the fastest
+        return None
     import narwhals as nw
 
-    if isinstance(features, np.ndarray):  # the usual case, and the fastest
-        return None
     frame = nw.from_native(features, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _records(features: Any) -> bool:
+    is_list = isinstance(features, list | tuple) and len(features) > 0
+    return isinstance(features, Mapping) or (is_list and isinstance(features[0], Mapping))
+
+
+def _table(records: Sequence[Mapping[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    columns = list(records[0])
+    for row, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise FeaturesError(f"person {row} is not a dict with one value per column")
+        differing = set(columns) ^ set(record)
+        if differing:
+            raise FeaturesError(
+                f"person {row} and person 0 do not have the same columns: only one of them has "
+                f"{sorted(map(repr, differing))[0]}"
+            )
+    made = {}
+    for name in columns:
+        try:
+            # NaN among words is a missing value
+            values = pa.array([record[name] for record in records], from_pandas=True)
+        except (pa.ArrowException, OverflowError) as error:
+            raise FeaturesError(f"{name!r} has values of several kinds: {error}") from None
+        nothing = pa.types.is_null(values.type)
+        made[str(name)] = values.cast(pa.float64()) if nothing else values
+    return pa.table(made)
 
 
 def _placeholders(names: Sequence[str]) -> bool:
@@ -125,7 +318,8 @@ def _matched_columns(features: ArrayLike, wanted: tuple[str, ...]) -> Floats:
     if set(wanted) <= set(names) and not all(nameless):
         return matrix[:, [names.index(name) for name in wanted]]
     if not any(nameless):
-        return np.column_stack([_column(matrix, names, name) for name in wanted])
+        raw: Mapping[str, NDArray[Any]] = getattr(features, "raw", {})
+        return np.column_stack([_column(matrix, names, raw, name) for name in wanted])
     if matrix.shape[1] != len(wanted):
         listed = ", ".join(wanted[:5]) + (", ..." if len(wanted) > 5 else "")
         count = f"{len(wanted)} feature{'s' if len(wanted) != 1 else ''} ({listed})"
@@ -133,14 +327,14 @@ def _matched_columns(features: ArrayLike, wanted: tuple[str, ...]) -> Floats:
     return matrix
 
 
-def _column(matrix: Floats, names: tuple[str, ...], name: str) -> Floats:
+def _column(
+    matrix: Floats, names: tuple[str, ...], raw: Mapping[str, NDArray[Any]], name: str
+) -> Floats:
     if name in names:
         return matrix[:, names.index(name)]
-    variable, equals, _ = name.partition("=")
-    words = [k for k, other in enumerate(names) if equals and other.startswith(f"{variable}=")]
-    # no row has the word if every row has one of the others
-    if words and (matrix[:, words].sum(axis=1) == 1.0).all():
-        return np.zeros(len(matrix))
+    column, word = _split_indicator(name, [each for each in raw if raw[each].dtype == object])
+    if column:
+        return np.asarray(raw[column] == word, dtype=np.float64)
     raise FeaturesError(
         f"no feature {name!r}, which the rule looks at; there are {', '.join(names)}"
     )
@@ -158,54 +352,18 @@ def _feature(frame: Any, name: str) -> Floats:
     if name in frame.columns:
         dtype = frame[name].dtype
         if not (dtype.is_numeric() or dtype == nw.Boolean):
-            raise PolicyError(f"the feature {name!r} has type {dtype}, not numbers or words")
+            raise PolicyError(f"the feature {name!r} has type {dtype}, not numbers")
         return np.asarray(frame[name].cast(nw.Float64).to_numpy(), dtype=np.float64)
-    column, _, word = name.partition("=")
-    if not word or column not in frame.columns:
+    column, word = _split_indicator(name, frame.columns)
+    if not column:
         raise PolicyError(f"no column {name!r} in the frame; it has {frame.columns}")
+    missing = frame[column].is_null().to_numpy()
+    if missing.any():
+        raise FeaturesError(f"the column {column!r} is missing in row {int(missing.argmax())}")
     return np.array([str(value) == word for value in frame[column].to_list()], dtype=np.float64)
 
 
-def is_words(column: Any) -> bool:
-    """Whether a narwhals column holds words, not numbers."""
-    import narwhals as nw
-
-    return any(column.dtype == kind for kind in (nw.String, nw.Categorical, nw.Enum, nw.Object))
-
-
-def plain_groups(groups: Any) -> tuple[Hashable, ...]:
-    """Return groups as a tuple of Python values, each of them once."""
-    names = tuple(groups.tolist() if hasattr(groups, "tolist") else groups)
-    twice = [name for k, name in enumerate(names) if name in names[:k]]
-    if twice:
-        raise PolicyError(f"the sensitive group {twice[0]!r} is given twice in {list(names)}")
-    return names
-
-
-def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.intp]:
-    """Return the position of each row's group among `groups`."""
-    values = np.asarray(sensitive)
-    codes = np.full(values.shape, -1, dtype=np.intp)
-    for code, group in enumerate(groups):
-        codes[values == group] = code
-    if codes.size and codes.min() < 0:
-        unknown = values[codes < 0].tolist()[0]
-        raise PolicyError(f"unknown sensitive group {unknown!r}; known: {list(groups)}")
-    return codes
-
-
-def sensitive_codes(
-    sensitive: ArrayLike | None, groups: Sequence[Hashable], n: int
-) -> NDArray[np.intp]:
-    """Return the position of each of n people's group among those of a policy that has groups."""
-    if sensitive is None:
-        raise PolicyError(
-            "this policy uses the sensitive attribute: pass `sensitive`, one value per row"
-        )
-    codes = group_codes(sensitive, groups)
-    if codes.shape != (n,):
-        raise PolicyError(
-            f"sensitive has shape {codes.shape} but features has {n} rows: "
-            "one value per row is needed"
-        )
-    return codes
+def _split_indicator(name: str, columns: Sequence[str]) -> tuple[str, str]:
+    """Return the column and the word of an indicator `column=word`; empty where there is none."""
+    column = max((each for each in columns if name.startswith(f"{each}=")), key=len, default="")
+    return column, name[len(column) + 1 :]

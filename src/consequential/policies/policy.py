@@ -12,12 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.links import LINKS, Link, link_named
 from consequential.policies.features import (
     Floats,
+    NamedFeatures,
     PolicyError,
+    check_finite,
+    framed,
+    is_table,
     matched_features,
-    plain_groups,
-    sensitive_codes,
+    row_products,
 )
+from consequential.policies.groups import plain_groups, sensitive_codes
+from consequential.policies.preparation import Preparation
+from consequential.policies.reasons import Reason, reasons_for
 from consequential.policies.rules import DecisionRule, checked_floor
+from consequential.policies.scores import Scores
+from consequential.policies.summary import FeatureSummary
 from consequential.policies.support import Support
 from consequential.shares import checked_share
 
@@ -69,6 +77,13 @@ class Policy(DecisionRule):
     support
         The people supported by the log that the parameters were learned from, and what is done
         with everybody else (see `Support`); None where nobody is treated differently.
+    summary
+        Medians and quantiles of the features of the people learned from (`FeatureSummary`), for
+        `reasons`; None where nobody was learned from.
+    preparation
+        What turns raw columns into the features (see `Preparation`). With one, `propensity` and
+        `decide` take people as they come, in a data frame, a dict (one person) or a list of
+        dicts; a matrix of features that are prepared already is taken as it is.
 
     Examples
     --------
@@ -88,6 +103,8 @@ class Policy(DecisionRule):
     learned_from: str
     feature_names: tuple[str, ...] = ()
     support: Support | None = None
+    summary: FeatureSummary | None = None
+    preparation: Preparation | None = None
 
     def __init__(
         self,
@@ -100,6 +117,8 @@ class Policy(DecisionRule):
         learned_from: str = "",
         feature_names: Sequence[str] = (),
         support: Support | None = None,
+        summary: FeatureSummary | None = None,
+        preparation: Preparation | None = None,
     ) -> None:
         values = np.array(theta, dtype=np.float64)
         groups = plain_groups(groups)
@@ -117,6 +136,8 @@ class Policy(DecisionRule):
                 f"a feature map is a fitted transformer; {type(feature_map).__name__} "
                 "has no transform"
             )
+        if preparation is not None:
+            feature_names = preparation.feature_names
         values.setflags(write=False)
         for name, value in (
             ("theta", values),
@@ -127,6 +148,8 @@ class Policy(DecisionRule):
             ("learned_from", str(learned_from)),
             ("feature_names", tuple(str(name) for name in feature_names)),
             ("support", support),
+            ("summary", summary),
+            ("preparation", preparation),
         ):
             object.__setattr__(self, name, value)
 
@@ -136,14 +159,20 @@ class Policy(DecisionRule):
         return bool(self.groups)
 
     @property
+    def raw_columns(self) -> tuple[str, ...]:
+        """Names of the raw columns it looks at; those of its features where none are raw."""
+        return self.feature_names if self.preparation is None else self.preparation.names
+
+    @property
     def overrules(self) -> bool:
         """Whether it decides differently on people whom its log does not support."""
         return self.support is not None and self.support.overrules
 
     def inputs(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return `phi`, one row per person."""
-        mapped = self.mapped(features)
-        phi = np.column_stack([np.ones(len(mapped)), mapped])
+        mapped = self.mapped(features, sensitive)
+        phi = np.ones((len(mapped), mapped.shape[1] + 1))  # rows in one piece, for `row_products`
+        phi[:, 1:] = mapped
         if self.groups:
             blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
             blocks[np.arange(len(phi)), sensitive_codes(sensitive, self.groups, len(phi))] = phi
@@ -155,20 +184,37 @@ class Policy(DecisionRule):
             )
         return phi
 
-    def mapped(self, features: ArrayLike) -> Floats:
+    def mapped(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return `T(x)`, one row per person: the inputs without their constant and groups."""
-        mapped = matched_features(features, self.feature_names)
-        if self.feature_map is not None:
-            found = self.feature_map.transform(mapped)
-            found = found.toarray() if hasattr(found, "toarray") else found
-            mapped = np.ascontiguousarray(found, dtype=np.float64)
-        if not np.isfinite(mapped).all():
-            raise PolicyError("features must be finite: impute missing values before deciding")
-        return mapped
+        mapped = np.asarray(self.looked_at(features))
+        if self.feature_map is None:
+            check_finite(mapped, self.feature_names)
+            return mapped
+        if isinstance(self.feature_map, Scores) and self.groups:
+            codes = sensitive_codes(sensitive, self.groups, len(mapped))
+            found = self.feature_map.transform(mapped, codes)
+        else:
+            names = getattr(self.feature_map, "feature_names_in_", None)
+            found = self.feature_map.transform(mapped if names is None else framed(mapped, names))
+        found = found.toarray() if hasattr(found, "toarray") else found
+        inputs = np.ascontiguousarray(found, dtype=np.float64)
+        check_finite(inputs, ())
+        return inputs
+
+    def linear_score(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
+        """Return `phi . theta` for each row."""
+        return row_products(self.inputs(features, sensitive), self.theta)
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return the probability of a positive decision for each row."""
-        found = self.probability(self.inputs(features, sensitive) @ self.theta)
+        features = self.looked_at(features)
+        return self.scored(self.linear_score(features, sensitive), features, sensitive)
+
+    def scored(
+        self, eta: Floats, features: ArrayLike, sensitive: ArrayLike | None = None
+    ) -> Floats:
+        """Return the propensities of people whose linear scores are known."""
+        found = self.probability(eta)
         if self.support is None:
             return found
         return self.support.applied(found, *self._support_inputs(features, sensitive))
@@ -189,12 +235,56 @@ class Policy(DecisionRule):
             return np.ones(len(matrix), dtype=np.bool_)
         return self.support.supports(matrix, codes)
 
+    def reasons(
+        self, record: Any, sensitive: ArrayLike | None = None, *, most: int = 4
+    ) -> tuple[Reason, ...]:
+        """Return the features that hold one person's linear score down, those that do most first.
+
+        Each is set to its reference value, the median or the commonest word of the people learned
+        from, while all others stay; `most` is how many are returned at most.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> names = ["income", "debt"]
+        >>> summary = cq.FeatureSummary.of([[2.0, 1.0], [3.0, 2.0], [4.0, 9.0]], names)
+        >>> policy = cq.Policy([0.0, 1.0, -0.2], feature_names=names, summary=summary)
+        >>> for reason in policy.reasons({"income": 1.0, "debt": 5.0}):
+        ...     print(reason)
+        income is 1 (3 would raise the score by 2)
+        debt is 5 (2 would raise the score by 0.6)
+        """
+        found = reasons_for(self, record, sensitive, most=most)
+        if len(found) != 1:
+            raise PolicyError(f"reasons are given for one person at a time, not for {len(found)}")
+        return found[0]
+
     def _support_inputs(
         self, features: ArrayLike, sensitive: ArrayLike | None
     ) -> tuple[Floats, NDArray[np.intp] | None]:
-        matrix = matched_features(features, self.feature_names)
+        matrix = np.asarray(self.looked_at(features))
         codes = sensitive_codes(sensitive, self.groups, len(matrix)) if self.groups else None
         return matrix, codes
+
+    def unfamiliar(self, features: Any) -> tuple[str, ...]:
+        """Say what raw columns have that nobody had whom the policy learned from."""
+        found = self.looked_at(features)
+        return found.notes if isinstance(found, NamedFeatures) else ()
+
+    def looked_at(self, features: Any) -> Floats:
+        """Return the features it looks at: raw columns prepared, prepared ones found by name."""
+        own = self.preparation
+        if own is not None and is_table(features):
+            return own.transform(features)
+        if own is not None and isinstance(features, NamedFeatures):
+            if features.preparation == own:
+                return features
+            # a log may have been prepared in another way; of an array nobody knows how
+            given = features.preparation is None and set(self.feature_names) <= set(features.names)
+            raw = None if given else features.raw_columns(own.names)
+            if raw is not None:
+                return own.prepared(raw)
+        return matched_features(features, self.feature_names)
 
     def probability(self, eta: Floats) -> Floats:
         """Return the propensity of supported people as a function of the linear score."""
@@ -232,6 +322,18 @@ class Policy(DecisionRule):
         if self.support is not None:
             parts.append(self.support.in_short)
         return f"Policy({', '.join(parts)})"
+
+
+def policies_in(rule: DecisionRule) -> tuple[Policy, ...]:
+    """Return the parametric policies that a rule consists of: itself, or those it asks."""
+    if isinstance(rule, Policy):
+        return (rule,)
+    return tuple(policy for inner in rule.inner_rules for policy in policies_in(inner))
+
+
+def groups_of(rule: DecisionRule) -> tuple[Hashable, ...]:
+    """Return the sensitive groups that a rule knows; empty where it does not look at them."""
+    return next((policy.groups for policy in policies_in(rule) if policy.groups), ())
 
 
 def link_numbers(policy: Policy) -> LinkNumbers | None:

@@ -14,8 +14,11 @@ from consequential.policies.features import (
     FeaturesError,
     Floats,
     PolicyError,
-    as_features,
+    check_columns,
+    columns_for,
+    count_people,
     counted_columns,
+    matched_features,
     matched_frame,
 )
 from consequential.shares import percentage
@@ -31,6 +34,9 @@ def checked_floor(floor: float) -> float:
 
 class DecisionRule(ABC):
     """A map from people to the probability of a positive decision.
+
+    People are the rows of an array or of a data frame (pandas, polars, pyarrow), or records: a
+    dict with one value per column is one person, a list of dicts several.
 
     Examples
     --------
@@ -60,6 +66,21 @@ class DecisionRule(ABC):
         return tuple(
             dict.fromkeys(name for rule in self.inner_rules for name in rule.feature_names)
         )
+
+    @property
+    def raw_columns(self) -> tuple[str, ...]:
+        """Names of the raw columns it looks at; those of its features where none are raw."""
+        inner = (name for rule in self.inner_rules for name in rule.raw_columns)
+        return tuple(dict.fromkeys(inner)) or self.feature_names
+
+    def unfamiliar(self, features: Any) -> tuple[str, ...]:
+        """Say what raw columns have that nobody had whom the rule learned from."""
+        inner = (
+            note
+            for rule in self.inner_rules
+            for note in rule.unfamiliar(columns_for(features, rule.raw_columns))
+        )
+        return tuple(dict.fromkeys(inner))
 
     @abstractmethod
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
@@ -94,7 +115,7 @@ class AcceptAll(DecisionRule):
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """One for each row."""
-        return np.ones(len(as_features(features)))
+        return np.ones(count_people(features))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +131,7 @@ class RejectAll(DecisionRule):
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Zero for each row."""
-        return np.zeros(len(as_features(features)))
+        return np.zeros(count_people(features))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +218,7 @@ class ThresholdPolicy(DecisionRule):
     def _inputs(self, features: ArrayLike) -> Any:
         if self.feature_names:
             return matched_frame(features, self.feature_names)
-        matrix = as_features(features)
+        matrix = matched_features(features, ())
         fitted = getattr(self.predictor, "n_features_in_", matrix.shape[1])
         if matrix.shape[1] != fitted:
             raise FeaturesError(
@@ -227,7 +248,7 @@ class EveryNth(DecisionRule):
     otherwise: DecisionRule = RejectAll()
 
     def __post_init__(self) -> None:
-        if self.n != int(self.n) or self.n < 1:
+        if self.n != int(self.n) or not 1 <= self.n < 2**63:
             raise PolicyError(f"every n-th needs a whole n of at least 1, not {self.n!r}")
         object.__setattr__(self, "n", int(self.n))
 
@@ -286,7 +307,11 @@ class Mixture(DecisionRule):
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Average of the rules' propensities."""
         pairs = zip(self.probabilities, self.rules, strict=True)
-        mixed = [p * rule.propensity(features, sensitive) for p, rule in pairs]
+        check_columns(features, self.raw_columns)
+        mixed = [
+            p * rule.propensity(columns_for(features, rule.raw_columns), sensitive)
+            for p, rule in pairs
+        ]
         total: Floats = np.sum(mixed, axis=0)
         return np.minimum(total, 1.0)
 

@@ -1,27 +1,30 @@
-"""Policies as JSON files: readable, exact, and free of code.
+"""Policies as JSON: readable, exact, checked when they are read, and free of code.
 
-The fitted state of a transformer or classifier is stored as numbers. Only the types in
-`STORABLE` are, because for those the numbers are known to be all there is; any other raises an
-error that names the type. Nothing is ever unpickled, and no class is loaded by a name that is
-not in that list.
+A file says the format, the schema, the versions of the libraries that wrote it, the policy, and
+the propensities of a few made-up people, its probes. A digest covers all of that. A reader refuses
+a file with another digest, and one whose probes it would decide on differently.
 """
 
 from __future__ import annotations
 
-import importlib
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from consequential.files import write_atomically
 from consequential.links import LINKS, Link
+from consequential.policies.archive import archived, unarchived
 from consequential.policies.features import PolicyError
+from consequential.policies.old_files import decoded
 from consequential.policies.policy import Policy
+from consequential.policies.preparation import Preparation
+from consequential.policies.probes import check_probes, probes_of
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
@@ -30,31 +33,47 @@ from consequential.policies.rules import (
     RejectAll,
     ThresholdPolicy,
 )
+from consequential.policies.summary import FeatureSummary
 from consequential.policies.support import Support
+from consequential.provenance import versions
 
 FORMAT = "consequential policy"
-_SCHEMA = 1
-_SCHEMA_WITH_SUPPORT = 2  # a reader that knows no supports would decide on unsupported people
+_SCHEMA = 3
+_READABLE = (1, 2, 3)  # 1 and 2, which had supports, knew no digest and no probes
 
 _RULES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
 }
-_ADDED_LATER = ("learned_from", "feature_names", "support")  # fields that old files do not have
-
-STORABLE = {
-    "KBinsDiscretizer": "sklearn.preprocessing",
-    "LogisticRegression": "sklearn.linear_model",
-    "MinMaxScaler": "sklearn.preprocessing",
-    "OneHotEncoder": "sklearn.preprocessing",
-    "Pipeline": "sklearn.pipeline",
-    "PolynomialFeatures": "sklearn.preprocessing",
-    "RBFSampler": "sklearn.kernel_approximation",
-    "RobustScaler": "sklearn.preprocessing",
-    "SplineTransformer": "sklearn.preprocessing",
-    "StandardScaler": "sklearn.preprocessing",
+_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation")  # not in old
+# what each field is in JSON; what it may contain, the rules check themselves
+_KINDS: dict[str, Any] = {
+    "theta": list,
+    "link": str,
+    "feature_map": dict | None,
+    "floor": float | int,
+    "groups": list,
+    "learned_from": str,
+    "feature_names": list,
+    "support": dict | None,
+    "summary": dict | None,
+    "preparation": dict | None,
+    "predictor": dict,
+    "threshold": float | int,
+    "n": int,
+    "otherwise": dict,
+    "rules": list,
+    "probabilities": list,
 }
-_SPLINE = ("t", "c", "k", "extrapolate")
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
@@ -68,10 +87,7 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
     >>> cq.load_policy(file)
     Policy(theta=[0.1 2. ], link='logistic')
     """
-    encoded = encode_rule(policy)
-    schema = _SCHEMA_WITH_SUPPORT if _has_support(policy) else _SCHEMA
-    document = {"format": FORMAT, "schema": schema, "policy": encoded}
-    write_atomically(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, policy_to_json(policy))
 
 
 def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
@@ -86,26 +102,132 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
     """
     content = Path(path).read_bytes()
     try:
-        document = json.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
+    return _read(text, os.fspath(path))
+
+
+def policy_to_json(policy: DecisionRule) -> str:
+    """Return a policy as JSON, with everything needed to decide in another process.
+
+    The text is read again before it is returned, so that what could not be read later is refused
+    now. Fitted scikit-learn parts are stored by skops; types that cannot be checked are refused.
+
+    Examples
+    --------
+    >>> import json, consequential as cq
+    >>> text = cq.policy_to_json(cq.Policy([0.1, 2.0], feature_names=["income"]))
+    >>> list(json.loads(text))
+    ['format', 'schema', 'digest', 'versions', 'policy', 'probes']
+    >>> cq.policy_from_json(text).propensity({"income": 1.0}).round(3)
+    array([0.891])
+    """
+    content = {
+        "format": FORMAT,
+        "schema": _SCHEMA,
+        "digest": "",
+        "versions": versions(),
+        "policy": encode_rule(policy),
+        "probes": probes_of(policy),
+    }
+    content["digest"] = _digest(content)
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    _read(text, "what was written")
+    return text
+
+
+def policy_from_json(text: str) -> DecisionRule:
+    """Return the policy that `policy_to_json` made a text of; see there for an example.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> cq.policy_from_json(cq.policy_to_json(cq.AcceptAll()))
+    AcceptAll()
+    """
+    return _read(text, "the text")
+
+
+def policy_digest(policy: DecisionRule) -> str:
+    """Return a sha256 digest of everything that a policy is.
+
+    It is the same before and after saving, and in other processes; versions of libraries are no
+    part of it.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> policy = cq.Policy([0.1, 2.0])
+    >>> again = cq.policy_from_json(cq.policy_to_json(policy))
+    >>> cq.policy_digest(again) == cq.policy_digest(policy)
+    True
+    >>> cq.policy_digest(policy.with_floor(0.1)) == cq.policy_digest(policy)
+    False
+    """
+    return _digest(encode_rule(policy))
+
+
+def _read(text: str, where: str) -> DecisionRule:
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"{where} is not a policy file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise PolicyError(f"{os.fspath(path)} is JSON but not a {FORMAT}")
-    if document.get("schema") not in (_SCHEMA, _SCHEMA_WITH_SUPPORT):
+        raise PolicyError(f"{where} is JSON but not a {FORMAT}")
+    schema = document.get("schema")
+    if schema not in _READABLE:
         raise PolicyError(
-            f"{os.fspath(path)} has schema {document.get('schema')!r}; this version of "
-            f"consequential reads schemas {_SCHEMA} and {_SCHEMA_WITH_SUPPORT}"
+            f"{where} has schema {schema!r}; this version of consequential reads schemas "
+            f"{', '.join(map(str, _READABLE))}"
         )
     try:
-        return decode_rule(document["policy"])
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if schema == _SCHEMA and document["digest"] != _digest(document):
+            raise PolicyError(
+                "its content is not what was written (the digest differs). Take a copy that "
+                "nobody edited, or save the policy again"
+            )
+        policy = decode_rule(document["policy"])
+        if schema == _SCHEMA:
+            check_probes(policy, document["probes"])
+    except _DAMAGE as error:
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
-        raise PolicyError(f"{os.fspath(path)} is damaged: {kind}{error}") from None
+        advice = _other_versions(document)
+        raise PolicyError(f"{where} is damaged: {kind}{error}{advice}") from None
+    return policy
 
 
-def _has_support(rule: DecisionRule) -> bool:
-    own = isinstance(rule, Policy) and rule.support is not None
-    return own or any(_has_support(inner) for inner in rule.inner_rules)
+def _other_versions(document: dict[str, Any]) -> str:
+    """Return what to do where other versions of libraries wrote a file; else nothing."""
+    wrote, read = document.get("versions"), versions()
+    if not isinstance(wrote, dict) or wrote == read:
+        return ""
+    differing = [name for name in read if wrote.get(name) != read[name]]
+    was, now = (
+        ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (wrote, read)
+    )
+    return (
+        f". It was written with {was}, and is read with {now}: read it with the versions that "
+        "wrote it, or learn it again"
+    )
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number that a policy file may have")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Return a digest of everything but the digest itself, and archives, which have their own."""
+    kept = _without_archives({name: part for name, part in content.items() if name != "digest"})
+    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _without_archives(data: Any) -> Any:
+    """Return JSON without compressed bytes, which may differ while their content does not."""
+    if isinstance(data, dict):
+        return {key: _without_archives(part) for key, part in data.items() if key != "skops"}
+    return [_without_archives(part) for part in data] if isinstance(data, list) else data
 
 
 def encode_rule(rule: DecisionRule) -> dict[str, Any]:
@@ -114,16 +236,25 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
     if _RULES.get(kind.__name__) is not kind:
         raise PolicyError(f"a {kind.__name__} cannot be stored as JSON")
     values = {each.name: getattr(rule, each.name) for each in fields(cast("Any", rule))}
-    if values.get("support", ...) is None:
-        del values["support"]
-    return {"type": kind.__name__} | {name: _encode_field(v) for name, v in values.items()}
+    return {"type": kind.__name__} | {name: _encode(value) for name, value in values.items()}
 
 
-def _encode_field(value: Any) -> Any:
+def decode_rule(data: dict[str, Any]) -> DecisionRule:
+    """Return the rule that `encode_rule` made these values of, in this version or an older one."""
+    if data["type"] not in _RULES:
+        raise PolicyError(f"unknown type of policy {data['type']!r}")
+    kind = _RULES[data["type"]]
+    names = [each.name for each in fields(kind)]
+    kept = [name for name in names if name in data or name not in _ADDED_LATER]
+    rule: DecisionRule = kind(**{name: _decode(name, data[name]) for name in kept})
+    return rule
+
+
+def _encode(value: Any) -> Any:
     match value:
         case DecisionRule():
             return encode_rule(value)
-        case Support():
+        case Support() | FeatureSummary() | Preparation():
             return value.to_dict()
         case Link():
             if value is not LINKS.get(value.name):
@@ -132,105 +263,38 @@ def _encode_field(value: Any) -> Any:
         case np.ndarray():
             return value.tolist()
         case tuple():
-            return [encode_rule(v) if isinstance(v, DecisionRule) else _encode(v) for v in value]
-    return _encode(value)
-
-
-def decode_rule(data: dict[str, Any]) -> DecisionRule:
-    """Return the rule that `encode_rule` made these values of."""
-    if data["type"] not in _RULES:
-        raise PolicyError(f"unknown type of policy {data['type']!r}")
-    kind = _RULES[data["type"]]
-    names = [each.name for each in fields(kind)]
-    values = {name: data[name] for name in names if name in data or name not in _ADDED_LATER}
-    support = {"support": Support(**values.pop("support"))} if "support" in values else {}
-    rule: DecisionRule = kind(**{name: _decode(value) for name, value in values.items()}, **support)
-    return rule
-
-
-def _encode(value: Any) -> Any:
-    """Return JSON for the values, arrays, splines and estimators of a fitted state."""
-    match value:
-        case None | bool() | int() | str():
+            return [_encode_item(item) for item in value]
+        case None | bool() | int() | float() | str():
             return value
-        case float():
-            return value if np.isfinite(value) else {"float": repr(value)}
-        case np.generic():
-            return {"scalar": _encode(value.item()), "dtype": value.dtype.str}
-        case np.ndarray():
-            dtype = "object" if value.dtype == object else value.dtype.str
-            return {
-                "array": [_encode(item) for item in value.ravel().tolist()],
-                "dtype": dtype,
-                "shape": list(value.shape),
-            }
+    return archived(value)
+
+
+def _encode_item(value: Any) -> Any:
+    """Return a rule of a mixture, a probability, a name or a group."""
+    match value:
+        case DecisionRule():
+            return encode_rule(value)
+        case None | bool() | int() | float() | str():
+            return value
         case tuple():
-            return {"tuple": [_encode(item) for item in value]}
-        case list():
-            return [_encode(item) for item in value]
-        case dict() if all(isinstance(key, str) for key in value):
-            return {"dict": {key: _encode(item) for key, item in value.items()}}
-        case type() if value.__module__ == "numpy":
-            return {"numpy_type": value.__name__}
-        case np.dtype():
-            return {"numpy_dtype": value.str}
-    kind = type(value).__name__
-    if kind == "BSpline":
-        return {"spline": {key: _encode(getattr(value, key)) for key in _SPLINE}}
-    if STORABLE.get(kind) and type(value).__module__.startswith("sklearn."):
-        state = {key: _encode(part) for key, part in vars(value).items()}
-        return {"estimator": kind, "state": state}
-    raise PolicyError(
-        f"a {type(value).__module__}.{kind} cannot be stored as JSON; "
-        f"these can: {', '.join(STORABLE)}"
-    )
+            return {"tuple": [_encode_item(item) for item in value]}
+    raise PolicyError(f"a {type(value).__name__} cannot be stored as JSON")
 
 
-def _decode(data: Any) -> Any:
-    match data:
-        case list():
-            return [_decode(item) for item in data]
-        case {"float": text}:
-            return float(text)
-        case {"scalar": item, "dtype": dtype}:
-            return np.dtype(dtype).type(_decode(item))
-        case {"array": items, "dtype": dtype, "shape": shape}:
-            return _decode_array([_decode(item) for item in items], dtype).reshape(shape)
-        case {"tuple": items}:
-            return tuple(_decode(item) for item in items)
-        case {"dict": items}:
-            return {key: _decode(item) for key, item in items.items()}
-        case {"numpy_type": name}:
-            return np.dtype(name).type
-        case {"numpy_dtype": name}:
-            return np.dtype(name)
-        case {"spline": parts}:
-            from scipy.interpolate import BSpline
-
-            t, c, k, extrapolate = (_decode(parts[key]) for key in _SPLINE)
-            return BSpline.construct_fast(t, c, k, extrapolate)
-        case {"type": _}:
+def _decode(name: str, data: Any) -> Any:
+    if not isinstance(data, _KINDS.get(name, object)):
+        raise PolicyError(f"{name} cannot be {json.dumps(data)[:40]}")
+    match name, data:
+        case "support", dict():
+            return Support(**data)
+        case "summary", dict():
+            return FeatureSummary(**data)
+        case "preparation", dict():
+            return Preparation.from_dict(data)
+        case "rules", list():
+            return [decode_rule(each) for each in data]
+        case _, {"type": _}:
             return decode_rule(data)
-        case {"estimator": kind, "state": state}:
-            return _decode_estimator(kind, state)
-        case dict():
-            raise PolicyError(f"unreadable value with keys {sorted(data)}")
-    return data
-
-
-def _decode_array(items: list[Any], dtype: str) -> NDArray[Any]:
-    if dtype != "object":
-        return np.array(items, dtype=dtype)
-    array = np.empty(len(items), dtype=object)
-    for k, item in enumerate(items):  # an object may itself be an array
-        array[k] = item
-    return array
-
-
-def _decode_estimator(kind: str, state: dict[str, Any]) -> Any:
-    if kind not in STORABLE:
-        raise PolicyError(f"a {kind!r} is not among the types that can be read")
-    cls = getattr(importlib.import_module(STORABLE[kind]), kind)
-    estimator = cls.__new__(cls)  # parameters and fitted state alike are in its `vars`
-    vars(estimator).update({key: _decode(part) for key, part in state.items()})
-    return estimator
+        case _, {"skops": _}:
+            return unarchived(data)
+    return decoded(data)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import FeaturesError, Floats, PolicyError
+from consequential.policies.features import FeaturesError, Floats, PolicyError, row_products
 
 Codes = NDArray[np.intp]
 
@@ -108,6 +108,10 @@ class Support:
         # the linear score comes after the inputs it is made of
         if self.feature.min() < _LEAF_NODE or self.feature.max() > len(self.direction):
             raise PolicyError("a support's nodes look at features that do not exist")
+        shares = [*self.propensity, self.smallest, self.share]
+        numbers = [*self.threshold, *self.direction]
+        if not (all(0.0 <= each <= 1.0 for each in shares) and np.isfinite(numbers).all()):
+            raise PolicyError("a support's numbers must be finite, and its shares in [0, 1]")
         if self.unsupported not in get_args(Unsupported):
             raise PolicyError(
                 f"unsupported is one of {', '.join(get_args(Unsupported))}, "
@@ -243,7 +247,7 @@ def _with_groups(features: Floats, group: Codes | None, n_groups: int) -> Floats
 
 
 def _with_score(inputs: Floats, direction: Floats) -> Floats:
-    return np.column_stack([inputs, inputs @ direction])
+    return np.column_stack([inputs, row_products(inputs, direction)])
 
 
 def _direction(inputs: Floats, supported: NDArray[np.bool_]) -> Floats:

@@ -1,0 +1,211 @@
+"""Cells: the values of a raw column, whatever table they come from, and what text among them says.
+
+Cells are an array of floats (NaN is missing), of booleans, of days (`datetime64[D]`, NaT is
+missing), or of text (None is missing). Text that is blank or says nan is missing too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.policies.features import FeaturesError, PolicyError
+
+Cells = NDArray[Any]
+Dates = NDArray[np.datetime64]
+
+# what a person reads as a number
+_NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
+_CODE = re.compile(r"\s*[-+]?0\d+\s*")  # 01234 is the code of a place, not a number
+_ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
+_BLANK = ("", "nan", "NaN")
+_MANY = 10  # different numbers that are too many for codes of categories
+
+
+def columns_of(people: Any) -> dict[str, Cells] | None:
+    """Return the cells of a data frame, a dict (one person) or a list of dicts; None for others."""
+    import narwhals as nw
+
+    if isinstance(people, np.ndarray):  # the usual case, and the fastest
+        return None
+    if isinstance(people, Mapping):
+        people = [people]
+    if isinstance(people, list | tuple) and people and isinstance(people[0], Mapping):
+        names = dict.fromkeys(name for person in people for name in person)
+        for row, person in enumerate(people):
+            if len(person) < len(names):
+                missing = next(name for name in names if name not in person)
+                raise FeaturesError(
+                    f"row {row} has no column {missing!r}, which others have: give None where a "
+                    "value is missing"
+                )
+        return {name: cells_of_values([person[name] for person in people]) for name in names}
+    frame = nw.from_native(people, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    return {name: cells_of(frame[name]) for name in frame.columns}
+
+
+def cells_of(series: Any) -> Cells:
+    """Return the cells of a narwhals series."""
+    import narwhals as nw
+
+    dtype = series.dtype
+    if dtype == nw.Boolean and not series.is_null().any():
+        return np.asarray(series.to_numpy(), dtype=np.bool_)
+    if dtype.is_numeric():
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if dtype == nw.Date or isinstance(dtype, nw.Datetime):
+        if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+            series = series.dt.replace_time_zone(None)  # the day it was there
+        return np.asarray(series.to_numpy()).astype("datetime64[D]")
+    if dtype.is_nested() or dtype.is_temporal() or dtype == nw.Binary:
+        raise PolicyError(
+            f"the column {series.name!r} has type {dtype}, not numbers, words, dates or booleans"
+        )
+    return _texts(series.to_list(), series.is_null().to_numpy())
+
+
+def cells_of_values(values: Sequence[Any]) -> Cells:
+    """Return the cells of Python values, those of a column of records."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    missing = missing_values(array)
+    known = array[~missing]
+    if len(known) and all(isinstance(value, Real) and not _is_bool(value) for value in known):
+        numbers = np.full(len(array), np.nan)
+        numbers[~missing] = known.astype(np.float64)
+        return numbers
+    return _texts(values, missing)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _texts(values: Iterable[Any], missing: Iterable[Any]) -> Cells:
+    found = [
+        None if gone or (text := str(value)).strip() in _BLANK else text
+        for value, gone in zip(values, missing, strict=True)
+    ]
+    texts = np.empty(len(found), dtype=object)
+    texts[:] = found
+    return texts
+
+
+def missing_cells(cells: Cells) -> NDArray[np.bool_]:
+    """Return where cells are missing."""
+    match cells.dtype.kind:
+        case "f":
+            return np.isnan(cells)
+        case "M":
+            return np.isnat(cells)
+        case "O":
+            return np.array([value is None for value in cells], dtype=np.bool_)
+    return np.zeros(len(cells), dtype=np.bool_)
+
+
+def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where an array has None, NaN or another value that is not equal to itself."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    flags = [_is_missing(value) for value in values.ravel()]
+    return np.array(flags, dtype=np.bool_).reshape(values.shape)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+# Text
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value, or what text says, is a number."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def is_code(text: str) -> bool:
+    """Whether text is a number with a leading zero, which numbers do not have and codes do."""
+    return _CODE.fullmatch(text) is not None
+
+
+def spelling_advice(value: Any) -> str:
+    """Say how to write what a person reads as a number."""
+    text = str(value).strip()
+    if text.lower() in _ABSENT:
+        return ": leave missing values empty"
+    if not _NEARLY.fullmatch(text):
+        return ""
+    if text.endswith("%"):
+        return ": a percentage; write 0.6 for 60%"
+    if "," in text or "'" in text or " " in text:
+        return ": write 1234.5, with a decimal point and without separators of thousands"
+    return ": write 12000 for 12k, digits only"
+
+
+def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
+    """Refuse a column of numbers that a few values turned into words.
+
+    Few different numbers among words may be categories. Many are amounts, and the words among them
+    are misspelt or stand for missing values. `counts` says how often each text occurs.
+    """
+    n = counts.total()
+    plain = {text for text in counts if is_number(text)}
+    numeric = plain | {text for text in counts if _NEARLY.fullmatch(text.strip())}
+    n_rows = sum(counts[text] for text in numeric)
+    many = len(numeric) > _MANY or len(counts) > n / 2
+    if len(plain) == len(counts) or n_rows <= n / 2 or not many:
+        return
+    row = next(row for row, text in enumerate(texts) if text is not None and text not in plain)
+    others = sum(count for text, count in counts.items() if text not in plain) - 1
+    also = f", and {others} more rows have such values" if others else ""
+    text = texts[row].strip()
+    raise PolicyError(
+        f"the column {name!r} must be numbers, but row {row} has {text!r}"
+        f"{spelling_advice(text)}{also}"
+    )
+
+
+def as_dates(values: Any) -> Dates | None:
+    """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[D]")
+    if array.dtype.kind not in "OU" or array.ndim != 1:
+        return None
+    array = array.astype(object)
+    absent = missing_values(array)
+    try:
+        known = {value: _day(value) for value in set(array[~absent].tolist())}
+    except (TypeError, ValueError):
+        return None
+    days = [None if gone else known[value] for gone, value in zip(absent, array, strict=True)]
+    return np.array(days, dtype="datetime64[D]") if known else None
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    text = value.strip()
+    if re.fullmatch(r"\d{4}-\d{2}", text):
+        text += "-01"
+    if not re.match(r"\d{4}-\d{2}-\d{2}", text):
+        raise ValueError(text)
+    return datetime.fromisoformat(text).date()
