@@ -253,6 +253,7 @@ class Sums:
     utility: float
     numerators: Floats  # (benefits, groups)
     denominators: Floats  # (benefits, groups); ones where a benefit is linear
+    acceptance: Floats | None = None  # rates of the groups, then of everybody, where counted
 
     @property
     def benefits(self) -> Floats:

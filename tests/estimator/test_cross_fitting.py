@@ -26,7 +26,7 @@ def covered(world, seed, n=5000, folds=5):
     start = world.initial_policy().with_floor(0.05)
     log = world.collect(start, n, np.random.default_rng(seed))
     Remembering.fitted.clear()
-    learner = Remembering(cost=world.cost, l2=1e-4, n_starts=1)
+    learner = Remembering(cost=world.cost, method="direct", l2=1e-4, n_starts=1)
     found = cq.evaluate(learner, log, cost=world.cost, folds=folds)
     assert len(Remembering.fitted) == folds
     # folds are of equal size, so the value is that of the policies' mean

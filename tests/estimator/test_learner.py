@@ -20,7 +20,7 @@ from exploring_logs import exploring_log
 
 CHECKS = [
     pytest.param(estimator, check, id=check.func.__name__)
-    for estimator, check in estimator_checks_generator(cq.FairPolicyLearner())
+    for estimator, check in estimator_checks_generator(cq.FairPolicyLearner(method="direct"))
     # which wants SciPy to be told about other arrays than NumPy's before it is imported
     if check.func.__name__ != "check_array_api_input"
 ]
@@ -54,8 +54,8 @@ def test_arrays_and_logs_teach_the_same():
     log = exploring_log(n=800)
     X, y, metadata = arrays(log)
     options = {"cost": 0.45, "max_gap": 0.02}
-    by_log = cq.FairPolicyLearner(**options).fit_log(log)
-    by_arrays = cq.FairPolicyLearner(**options).fit(X, y, **metadata)
+    by_log = cq.FairPolicyLearner(method="direct", **options).fit_log(log)
+    by_arrays = cq.FairPolicyLearner(method="direct", **options).fit(X, y, **metadata)
     assert_array_equal(by_log.policy_.theta, by_arrays.policy_.theta)
 
 
@@ -63,8 +63,8 @@ def test_labels_of_rejected_people_are_ignored():
     log = exploring_log(n=500)
     X, y, metadata = arrays(log)
     made_up = np.where(np.isnan(y), 1.0, y)
-    one = cq.FairPolicyLearner(penalty=1.0).fit(X, y, **metadata)
-    two = cq.FairPolicyLearner(penalty=1.0).fit(X, made_up, **metadata)
+    one = cq.FairPolicyLearner(method="direct", penalty=1.0).fit(X, y, **metadata)
+    two = cq.FairPolicyLearner(method="direct", penalty=1.0).fit(X, made_up, **metadata)
     assert_array_equal(one.policy_.theta, two.policy_.theta)
 
 
@@ -72,7 +72,7 @@ def test_labels_may_have_any_names():
     log = exploring_log(n=500)
     X, y, metadata = arrays(log)
     words = np.where(np.isnan(y), None, np.where(y == 1, "repaid", "defaulted"))
-    learner = cq.FairPolicyLearner().fit(X, words, **metadata)
+    learner = cq.FairPolicyLearner(method="direct").fit(X, words, **metadata)
     assert learner.classes_.tolist() == ["defaulted", "repaid"]
     assert set(learner.predict(X)) <= {"defaulted", "repaid"}
 
@@ -80,11 +80,11 @@ def test_labels_may_have_any_names():
 def test_decisions_and_labels_in_words_mean_what_they_mean_in_a_log():
     log = exploring_log(n=500)
     X, y, metadata = arrays(log)
-    numbers = cq.FairPolicyLearner().fit(X, y, **metadata)
+    numbers = cq.FairPolicyLearner(method="direct").fit(X, y, **metadata)
     # in order of letters paid would come first, which is the place of the outcome not hoped for
     y_words = pd.Series(np.where(np.isnan(y), None, np.where(y == 1, "paid", "unpaid")))
     in_words = metadata | {"decisions": np.where(log.decision, "approved", "declined")}
-    words = cq.FairPolicyLearner().fit(X, y_words, **in_words)
+    words = cq.FairPolicyLearner(method="direct").fit(X, y_words, **in_words)
     assert_array_equal(words.policy_.theta, numbers.policy_.theta)
     assert words.classes_.tolist() == ["unpaid", "paid"]
     assert words.coding_ == (
@@ -100,7 +100,7 @@ def test_frames_come_back_as_frames_with_what_a_log_must_keep(library):
     log = exploring_log(n=300)
     X, y, metadata = arrays(log)
     frame = library({"income": X[:, 0], "debt": X[:, 1]})
-    learner = cq.FairPolicyLearner().fit(frame, y, **metadata)
+    learner = cq.FairPolicyLearner(method="direct").fit(frame, y, **metadata)
     assert learner.feature_names_in_.tolist() == ["income", "debt"]
     decided = learner.decide(frame, random_state=3)
     assert isinstance(decided, library)
@@ -112,13 +112,13 @@ def test_pandas_keeps_its_index():
     log = exploring_log(n=50)
     X, y, metadata = arrays(log)
     frame = pd.DataFrame(X, columns=["a", "b"], index=[f"person {k}" for k in range(50)])
-    learner = cq.FairPolicyLearner().fit(frame, y, **metadata)
+    learner = cq.FairPolicyLearner(method="direct").fit(frame, y, **metadata)
     assert learner.decide(frame, random_state=0).index.tolist() == frame.index.tolist()
 
 
 def test_decisions_are_drawn_with_the_propensity_and_repeat_with_the_seed():
     world, log = first_log()
-    learner = cq.FairPolicyLearner(cost=world.cost, floor=0.3).fit_log(log)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, floor=0.3).fit_log(log)
     X = np.full((20_000, 1), -0.75)
     one, two = (learner.decide(X, random_state=7) for _ in range(2))
     assert_array_equal(one, two)
@@ -128,7 +128,7 @@ def test_decisions_are_drawn_with_the_propensity_and_repeat_with_the_seed():
 
 def test_nobody_falls_below_the_floor():
     _, log = first_log(2000)
-    learner = cq.FairPolicyLearner(cost=0.6, floor=0.07).fit_log(log)
+    learner = cq.FairPolicyLearner(method="direct", cost=0.6, floor=0.07).fit_log(log)
     propensity = learner.predict_proba(log.features)[:, 1]
     assert 0.07 <= propensity.min() < 0.09
     assert learner.policy_.floor == 0.07
@@ -143,7 +143,11 @@ def test_it_works_at_the_end_of_a_pipeline_and_in_a_grid_search():
     y = np.where(np.isnan(y), 0.0, y)
     asked = dict.fromkeys(metadata, True)
     with sklearn.config_context(enable_metadata_routing=True):
-        learner = cq.FairPolicyLearner().set_fit_request(**asked).set_score_request(**asked)
+        learner = (
+            cq.FairPolicyLearner(method="direct")
+            .set_fit_request(**asked)
+            .set_score_request(**asked)
+        )
         pipeline = make_pipeline(StandardScaler(), learner)
         search = GridSearchCV(pipeline, {"fairpolicylearner__max_gap": [0.0, 0.2, None]}, cv=3)
         search.fit(X, y, **metadata)
@@ -156,7 +160,9 @@ def test_it_works_at_the_end_of_a_pipeline_and_in_a_grid_search():
 def test_the_score_is_the_estimated_utility_of_all_applicants():
     world, log = first_log(200_000)
     X, y, metadata = arrays(log)
-    learner = cq.FairPolicyLearner(cost=world.cost).fit_log(log.take(slice(0, 20_000)))
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(
+        log.take(slice(0, 20_000))
+    )
     truth = world.exact(learner.policy_).utility
     assert abs(learner.score(X, y, **metadata) - truth) < 0.01
 
@@ -172,8 +178,8 @@ def test_the_score_is_the_estimated_utility_of_all_applicants():
 )
 def test_rich_feature_maps_are_fitted_kept_and_stored(feature_map, tmp_path):
     log = exploring_log(n=500)
-    plain = cq.FairPolicyLearner(l2=1e-4).fit_log(log)
-    rich = cq.FairPolicyLearner(feature_map=feature_map, l2=1e-4).fit_log(log)
+    plain = cq.FairPolicyLearner(method="direct", l2=1e-4).fit_log(log)
+    rich = cq.FairPolicyLearner(method="direct", feature_map=feature_map, l2=1e-4).fit_log(log)
     assert rich.result_.utility > plain.result_.utility - 1e-3
     assert not hasattr(feature_map, "n_features_in_")  # the user's own stays unfitted
     cq.save_policy(rich.policy_, tmp_path / "policy.json")
@@ -188,7 +194,9 @@ def test_rich_feature_maps_are_fitted_kept_and_stored(feature_map, tmp_path):
 def test_more_labels_teach_more_and_batches_add_up():
     world = cq.worlds.second_setting()
     start = world.initial_policy().with_floor(0.1)
-    learner = cq.FairPolicyLearner(cost=world.cost, feature_map=SplineTransformer(n_knots=8))
+    learner = cq.FairPolicyLearner(
+        method="direct", cost=world.cost, feature_map=SplineTransformer(n_knots=8)
+    )
     logs = [world.collect(start, 4000, np.random.default_rng(seed)) for seed in range(6)]
     for log in logs:
         X, y, metadata = arrays(log)
@@ -204,7 +212,7 @@ def test_more_labels_teach_more_and_batches_add_up():
 def test_batches_are_remembered_up_to_a_number_of_rows():
     log = exploring_log(n=400)
     X, y, metadata = arrays(log)
-    learner = cq.FairPolicyLearner(max_rows=1000)
+    learner = cq.FairPolicyLearner(method="direct", max_rows=1000)
     for _ in range(4):
         learner.partial_fit(X, y, **metadata)
     assert len(learner.kept_) == 1000
@@ -213,7 +221,7 @@ def test_batches_are_remembered_up_to_a_number_of_rows():
 def test_a_later_batch_may_lack_a_group_but_not_bring_a_new_one():
     log = exploring_log(n=400)
     X, y, metadata = arrays(log)
-    learner = cq.FairPolicyLearner().partial_fit(X, y, **metadata)
+    learner = cq.FairPolicyLearner(method="direct").partial_fit(X, y, **metadata)
     ones = metadata | {"sensitive_features": np.ones(400, dtype=int)}
     learner.partial_fit(X, y, **ones)
     strangers = metadata | {"sensitive_features": np.full(400, 7)}
@@ -227,13 +235,13 @@ def test_amounts_and_costs_count_row_by_row():
     X, y, metadata = arrays(log)
     double = np.where(np.arange(200) < 100, 2.0, 1.0)
     rows = np.r_[np.arange(100), np.arange(200)]
-    one = cq.FairPolicyLearner(l2=1e-3).fit(X, y, amounts=double, **metadata)
-    two = cq.FairPolicyLearner(l2=1e-3).fit(
+    one = cq.FairPolicyLearner(method="direct", l2=1e-3).fit(X, y, amounts=double, **metadata)
+    two = cq.FairPolicyLearner(method="direct", l2=1e-3).fit(
         X[rows], y[rows], **{key: value[rows] for key, value in metadata.items()}
     )
     assert_allclose(one.result_.utility * 200, two.result_.utility * 300, rtol=0.01)
-    dear = cq.FairPolicyLearner().fit(X, y, costs=np.full(200, 0.9), **metadata)
-    cheap = cq.FairPolicyLearner().fit(X, y, costs=np.full(200, 0.1), **metadata)
+    dear = cq.FairPolicyLearner(method="direct").fit(X, y, costs=np.full(200, 0.9), **metadata)
+    cheap = cq.FairPolicyLearner(method="direct").fit(X, y, costs=np.full(200, 0.1), **metadata)
     assert log.propensity_of(dear.policy_).mean() < log.propensity_of(cheap.policy_).mean() - 0.2
 
 
@@ -248,28 +256,30 @@ def test_amounts_and_costs_count_row_by_row():
 )
 def test_any_weighting_can_be_learned_with(weighting):
     log = exploring_log(n=400)
-    learner = cq.FairPolicyLearner(weighting=weighting, max_gap=0.05).fit_log(log)
+    learner = cq.FairPolicyLearner(method="direct", weighting=weighting, max_gap=0.05).fit_log(log)
     assert learner.result_.violation <= 1e-3
 
 
 def test_a_group_aware_policy_is_asked_for_and_says_so():
     world, log = first_log()
-    learner = cq.FairPolicyLearner(cost=world.cost, max_gap=0.0, uses_sensitive=True).fit_log(log)
+    learner = cq.FairPolicyLearner(
+        method="direct", cost=world.cost, max_gap=0.0, uses_sensitive=True
+    ).fit_log(log)
     assert learner.policy_.uses_sensitive
     assert "uses the sensitive attribute" in repr(learner.policy_)
     with pytest.raises(cq.PolicyError, match="pass sensitive_features="):
         learner.predict(log.features)
     assert learner.predict(log.features, sensitive_features=log.sensitive).shape == (len(log),)
-    unaware = cq.FairPolicyLearner(cost=world.cost, max_gap=0.0).fit_log(log)
+    unaware = cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=0.0).fit_log(log)
     assert learner.result_.utility > unaware.result_.utility + 0.01
 
 
 def test_folds_give_a_value_that_was_not_learned_from():
     world, log = first_log(6000)
-    learner = cq.FairPolicyLearner(cost=world.cost).fit_log(log, folds=3)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(log, folds=3)
     assert learner.value_.utility.low < world.exact(learner.policy_).utility
     assert learner.value_.utility.value <= learner.result_.utility + 0.01
-    assert not hasattr(cq.FairPolicyLearner().fit_log(log), "value_")
+    assert not hasattr(cq.FairPolicyLearner(method="direct").fit_log(log), "value_")
 
 
 def test_pending_labels_wait():
@@ -284,8 +294,8 @@ def test_pending_labels_wait():
         (np.arange(300) >= 150) * 1,
         horizon=1,
     )
-    learned = cq.FairPolicyLearner(l2=1e-3).fit_log(waiting)
-    early = cq.FairPolicyLearner(l2=1e-3).fit_log(log.take(slice(0, 150)))
+    learned = cq.FairPolicyLearner(method="direct", l2=1e-3).fit_log(waiting)
+    early = cq.FairPolicyLearner(method="direct", l2=1e-3).fit_log(log.take(slice(0, 150)))
     assert_allclose(learned.policy_.theta, early.policy_.theta)
 
 
@@ -301,7 +311,7 @@ def spline():
 def reached(world, seed, n, **options):
     start = world.initial_policy().with_floor(0.05)
     log = world.collect(start, n, np.random.default_rng(seed))
-    learner = cq.FairPolicyLearner(cost=world.cost, l2=0.0, **options).fit_log(log)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, l2=0.0, **options).fit_log(log)
     return world.exact(learner.policy_)
 
 
@@ -354,7 +364,7 @@ def bad(**changes):
 )
 def test_an_option_that_makes_no_sense_is_refused(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        cq.FairPolicyLearner(**options).fit(**bad())
+        cq.FairPolicyLearner(method="direct", **options).fit(**bad())
 
 
 @pytest.mark.parametrize(
@@ -388,19 +398,19 @@ def test_an_option_that_makes_no_sense_is_refused(options, message):
 )
 def test_tables_that_make_no_sense_are_refused(changes, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        cq.FairPolicyLearner().fit(**bad(**changes))
+        cq.FairPolicyLearner(method="direct").fit(**bad(**changes))
 
 
 def test_fairness_without_groups_is_refused():
     log = exploring_log(n=60, n_groups=1)
     for options in ({"max_gap": 0.1}, {"penalty": 1.0}, {"uses_sensitive": True}):
         with pytest.raises(cq.DecisionLogError, match="at least two groups"):
-            cq.FairPolicyLearner(**options).fit_log(log)
+            cq.FairPolicyLearner(method="direct", **options).fit_log(log)
 
 
 def test_a_label_never_seen_cannot_be_scored():
     log = exploring_log(n=60)
     X, y, metadata = arrays(log)
-    learner = cq.FairPolicyLearner().fit(X, y, **metadata)
+    learner = cq.FairPolicyLearner(method="direct").fit(X, y, **metadata)
     with pytest.raises(ValueError, match=r"y has a label 2\.0"):
         learner.score(X, np.full(60, 2.0), **metadata)

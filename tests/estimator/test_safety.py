@@ -105,7 +105,7 @@ def test_a_fair_policy_worth_less_than_rejecting_everybody_is_no_answer():
 
 
 def test_a_bound_that_is_shown_holds_among_people():
-    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.1, confidence=0.95)
+    learner = cq.FairPolicyLearner(method="direct", cost=world().cost, max_gap=0.1, confidence=0.95)
     log = explored(8000, 3)
     learner.fit_log(log)
     assert abs(world().exact(learner.policy_).benefit_gap) <= 0.1
@@ -118,7 +118,11 @@ def test_a_bound_that_is_shown_holds_among_people():
 
 def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
     learner = cq.FairPolicyLearner(
-        cost=world().cost, fairness="predictive_parity", max_gap=0.01, confidence=0.95
+        method="direct",
+        cost=world().cost,
+        fairness="predictive_parity",
+        max_gap=0.01,
+        confidence=0.95,
     )
     with pytest.raises(cq.BoundNotShownError, match="held-out decisions the gap") as declined:
         learner.fit_log(explored(1000, 1))
@@ -138,11 +142,13 @@ def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
 )
 def test_a_confidence_that_makes_no_sense_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        cq.FairPolicyLearner(cost=world().cost, **options).fit_log(explored(200, 0))
+        cq.FairPolicyLearner(method="direct", cost=world().cost, **options).fit_log(
+            explored(200, 0)
+        )
 
 
 def test_folds_and_held_out_rows_do_not_go_together():
-    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.1, confidence=0.95)
+    learner = cq.FairPolicyLearner(method="direct", cost=world().cost, max_gap=0.1, confidence=0.95)
     with pytest.raises(ValueError, match="leave folds out"):
         learner.fit_log(explored(200, 0), folds=5)
 
@@ -177,7 +183,7 @@ def test_policies_that_agree_have_the_cross_fitted_gap():
 
 
 def test_fit_with_folds_says_how_wide_the_gap_of_its_policy_is():
-    learner = cq.FairPolicyLearner(cost=world().cost, max_gap=0.05)
+    learner = cq.FairPolicyLearner(method="direct", cost=world().cost, max_gap=0.05)
     learner.fit_log(explored(3000, 7), folds=3)
     average, own = learner.value_.benefit_gap, learner.policy_gap_
     assert own.value == pytest.approx(average.value)
@@ -190,7 +196,9 @@ def test_the_gap_of_the_deployed_policy_is_covered(notion):
     """100 logs of 5000: at least 92 percent, less two binomial errors."""
     covered = 0
     for seed in range(100):
-        learner = cq.FairPolicyLearner(cost=world().cost, fairness=notion, max_gap=0.05)
+        learner = cq.FairPolicyLearner(
+            method="direct", cost=world().cost, fairness=notion, max_gap=0.05
+        )
         learner.fit_log(explored(5000, seed), folds=5)
         truth = world().exact(learner.policy_, fairness=notion).benefit_gap
         covered += truth in learner.policy_gap_

@@ -54,7 +54,7 @@ def chance_of(learner, features, sensitive):
 @pytest.mark.parametrize("mode", ["reject", "as_logged"])
 def test_a_log_that_left_nothing_to_chance_is_refused(mode):
     world, log = deterministic()
-    learner = cq.FairPolicyLearner(cost=world.cost, unsupported=mode)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, unsupported=mode)
     with pytest.raises(cq.DecisionLogError, match="left nothing to chance") as raised:
         learner.fit_log(log, folds=5)
     said = str(raised.value)
@@ -69,12 +69,14 @@ def test_a_log_that_left_nothing_to_chance_is_refused(mode):
 def test_a_scan_that_left_nothing_to_chance_is_refused(tmp_path):
     world, log = deterministic(4_000)
     with pytest.raises(cq.DecisionLogError, match="left nothing to chance"):
-        cq.FairPolicyLearner(cost=world.cost).fit_log(scan_of(log, tmp_path))
+        cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(scan_of(log, tmp_path))
 
 
 def test_extrapolating_from_it_can_be_asked_for_and_is_said():
     world, log = deterministic()
-    learner = cq.FairPolicyLearner(cost=world.cost, unsupported="trust_model").fit_log(log)
+    learner = cq.FairPolicyLearner(
+        method="direct", cost=world.cost, unsupported="trust_model"
+    ).fit_log(log)
     assert "extrapolates to people whom its log does not support" in repr(learner.policy_)
     assert "The policy extrapolates to them" in learner.result_.notes[-1]
     # which is why it has to be asked for: the log promises a gain where there is a loss
@@ -84,7 +86,7 @@ def test_extrapolating_from_it_can_be_asked_for_and_is_said():
 def test_a_log_in_which_everybody_was_accepted_is_not_refused():
     world = cq.worlds.first_setting()
     log = world.collect(cq.AcceptAll(), 4_000, np.random.default_rng(0))
-    learner = cq.FairPolicyLearner(cost=world.cost).fit(log.features, log.label)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost).fit(log.features, log.label)
     assert learner.policy_.support is None
     assert world.exact(learner.policy_).utility > 0.17
 
@@ -101,7 +103,7 @@ def test_a_log_that_supports_nobody_in_particular_is_refused():
         log.sensitive,
     )
     with pytest.raises(cq.DecisionLogError, match="people of every kind"):
-        cq.FairPolicyLearner().fit_log(hidden)
+        cq.FairPolicyLearner(method="direct").fit_log(hidden)
 
 
 # --- logs with a knock-out rule
@@ -113,7 +115,9 @@ def test_a_log_that_supports_nobody_in_particular_is_refused():
 )
 def test_people_who_were_never_accepted_are_not_accepted(options):
     world, log = knocked_out()
-    learner = cq.FairPolicyLearner(cost=world.cost, floor=0.02, **options).fit_log(log)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, floor=0.02, **options).fit_log(
+        log
+    )
     assert "rejects people whom its log does not support" in repr(learner.policy_)
     for seed in (10, 11):
         new, group = world.propose(20_000, np.random.default_rng(seed))
@@ -121,14 +125,18 @@ def test_people_who_were_never_accepted_are_not_accepted(options):
         assert chance[out].mean() <= 1e-3
         assert chance[~out].min() >= 0.0
         assert np.mean(chance[~out] >= 0.02) >= 0.999  # a floor explores among the others
-    extrapolating = cq.FairPolicyLearner(cost=world.cost, unsupported="trust_model", **options)
+    extrapolating = cq.FairPolicyLearner(
+        method="direct", cost=world.cost, unsupported="trust_model", **options
+    )
     chance = chance_of(extrapolating.fit_log(log), new, group)
     assert chance[out].mean() > 0.1
 
 
 def test_the_log_is_right_about_a_policy_that_keeps_to_its_support():
     world, log = knocked_out(seed=1)
-    learner = cq.FairPolicyLearner(cost=world.cost, max_gap=0.05).fit_log(log, folds=3)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=0.05).fit_log(
+        log, folds=3
+    )
     truth = world.exact(learner.policy_)
     assert learner.result_.utility == pytest.approx(truth.utility, abs=0.02)
     assert learner.value_.utility.low < truth.utility < learner.value_.utility.high
@@ -158,7 +166,9 @@ def test_certificates_are_what_the_log_says_of_the_final_policy(mode, options):
         log.label,
         log.sensitive,
     )
-    learner = cq.FairPolicyLearner(cost=world.cost, unsupported=mode, **options).fit_log(log)
+    learner = cq.FairPolicyLearner(
+        method="direct", cost=world.cost, unsupported=mode, **options
+    ).fit_log(log)
     found = learner.result_
     objective = cq.Objective(
         world.cost, learner.fairness, learner.penalty, weighting=learner.weighting
@@ -177,7 +187,7 @@ def accepted_before(log):
 @pytest.mark.parametrize("options", [{}, {"max_gap": 0.05}, {"penalty": 5.0}])
 def test_evaluating_the_policy_on_the_log_gives_the_certificates(options):
     world, log = knocked_out(8_000)
-    found = cq.FairPolicyLearner(cost=world.cost, **options).fit_log(log).result_
+    found = cq.FairPolicyLearner(method="direct", cost=world.cost, **options).fit_log(log).result_
     with pytest.warns(UserWarning, match="learned from"):
         judged = cq.evaluate(found.policy, log, cost=world.cost, fairness="demographic_parity")
     assert found.utility == pytest.approx(judged.utility.value, rel=1e-9)
@@ -186,7 +196,9 @@ def test_evaluating_the_policy_on_the_log_gives_the_certificates(options):
 
 def test_a_bound_counts_people_who_are_rejected_for_want_of_support():
     world, log = knocked_out()
-    found = cq.FairPolicyLearner(cost=world.cost, max_gap=0.03).fit_log(log).result_
+    found = (
+        cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=0.03).fit_log(log).result_
+    )
     truth = world.exact(found.policy)
     assert abs(found.benefit_gap) <= 0.0301
     assert abs(truth.benefit_gap) <= 0.03 + 0.02
@@ -196,8 +208,8 @@ def test_a_scan_teaches_the_same_support(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "SAMPLED", 3_000)
     world, log = knocked_out(9_000)
     scan = scan_of(log, tmp_path)
-    scanned = cq.FairPolicyLearner(cost=world.cost, max_gap=0.05).fit_log(scan)
-    whole = cq.FairPolicyLearner(cost=world.cost, max_gap=0.05).fit_log(log)
+    scanned = cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=0.05).fit_log(scan)
+    whole = cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=0.05).fit_log(log)
     differ = scanned.policy_.supports(log.features) != whole.policy_.supports(log.features)
     assert differ.mean() <= 5.0 / 3_000
     assert scanned.policy_.support.smallest == whole.policy_.support.smallest
@@ -209,7 +221,7 @@ def test_a_scan_teaches_the_same_support(tmp_path, monkeypatch):
 
 def test_later_batches_renew_the_support():
     world, log = knocked_out(1_000)
-    learner = cq.FairPolicyLearner(cost=world.cost)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost)
 
     def learn(log):
         learner.partial_fit(
@@ -235,7 +247,7 @@ def test_later_batches_renew_the_support():
 def test_nothing_changes_where_the_log_supports_everybody(options):
     log = exploring_log(n=2_000)
     found = [
-        cq.FairPolicyLearner(unsupported=mode, **options).fit_log(log)
+        cq.FairPolicyLearner(method="direct", unsupported=mode, **options).fit_log(log)
         for mode in ("reject", "as_logged", "trust_model")
     ]
     for learner in found:
@@ -246,4 +258,4 @@ def test_nothing_changes_where_the_log_supports_everybody(options):
 
 def test_what_to_do_with_unsupported_people_is_one_of_three_things():
     with pytest.raises(ValueError, match="unsupported is one of reject, as_logged, trust_model"):
-        cq.FairPolicyLearner(unsupported="accept").fit_log(exploring_log())
+        cq.FairPolicyLearner(method="direct", unsupported="accept").fit_log(exploring_log())

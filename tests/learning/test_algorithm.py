@@ -102,7 +102,7 @@ def test_a_start_that_is_no_rule_is_refused(world, learner, start):
 
 
 def test_a_learner_that_cannot_be_called_is_told_how_it_would_be(world):
-    estimator = cq.FairPolicyLearner(cost=world.cost)
+    estimator = cq.FairPolicyLearner(method="direct", cost=world.cost)
     with pytest.raises(TypeError, match=r"learner\(policy, log, .* FairPolicyLearner cannot"):
         steps_of(world, cq.AcceptAll(), estimator)
 

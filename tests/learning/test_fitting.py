@@ -72,7 +72,7 @@ def fitted():
     def fit(setting, n_knots, **options):
         cost, log = log_of(setting)
         knots = None if n_knots is None else SplineTransformer(n_knots=n_knots)
-        learner = cq.FairPolicyLearner(cost=cost, feature_map=knots, **options)
+        learner = cq.FairPolicyLearner(method="direct", cost=cost, feature_map=knots, **options)
         return learner.fit_log(log).result_
 
     return cache(fit)
@@ -95,11 +95,25 @@ def test_what_was_given_up_is_what_a_fit_without_fairness_reaches(
 def test_it_is_the_same_for_a_scan(tmp_path, monkeypatch):
     world = cq.worlds.second_setting()
     scan = scan_of(collected(world, 12_000), tmp_path, monkeypatch, sampled=4_000)
-    free = cq.FairPolicyLearner(cost=world.cost).fit_log(scan).result_
+    free = cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(scan).result_
     for options in ({"max_gap": 0.05}, {"penalty": 2.0}):
-        fair = cq.FairPolicyLearner(cost=world.cost, **options).fit_log(scan).result_
+        fair = (
+            cq.FairPolicyLearner(method="direct", cost=world.cost, **options).fit_log(scan).result_
+        )
         assert fair.unconstrained_utility == pytest.approx(free.utility, abs=1e-4)
         assert fair.utility < free.utility - 0.01
+
+
+@pytest.mark.parametrize("most", [0.2, {1: 0.15}])
+def test_a_capacity_holds_for_all_rows_of_a_scan(most, tmp_path, monkeypatch):
+    world = cq.worlds.first_setting()
+    log = collected(world, 6_000)
+    scan = scan_of(log, tmp_path, monkeypatch, sampled=2_000)
+    learner = cq.FairPolicyLearner(method="direct", cost=world.cost, max_acceptance=most)
+    accepted = log.propensity_of(learner.fit_log(scan).policy_)
+    rate = accepted.mean() if most == 0.2 else accepted[log.group == 1].mean()
+    limit = most if most == 0.2 else most[1]
+    assert limit - 0.02 < rate <= limit + 1e-4
 
 
 # --- groups about which a notion of fairness says nothing
@@ -129,14 +143,14 @@ def test_a_notion_that_cannot_be_measured_for_a_group_is_refused(notion, label, 
     message = f"{name} cannot be measured for group 2: the log has nobody {whom}"
     for asked in ({"max_gap": 0.05}, {"min_ratio": 0.8}, {"penalty": 1.0}):
         with pytest.raises(cq.DecisionLogError, match=message) as raised:
-            cq.FairPolicyLearner(fairness=notion, **asked).fit_log(log)
+            cq.FairPolicyLearner(method="direct", fairness=notion, **asked).fit_log(log)
         for advice in ("Merge groups", "demographic_parity", "collect more"):
             assert advice in str(raised.value)
 
 
 def test_it_is_refused_for_a_scan_by_all_of_its_rows(tmp_path, monkeypatch):
     log = without(exploring_log(n=3_000, n_groups=2), label=1)
-    learner = cq.FairPolicyLearner(fairness="equal_opportunity", max_gap=0.05)
+    learner = cq.FairPolicyLearner(method="direct", fairness="equal_opportunity", max_gap=0.05)
     (tmp_path / "without").mkdir()
     scan = scan_of(log, tmp_path / "without", monkeypatch, sampled=1_000)
     with pytest.raises(cq.DecisionLogError, match="cannot be measured for group 1"):
@@ -152,8 +166,8 @@ def test_it_is_refused_for_a_scan_by_all_of_its_rows(tmp_path, monkeypatch):
 
 def test_a_notion_that_needs_no_labels_or_is_not_asked_for_is_not_refused():
     log = without(exploring_log(n=2_000))
-    cq.FairPolicyLearner(fairness="demographic_parity", max_gap=0.05).fit_log(log)
-    cq.FairPolicyLearner(fairness="equal_opportunity").fit_log(log)
+    cq.FairPolicyLearner(method="direct", fairness="demographic_parity", max_gap=0.05).fit_log(log)
+    cq.FairPolicyLearner(method="direct", fairness="equal_opportunity").fit_log(log)
 
 
 # --- local optima
@@ -178,7 +192,9 @@ def test_a_bound_costs_no_more_than_it_must(max_gap, seed):
     # from the best free policy alone, most of these ended in rejecting everybody
     world = cq.worlds.second_setting()
     log = collected(world, 8_000, seed)
-    found = cq.FairPolicyLearner(cost=world.cost, max_gap=max_gap).fit_log(log).result_
+    found = (
+        cq.FairPolicyLearner(method="direct", cost=world.cost, max_gap=max_gap).fit_log(log).result_
+    )
     assert found.violation <= 1e-3
     assert found.utility >= best_of_a_grid(log, world.cost, max_gap) - 2e-4
     assert not found.fallback
@@ -187,7 +203,9 @@ def test_a_bound_costs_no_more_than_it_must(max_gap, seed):
 def fitted_to_three_groups(cost, seed, n_states, **options):
     world = ThreeGroups(cost)
     log = collected(world, seed=seed)
-    learner = cq.FairPolicyLearner(cost=cost, fairness="equal_opportunity", **options)
+    learner = cq.FairPolicyLearner(
+        method="direct", cost=cost, fairness="equal_opportunity", **options
+    )
     return world, [
         learner.set_params(random_state=state).fit_log(log).result_ for state in range(n_states)
     ]
@@ -223,7 +241,7 @@ def test_a_rule_for_everybody_that_replaces_what_was_found_is_called_a_fallback(
 
     monkeypatch.setattr(search, "polish", stuck)  # whatever was found becomes an even chance
     log = exploring_log(n=2_000, seed=7)
-    found = cq.FairPolicyLearner(cost=0.1, max_gap=0.0).fit_log(log).result_
+    found = cq.FairPolicyLearner(method="direct", cost=0.1, max_gap=0.0).fit_log(log).result_
     assert log.propensity_of(found.policy).min() > 0.99
     assert (found.start, found.fallback, found.converged) == ("accept all", True, False)
     assert "every policy found was worse than accepting all" in found.notes[0]
@@ -232,7 +250,7 @@ def test_a_rule_for_everybody_that_replaces_what_was_found_is_called_a_fallback(
 
 def test_a_rule_for_everybody_that_the_solver_finds_itself_is_no_fallback():
     log = exploring_log(n=2_000, seed=7)
-    found = cq.FairPolicyLearner(cost=0.02, max_gap=0.0).fit_log(log).result_
+    found = cq.FairPolicyLearner(method="direct", cost=0.02, max_gap=0.0).fit_log(log).result_
     assert log.propensity_of(found.policy).min() > 0.99
     assert not found.fallback
     assert found.converged

@@ -35,9 +35,12 @@ def somewhere(notion, link, apart, n_groups):
     size = 3 * (n_groups if apart else 1)
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
-    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.01, 0.5)
+    problem, _ = problem_in_memory(
+        log, template, objective, link_numbers(template), 0.01, 0.5, counts=True
+    )
     beta = np.random.default_rng(3).normal(size=size)
-    return problem, Price(Constraint(max_gap=0.01), 3.0, 0.4), beta
+    most = (*[0.3] * n_groups, 0.2)
+    return problem, Price(Constraint(max_gap=0.01, most=most), 3.0, 0.4), beta
 
 
 @pytest.mark.parametrize(
@@ -76,17 +79,24 @@ def test_everybody_alike_is_what_a_pass_says(notion, apart):
         theta[:, 0] = score
         expected, objective = problem.at(theta.ravel())
         assert_allclose(sums.benefits, expected.benefits, rtol=1e-9, atol=1e-12)
+        assert_allclose(sums.acceptance, expected.acceptance, rtol=1e-9, atol=1e-12)
         assert_allclose([sums.utility, value], [expected.utility, objective], rtol=1e-9)
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_the_worst_excess_has_the_gradient_it_says(notion):
+@pytest.mark.parametrize(
+    ("notion", "constraint"),
+    [
+        *((notion, Constraint(max_gap=0.01)) for notion in NOTIONS),
+        (None, Constraint(most=(0.1, 0.2, 0.3, 0.5))),
+        (None, Constraint(most=(np.inf, np.inf, np.inf, 0.1))),
+    ],
+)
+def test_the_worst_excess_has_the_gradient_it_says(notion, constraint):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))
     problem, _ = problem_in_memory(
-        log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0
+        log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0, counts=True
     )
-    constraint = Constraint(max_gap=0.01)
     beta = np.random.default_rng(3).normal(size=3)
     numeric = approx_fprime(beta, lambda at: problem.worst(at, constraint)[0], 1e-7)
     assert_allclose(problem.worst(beta, constraint)[1], numeric, atol=2e-6)
@@ -209,10 +219,28 @@ def test_the_same_seed_gives_the_same_policy():
     assert max(one.values.values()) == one.values[one.start]
 
 
-def test_a_warm_start_is_the_only_one():
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_under_a_capacity_the_best_cells_of_a_finite_log_are_accepted(share):
+    # with a parameter for each cell the best policy fills the capacity from the best cell on
+    rng = np.random.default_rng(4)
+    cell = rng.integers(5, size=600)
+    label = (rng.random(600) < np.linspace(0.2, 0.9, 5)[cell]).astype(float)
+    ones = np.ones(600)
+    log = cq.DecisionLog.from_arrays(np.eye(5)[cell], ones, ones, label)
+    gains = np.sort(np.array([(label[cell == k] - 0.4).mean() for k in cell]))[::-1]
+    room = np.clip(share * 600 - np.arange(600), 0.0, 1.0)
+    best = (np.maximum(gains, 0.0) * room).mean()
+    found = fitted(
+        log, cq.Policy(np.zeros(6)), cq.Objective(0.4), Constraint(most=(np.inf, share)), l2=1e-9
+    )
+    assert log.propensity_of(found.policy).mean() <= share + 1e-4
+    assert found.utility == pytest.approx(best, abs=2e-3)
+
+
+def test_a_start_that_is_given_is_the_only_one():
     log = exploring_log(n=500)
     start = cq.Policy([0.1, 0.2, 0.3])
-    found = fitted(log, start, cq.Objective(0.5), warm=start)
+    found = fitted(log, start, cq.Objective(0.5), starts={"the policy so far": start.theta})
     assert list(found.values) == ["the policy so far"]
 
 

@@ -9,16 +9,29 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from consequential.evaluation import overlap
+from consequential.learning import acceptance_bounds
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import yes_or_no
-from consequential.policies import Policy, PolicyError, Unsupported, group_codes
+from consequential.policies import (
+    NamedFeatures,
+    Policy,
+    PolicyError,
+    Preparation,
+    Unsupported,
+    framed,
+    group_codes,
+)
 
 Floats = NDArray[np.float64]
 
+METHODS = ("auto", "model", "scores", "direct")
 _MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 
@@ -36,6 +49,18 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
         raise ValueError(
             f"unsupported is one of {', '.join(get_args(Unsupported))}, not {learner.unsupported!r}"
         )
+    if learner.method not in METHODS:
+        raise ValueError(f"method is one of {', '.join(METHODS)}, not {learner.method!r}")
+    if learner.outcome_model is not None and not hasattr(learner.outcome_model, "predict_proba"):
+        raise ValueError(
+            f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"
+        )
+    for rate in acceptance_bounds(learner.max_acceptance, log.groups):
+        if rate < learner.floor:
+            raise ValueError(
+                f"floor={learner.floor:g} accepts more people than max_acceptance allows, "
+                f"{rate:g}: choose a smaller floor"
+            )
     if learner.uses_sensitive and len(log.groups) < 2:
         raise DecisionLogError(
             "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "
@@ -75,6 +100,34 @@ def column_of(values: Any) -> Any:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
+def features_of(learner: Any, X: Any, *, reset: bool) -> Floats:
+    """Return features as a matrix; those of a data frame are prepared, as they were in `fit`.
+
+    With `reset` the learner remembers the raw columns it sees.
+    """
+    known: Preparation | None = None if reset else learner.policy_.preparation
+    if _is_frame(X) and (reset or known is not None):
+        validate_data(learner, X, reset=reset, skip_check_array=True)
+        return (known or Preparation.of(X)).transform(X)
+    matrix: Floats = validate_data(learner, X, reset=reset, dtype=np.float64)
+    if known is None:
+        return matrix
+    return known.prepared(dict(zip(known.names, matrix.T, strict=True)))
+
+
+def _prepared_notes(features: Floats) -> tuple[str, ...]:
+    made = features.preparation if isinstance(features, NamedFeatures) else None
+    return () if made is None else made.notes
+
+
+def _is_frame(X: Any) -> bool:
+    """Whether something is a data frame whose columns have names."""
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return isinstance(frame, nw.DataFrame) and all(isinstance(name, str) for name in frame.columns)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """What scikit-learn hands over, with the names it has there."""
@@ -95,33 +148,29 @@ class Table:
         """
         if self.y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        matrix: Floats
+        people = features_of(learner, self.X, reset=reset)
+        labels = column_of(self.y)
         if self.decisions is None:
-            matrix, labels = validate_data(learner, self.X, self.y, reset=reset, dtype=np.float64)
-        else:
-            matrix = validate_data(learner, self.X, reset=reset, dtype=np.float64)
-            labels = column_of(self.y)
-        decided, notes = self._decided(len(matrix))
+            _, labels = check_X_y(np.asarray(people), self.y, dtype=np.float64, estimator=learner)
+        decided, notes = self._decided(len(people))
         accepted = decided == 1.0
         if not accepted.any():
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-        _check_shape("y", labels, len(matrix))
+        _check_shape("y", labels, len(people))
         seen = labels[accepted]
         if seen.dtype == object:  # as whole numbers come beside missing values
             seen = np.array(seen.tolist())
         if reset:
             learner.classes_, said = _classes(seen, classes, getattr(self.y, "name", None))
-            learner.coding_ = (*notes, *said)
-        names = getattr(learner, "feature_names_in_", None)
+            learner.coding_ = (*notes, *said, *_prepared_notes(people))
         return DecisionLog.from_arrays(
-            matrix,
+            people,
             decided,
             decided if self.decisions is None else column_of(self.propensities),
             _coded_labels(seen, accepted, learner.classes_),
             column_of(self.sensitive_features),
             amount=column_of(self.amounts),
             cost=column_of(self.costs),
-            feature_names=None if names is None else list(names),
             copy=False,
         )
 
@@ -201,12 +250,24 @@ def template_for(learner: Any, log: DecisionLog | LogScan) -> Policy:
         people = log
         if isinstance(people, LogScan):
             people = people.sample(_MAPPED, np.random.default_rng(learner.random_state))
-        features = np.asarray(people.features)
+        features = people.features
+        if selects_columns(learner.feature_map):
+            features = framed(features, people.feature_names)
         feature_map = clone(learner.feature_map).fit(features)
         width = feature_map.transform(features[:1]).shape[1]
     groups = log.groups if learner.uses_sensitive else ()
     size = (width + 1) * max(len(groups), 1)
     return Policy(np.zeros(size), learner.link, feature_map, floor=learner.floor, groups=groups)
+
+
+def selects_columns(transformer: Any) -> bool:
+    """Whether a transformer selects columns, which may be by name: it then gets a data frame."""
+    match transformer:
+        case Pipeline():
+            return selects_columns(transformer.steps[0][1])
+        case FeatureUnion():
+            return any(selects_columns(each) for _, each in transformer.transformer_list)
+    return isinstance(transformer, ColumnTransformer)
 
 
 def at_step(log: DecisionLog, step: int, groups: tuple[Hashable, ...] | None) -> DecisionLog:

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from consequential.estimator.inputs import (
     Table,
     at_step,
-    check_options,
     column_of,
+    features_of,
     frame_like,
-    template_for,
-    unexplored,
 )
-from consequential.estimator.safety import Safety, safely_fitted
-from consequential.evaluation import cross_fitted, deployed_gap, evaluate
+from consequential.estimator.training import Learned, cross_evaluated, learned
+from consequential.evaluation import cross_fitted
 from consequential.evaluation.rules import checked_log
 from consequential.fairness import Fairness
-from consequential.learning import Constraint, Fitted, UnexploredLogError, fit_policy
+from consequential.learning import Fitted
 from consequential.links import Link
-from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
 from consequential.policies import FeatureMap, Policy, PolicyError, Unsupported
 from consequential.sequences import Aggregated
 from consequential.weightings import Weighting
 
-if TYPE_CHECKING:
-    from consequential.evaluation import Estimate, Evaluation
-
 Floats = NDArray[np.float64]
+Method = Literal["auto", "model", "scores", "direct"]
 
 
 class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -63,12 +60,29 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     min_ratio
         The smallest ratio allowed between any two groups' benefits. 0.8 with demographic parity is
         the four-fifths *screen*: a rule of thumb for where to look closer, not a legal test.
+    max_acceptance
+        The largest share of applicants that may be accepted, 0.3 say: what there is capacity for.
+        A dict has shares by group, of some groups or all. It is kept on the rows learned from, and
+        among as many other people up to chance.
     link
         `"logistic"`, `"smooth_semi_logistic"` or `"semi_logistic"`, whose jump the gradient does
         not see: prefer the smooth one.
     feature_map
         A scikit-learn transformer, fitted on everybody in the log: splines, polynomials, random
-        Fourier features, one-hot, or a pipeline of them.
+        Fourier features, or a pipeline of them. A `ColumnTransformer` may select columns by name,
+        those of the log's features (`income`, `income missing`, `purpose=car`). Direct search is
+        over its columns, and the plain regression among the models of the label is on them.
+    method
+        Where the policy comes from. `"model"` is the best rule for a model of the label that is
+        fitted on accepted people: the choice where the model is right. `"direct"` searches over
+        the features by weighted labels: right whatever the model, but with the weights' variance.
+        `"scores"` searches over the few scores that models give each person. `"auto"` learns all
+        of them, compares them on rows they were not learned from (see `result_.candidates`), and
+        takes the model's rule unless another is better by more than two standard errors.
+    outcome_model
+        The model of the label: any scikit-learn classifier or pipeline. By default a weighted
+        average of the log-odds of a plain regression, a regression on splines and products, and
+        boosted trees, or the plain regression where the others predict no better.
     l2
         Shrinkage of the standardised parameters, per unit of the utility's scale; the intercept is
         free. Below 1e-9, which lets policies be all but thresholds, it makes no difference.
@@ -109,11 +123,15 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Both labels, the outcome hoped for second; and for decisions and labels in words, what each
         word was taken for.
     value_
-        After `fit_log(log, folds=k)`: what such a policy is worth, each row evaluated with a policy
-        that was not fitted on it. With `confidence`, what `policy_` is worth on the held-out rows.
+        What such a policy is worth, each row evaluated with a policy that was not fitted on it.
+        With `confidence`, what `policy_` is worth on the held-out rows. With `method="direct"` it
+        needs `fit_log(log, folds=k)`.
     policy_gap_
-        The gap of `policy_` itself among people, with an interval; after `fit_log(log, folds=k)` or
-        with `confidence`. It is wider than that of `value_`, which is the average policy's.
+        The gap of `policy_` itself among people, with an interval; where there is a `value_`. It is
+        wider than that of `value_`, which is the average policy's.
+    cross_fitted_, weighting_
+        The policies behind `value_`, each of which was learned from other rows, as a rule to
+        evaluate and compare on the log; and the weighting that goes with it.
     safety_
         With `confidence`: the candidates that passed the test.
 
@@ -139,8 +157,11 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         max_gap: float | None = None,
         confidence: float | None = None,
         min_ratio: float | None = None,
+        max_acceptance: float | Mapping[Hashable, float] | None = None,
         link: str | Link = "logistic",
         feature_map: FeatureMap | None = None,
+        method: Method = "auto",
+        outcome_model: Any = None,
         l2: float = 1e-8,
         floor: float = 0.0,
         unsupported: Unsupported = "reject",
@@ -158,8 +179,11 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.max_gap = max_gap
         self.confidence = confidence
         self.min_ratio = min_ratio
+        self.max_acceptance = max_acceptance
         self.link = link
         self.feature_map = feature_map
+        self.method = method
+        self.outcome_model = outcome_model
         self.l2 = l2
         self.floor = floor
         self.unsupported = unsupported
@@ -189,15 +213,16 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         amounts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
     ) -> FairPolicyLearner:
-        """Learn from arrays; y of rejected people (decision 0) is ignored.
+        """Learn from arrays or a data frame; y of rejected people (decision 0) is ignored.
 
-        Without `decisions` everybody was accepted and every label is known. With them,
-        `propensities` are the probabilities with which people were accepted. Decisions and labels
-        may be words, as in a log (approved and declined, repaid and defaulted): `coding_` says
-        which is 1.
+        Columns of a data frame are taken as they come, with words, dates and missing values: see
+        `Preparation`. An array has finite numbers. Without `decisions` everybody was accepted and
+        every label is known. With them, `propensities` are the probabilities with which people
+        were accepted. Decisions and labels may be words, as in a log (approved and declined,
+        repaid and defaulted): `coding_` says which is 1.
         """
         table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        return self._learn(table.log(self, reset=True))
+        return self._keep(learned(self, table.log(self, reset=True)))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
@@ -212,17 +237,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 "folds out"
             )
         self._remember_features(log)
-        self._learn(log)
-        if folds is not None:
+        found = learned(self, log, folds=folds)
+        if folds is not None and self.method == "direct":
             checked_log(log)
             assert isinstance(log, DecisionLog)  # a scan has been refused
-            question: dict[str, Any] = {
-                name: getattr(self, name) for name in ("cost", "fairness", "weighting")
-            }
             crossed = cross_fitted(clone(self), log, folds)
-            self.value_: Evaluation = evaluate(crossed, log, **question)
-            self.policy_gap_: Estimate = deployed_gap(crossed, log, **question)
-        return self
+            found = cross_evaluated(self, found.result, crossed, log, self.weighting)
+        return self._keep(found)
 
     def partial_fit(
         self,
@@ -249,53 +270,15 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         rng = np.random.default_rng([self.random_state, self.n_batches_])
         batch = at_step(log, self.n_batches_ - 1, None if kept is None else kept.groups)
         self.kept_ = Aggregated(self.max_rows).extend(kept, batch, rng)
-        return self._learn(self.kept_, warm=getattr(self, "policy_", None))
+        return self._keep(learned(self, self.kept_, warm=getattr(self, "policy_", None)))
 
-    def _learn(self, log: DecisionLog | LogScan, warm: Policy | None = None) -> FairPolicyLearner:
-        check_options(self, log)
-        rng = np.random.default_rng(self.random_state)
-        if self.confidence is None:
-            self.result_: Fitted = self._fitted(log, self.max_gap, rng, warm)
-        else:
-            assert isinstance(log, DecisionLog)  # check_options has seen to these
-            assert self.max_gap is not None
-            self.safety_: Safety = safely_fitted(
-                lambda rows, bound: self._fitted(rows, bound, rng),
-                log,
-                Objective(self.cost, self.fairness, weighting=self.weighting),
-                self.max_gap,
-                self.confidence,
-                rng,
-            )
-            self.result_ = self.safety_.chosen.fitted
-            self.value_ = self.safety_.chosen.value
-            self.policy_gap_ = self.value_.benefit_gap
-        self.policy_: Policy = self.result_.policy
+    def _keep(self, found: Learned) -> FairPolicyLearner:
+        self.result_: Fitted = found.result
+        self.policy_: Policy = found.result.policy
+        for name in ("value", "policy_gap", "cross_fitted", "weighting", "safety"):
+            if getattr(found, name) is not None:
+                setattr(self, f"{name}_", getattr(found, name))
         return self
-
-    def _fitted(
-        self,
-        log: DecisionLog | LogScan,
-        max_gap: float | None,
-        rng: np.random.Generator,
-        warm: Policy | None = None,
-    ) -> Fitted:
-        try:
-            return fit_policy(
-                log,
-                template_for(self, log) if warm is None else warm,
-                Objective(self.cost, self.fairness, self.penalty, weighting=self.weighting),
-                Constraint(max_gap, self.min_ratio),
-                l2=self.l2,
-                n_starts=self.n_starts,
-                variance_penalty=self.variance_penalty,
-                max_passes=self.max_passes,
-                warm=warm,
-                unsupported=self.unsupported,
-                rng=rng,
-            )
-        except UnexploredLogError as error:
-            raise DecisionLogError(unexplored(log, error)) from None
 
     # Deciding
 
@@ -347,7 +330,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _propensity(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         check_is_fitted(self)
-        matrix = validate_data(self, X, reset=False, dtype=np.float64)
+        people = features_of(self, X, reset=False)
         sensitive = None
         if self.policy_.uses_sensitive:
             if sensitive_features is None:
@@ -355,10 +338,11 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                     "this policy uses the sensitive attribute: pass sensitive_features="
                 )
             sensitive = column_of(sensitive_features)
-        return self.policy_.propensity(matrix, sensitive)
+        return self.policy_.propensity(people, sensitive)
 
     def _remember_features(self, log: DecisionLog | LogScan) -> None:
-        self.n_features_in_ = len(log.feature_names)
-        if log.feature_names != tuple(f"x{k}" for k in range(self.n_features_in_)):
-            self.feature_names_in_ = np.array(log.feature_names, dtype=object)
+        names = log.feature_names if log.preparation is None else log.preparation.names
+        self.n_features_in_ = len(names)
+        if names != tuple(f"x{k}" for k in range(self.n_features_in_)):
+            self.feature_names_in_ = np.array(names, dtype=object)
         self.classes_, self.coding_ = np.array([0, 1]), tuple(log.notes)

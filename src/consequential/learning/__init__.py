@@ -1,7 +1,7 @@
 """Learning: from a policy and a log to a better policy."""
 
 from consequential.learning.algorithm import Collector, Learner, TimeStep, consequential_learning
-from consequential.learning.constraints import Constraint
+from consequential.learning.constraints import Constraint, acceptance_bounds
 from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
 from consequential.learning.update import Update, UpdatePolicy
@@ -18,6 +18,7 @@ __all__ = [
     "UnexploredLogError",
     "Update",
     "UpdatePolicy",
+    "acceptance_bounds",
     "consequential_learning",
     "fit_policy",
 ]

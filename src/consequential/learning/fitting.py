@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from consequential.learning.search import (
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, Totals
-from consequential.policies import Policy, Support, Unsupported, link_numbers
+from consequential.policies import FeatureSummary, Policy, Support, Unsupported, link_numbers
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,10 @@ class Fitted:
     values
         The objective reached from each start, on a sample where the log is large; starts that
         led to the same place as an earlier one are left out.
+    candidates
+        The rules it was chosen among, a table; None where nothing was compared.
+    remarks
+        Which models it stands on, and what was noticed while they were fitted.
     """
 
     policy: Policy
@@ -77,6 +82,8 @@ class Fitted:
     n_passes: int
     values: dict[str, float]
     fallback: bool = False
+    candidates: Any = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def cost_of_fairness(self) -> float:
@@ -86,7 +93,7 @@ class Fitted:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know before relying on the policy."""
-        notes = []
+        notes = list(self.remarks)
         if self.fallback:
             notes.append(
                 f"every policy found was worse than {self.start.replace(' ', 'ing ', 1)}, so that "
@@ -110,16 +117,18 @@ def fit_policy(
     n_starts: int = 4,
     variance_penalty: float = 0.0,
     max_passes: int = 400,
-    warm: Policy | None = None,
+    starts: Mapping[str, Floats] | None = None,
+    inputs: Floats | None = None,
     unsupported: Unsupported = "reject",
     rng: np.random.Generator,
 ) -> Fitted:
     """Fit theta of a policy like `template` to a log.
 
-    With `warm`, a policy of the same form, its theta is the only start. A log that is scanned is
-    fitted on a sample first, and then all of its rows have their say in a few passes. What is done
-    with people whom the log cannot speak about is fixed beforehand by `unsupported`; they count in
-    benefits that need no label.
+    With `starts`, thetas by name, these are the only starts. `inputs` takes the place of what the
+    template's feature map would give for the log's settled rows: cross-fitted scores. A log that is
+    scanned is fitted on a sample first, and then all of its rows are used in a few passes. What is
+    done with people whom the log does not support is fixed beforehand by `unsupported`; they count
+    in benefits that need no label.
     """
     link = link_numbers(replace(template, support=None))
     if link is None:
@@ -134,7 +143,14 @@ def fit_policy(
     fingerprint = _beside(lambda: log.fingerprint)
     shrinkage = max(l2, LEAST_SHRUNK)
     problem, rows = problem_in_memory(
-        settled, template, objective, link, shrinkage, variance_penalty
+        settled,
+        template,
+        objective,
+        link,
+        shrinkage,
+        variance_penalty,
+        inputs=inputs,
+        counts=bool(constraint.most),
     )
     stages = Stages.of(problem, rows, rng)
     known = _known(settled)
@@ -142,11 +158,10 @@ def fit_policy(
         totals = scanned_totals(log, objective)
         problem, known = _scanned(log, totals, problem, template), totals.sums
         stages = stages.followed_by(problem)
-    fair = constraint.binds or objective.penalty > 0.0
-    if fair and objective.fairness is not None:
+    if (constraint.compares or objective.penalty > 0.0) and objective.fairness is not None:
         _check_measured(objective.fairness, known, problem.columns, settled.groups)
-    if warm is not None:
-        starts = {"the policy so far": flattened(problem, np.array(warm.theta))}
+    if starts is not None:
+        starts = {name: flattened(problem, theta) for name, theta in starts.items()}
     else:
         starts = starting_points(settled, rows, problem, template, n_starts, rng)
     # for vectors of a few numbers BLAS would only keep its threads busy waiting
@@ -154,7 +169,7 @@ def fit_policy(
         plain = stages.penalised(0.0)
         free = free_attempts(plain, starts, max_passes=max_passes)
         unbound = found = search(plain, free, Constraint(), max_passes=max_passes)
-        if fair:
+        if constraint.binds or objective.penalty > 0.0:
             if objective.penalty > 0.0:
                 free = free_attempts(stages, starts, max_passes=max_passes)
             found = search(stages, free, constraint, max_passes=max_passes)
@@ -162,7 +177,11 @@ def fit_policy(
     benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
     return Fitted(
         policy=replace(
-            template.at(found.theta), learned_from=fingerprint(), feature_names=log.feature_names
+            template.at(found.theta),
+            learned_from=fingerprint(),
+            feature_names=log.feature_names,
+            summary=FeatureSummary.of(settled.features, log.feature_names),
+            preparation=log.preparation,
         ),
         utility=sums.utility,
         benefit_gap=benefit_gap(sums.benefits),
@@ -188,8 +207,9 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
 def _scanned(scan: LogScan, totals: Totals, sampled: Problem, template: Policy) -> Problem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
     squares = sampled.variance_penalty > 0.0
-    passes = ScannedRows(scan, sampled.objective, template, totals, squares)
-    columns = Columns.of(passes.coefficients())
+    counts = sampled.columns.group_shares is not None
+    passes = ScannedRows(scan, sampled.objective, template, totals, squares, counts)
+    columns = Columns.of(passes.coefficients(), totals.sums[0] / totals.n if counts else None)
     return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=totals.n)
 
 
@@ -225,9 +245,9 @@ def _support(
 def _check(log: DecisionLog, objective: Objective, constraint: Constraint) -> None:
     if not log.decision.any():
         raise DecisionLogError("nobody was accepted: there is nothing to learn from")
-    if constraint.binds and objective.fairness is None:
+    if constraint.compares and objective.fairness is None:
         raise ValueError("a constraint needs a fairness notion to constrain: give fairness=")
-    if (constraint.binds or objective.penalty > 0) and len(log.groups) < 2:
+    if (constraint.compares or objective.penalty > 0) and len(log.groups) < 2:
         raise DecisionLogError(
             "fairness between groups needs a sensitive attribute with at least two groups; the "
             f"log has {len(log.groups)}"
@@ -272,15 +292,25 @@ def problem_in_memory(
     link: LinkNumbers,
     l2: float,
     variance_penalty: float,
+    *,
+    inputs: Floats | None = None,
+    counts: bool = False,
 ) -> tuple[Problem, Rows]:
-    """Return the problem of a log in memory, and its rows."""
+    """Return the problem of a log in memory, and its rows; with `counts` acceptance is counted."""
     coefficients = objective.coefficients(log)
-    rows = Rows.of(log, coefficients, template, squares=variance_penalty > 0.0)
+    rows = Rows.of(
+        log,
+        coefficients,
+        template,
+        squares=variance_penalty > 0.0,
+        inputs=inputs,
+        n_people=len(log) if counts else None,
+    )
     centre, scale = moments(rows.inputs)
     unit = float(np.abs(rows.columns[0]).sum())
     problem = Problem(
         Remembered(rows),
-        Columns.of(coefficients),
+        Columns.of(coefficients, coefficients.shares() if counts else None),
         objective,
         link,
         centre,

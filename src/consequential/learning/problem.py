@@ -27,9 +27,10 @@ class Columns:
     constants: Floats  # (benefits, groups)
     defined: NDArray[np.bool_]  # (benefits, groups)
     is_ratio: NDArray[np.bool_]  # (benefits,)
+    group_shares: Floats | None = None  # of all people, where acceptance is counted
 
     @classmethod
-    def of(cls, coefficients: Coefficients) -> Columns:
+    def of(cls, coefficients: Coefficients, group_shares: Floats | None = None) -> Columns:
         """Return what is known of the functionals beside their rows."""
         shape = (len(coefficients.benefits), coefficients.n_groups)
         return cls(
@@ -37,7 +38,13 @@ class Columns:
             np.array([b.constant for b in coefficients.benefits]).reshape(shape),
             np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
             np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
+            group_shares,
         )
+
+    @property
+    def counted_at(self) -> int:
+        """The column of acceptance, where it is counted."""
+        return 1 + len(self.constants) + int(self.is_ratio.sum())
 
     def sums(self, values: Floats) -> Sums:
         """Return the functionals' values from a pass's column sums by group."""
@@ -45,7 +52,17 @@ class Columns:
         numerators = np.where(self.defined, values[1 : 1 + n_benefits] + self.constants, np.nan)
         denominators = np.ones_like(numerators)
         denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
-        return Sums(float(values[0].sum()) + self.utility_constant, numerators, denominators)
+        rates = None
+        if self.group_shares is not None:
+            accepted = values[self.counted_at]
+            rates = np.append(_divided(accepted, self.group_shares), accepted.sum())
+        utility = float(values[0].sum()) + self.utility_constant
+        return Sums(utility, numerators, denominators, rates)
+
+
+def _divided(values: Floats, by: Floats) -> Floats:
+    """Return a quotient, 0 where there is nobody to divide by."""
+    return np.divide(values, by, out=np.zeros_like(values), where=by > 0.0)
 
 
 @dataclass
@@ -59,9 +76,9 @@ class Price:
     steepness: float = 20.0
     multipliers: Floats | float = 0.0
 
-    def pressure(self, benefits: Floats) -> Floats:
+    def pressure(self, sums: Sums) -> Floats:
         """Return the derivative of the cost in each inequality's excess."""
-        excess = self.constraint.excess(benefits)
+        excess = self.constraint.excess(sums)
         return np.maximum(0.0, self.multipliers + self.steepness * excess)
 
     def cost(self, pressure: Floats) -> float:
@@ -162,11 +179,13 @@ class Problem:
         sums = self.columns.sums(values)
         value = self._value(sums, values)
         by_benefit = -2.0 * self.objective.penalty * deviations(sums.benefits)
+        by_rate = np.zeros(by_benefit.shape[1] + 1)
         if price.constraint.binds:
-            pressure = price.pressure(sums.benefits)
+            pressure = price.pressure(sums)
             value -= self.unit * price.cost(pressure)
-            by_benefit = by_benefit - self.unit * price.constraint.pulled_back(pressure)
-        weights = self._weights(sums, by_benefit)
+            pulled = price.constraint.pulled_back(pressure, sums)
+            by_benefit, by_rate = by_benefit - self.unit * pulled[0], -self.unit * pulled[1]
+        weights = self._weights(sums, by_benefit, by_rate)
         _, by_squares, by_utility = self._error(sums, values)
         weights[0] = 1.0 - self.variance_penalty * by_utility
         if self.variance_penalty:
@@ -182,21 +201,24 @@ class Problem:
     def worst(self, beta: Floats, constraint: Constraint) -> tuple[float, Floats]:
         """Return the largest excess over a constraint, and its gradient."""
         sums, passed = self._passed(beta)
-        excess = constraint.excess(sums.benefits)
+        excess = constraint.excess(sums)
         pressure = np.zeros_like(excess)
-        pressure[np.unravel_index(int(excess.argmax()), excess.shape)] = 1.0
-        weights = self._weights(sums, constraint.pulled_back(pressure))
+        pressure[int(excess.argmax())] = 1.0
+        weights = self._weights(sums, *constraint.pulled_back(pressure, sums))
         return float(excess.max()), self._gradient(weights, passed)
 
     def _passed(self, beta: Floats) -> tuple[Sums, Floats]:
         passed = self.passes.sums(self.original(beta), self.link)
         return self.columns.sums(passed[:, :, 0]), passed
 
-    def _weights(self, sums: Sums, by_benefit: Floats) -> Floats:
-        """The derivative in each column's sums, from that in the benefits; 0 for the utility."""
+    def _weights(self, sums: Sums, by_benefit: Floats, by_rate: Floats) -> Floats:
+        """The derivative in each column's sums, from that in benefits and rates; 0 for utility."""
         n_benefits, n_ratios = len(by_benefit), int(self.columns.is_ratio.sum())
-        n_columns = 1 + n_benefits + n_ratios + (self.variance_penalty > 0.0)
+        shares, counted_at = self.columns.group_shares, self.columns.counted_at
+        n_columns = counted_at + (shares is not None) + (self.variance_penalty > 0.0)
         weights = np.zeros((n_columns, by_benefit.shape[1]))
+        if shares is not None:
+            weights[counted_at] = _divided(by_rate[:-1], shares) + by_rate[-1]
         usable = sums.usable & self.columns.defined
         by_numerator = np.divide(
             by_benefit, sums.denominators, out=np.zeros_like(by_benefit), where=usable

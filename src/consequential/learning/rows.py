@@ -105,22 +105,37 @@ class Rows:
 
     @classmethod
     def of(
-        cls, log: DecisionLog, coefficients: Coefficients, template: Policy, *, squares: bool
+        cls,
+        log: DecisionLog,
+        coefficients: Coefficients,
+        template: Policy,
+        *,
+        squares: bool,
+        inputs: Floats | None = None,
+        n_people: int | None = None,
     ) -> Rows:
-        """Return the rows of a log, for policies like a template."""
+        """Return the rows of a log, for policies like a template.
+
+        `inputs` are given where they do not follow from the template: cross-fitted scores. With
+        `n_people`, how many the whole log has, a last column counts who is accepted of them.
+        """
         columns = _columns(coefficients)
+        if n_people is not None:
+            columns = np.vstack([columns, np.full(len(log), 1.0 / n_people)])
         n_groups = coefficients.n_groups
         fixed: Floats | None = None
         if template.overrules:
             sensitive = log.sensitive if template.uses_sensitive else None
             outside = ~template.supports(log.named_features, sensitive)
-            added = columns[:, outside] * log.propensity_of(template)[outside]
+            fixed_at = template.scored(np.zeros(len(log)), log.named_features, sensitive)
+            added = columns[:, outside] * fixed_at[outside]
             if squares:
                 added = np.vstack([added, added[0] ** 2])
             group = coefficients.group[outside]
             fixed = np.stack([np.bincount(group, each, n_groups) for each in added]).astype(float)
             columns[:, outside] = 0.0
-        inputs = template.mapped(log.named_features)
+        if inputs is None:
+            inputs = template.mapped(log.named_features)
         return cls(
             inputs, columns, coefficients.group, n_groups, template.uses_sensitive, squares, fixed
         )
@@ -275,6 +290,7 @@ class ScannedRows:
     template: Policy
     log_totals: Totals
     squares: bool = False
+    counts: bool = False  # whether acceptance is counted
 
     @property
     def n_parameters(self) -> int:
@@ -315,4 +331,7 @@ def _of_part(rows: ScannedRows, of_rows: Callable[[Rows], Floats], log: Decision
     if len(log) == 0:
         return np.zeros(1)
     coefficients = rows.objective.coefficients(log, rows.log_totals)
-    return of_rows(Rows.of(log, coefficients, rows.template, squares=rows.squares))
+    n_people = rows.log_totals.n if rows.counts else None
+    return of_rows(
+        Rows.of(log, coefficients, rows.template, squares=rows.squares, n_people=n_people)
+    )

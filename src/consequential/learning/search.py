@@ -177,7 +177,7 @@ def search(
         start=trivial.name,
         theta=trivial.theta,
         sums=trivial.sums,
-        violation=constraint.violation(trivial.sums.benefits),
+        violation=constraint.violation(trivial.sums),
         converged=found.converged and not fallback,
         fallback=fallback,
     )
@@ -198,15 +198,16 @@ def _constrained(
     """
     screened = stages.screened
     best = free[_by_worth(free)[0]]
-    penalised = replace(
-        screened, objective=replace(screened.objective, penalty=_PENALTY * screened.unit)
-    )
     ways_in = {
         "at once": best,
         "few accepted": replace(best, theta=_moved(stages, best.theta, _FEW)),
         "few rejected": replace(best, theta=_moved(stages, best.theta, 1.0 - _FEW)),
-        "penalty": solve_free(penalised, best.theta, max_passes=max_passes),
     }
+    if constraint.compares:
+        penalised = replace(
+            screened, objective=replace(screened.objective, penalty=_PENALTY * screened.unit)
+        )
+        ways_in["penalty"] = solve_free(penalised, best.theta, max_passes=max_passes)
     found = {
         name: constrain(
             screened, attempt, constraint, by_degrees=name in free, max_passes=max_passes
@@ -252,7 +253,7 @@ def _trivial(problem: Problem, constraint: Constraint) -> _Trivial | None:
     for (name, score), (sums, value) in zip(scores.items(), alike, strict=True):
         theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
         theta[:, 0] = score
-        if constraint.violation(sums.benefits) <= KEPT:
+        if constraint.violation(sums) <= KEPT:
             found.append(_Trivial(name, theta.ravel(), sums, value))
     return max(found, key=lambda rule: rule.value, default=None)
 

@@ -139,10 +139,10 @@ class Climb:
             self.minimise(smallest_gain)
             if not self.price.constraint.binds:
                 return
-            benefits = self.problem.at(self.theta)[0].benefits
+            sums = self.problem.at(self.theta)[0]
             self.n_passes += 1
-            violation = self.price.constraint.violation(benefits)
-            self.price.multipliers = self.price.pressure(benefits)
+            violation = self.price.constraint.violation(sums)
+            self.price.multipliers = self.price.pressure(sums)
             if violation <= KEPT:
                 return
             if violation > 0.25 * last:
@@ -179,7 +179,7 @@ class Climb:
     def reached(self) -> Attempt:
         """Return what is reached here; one more pass."""
         sums, value = self.problem.at(self.theta)
-        violation = self.price.constraint.violation(sums.benefits)
+        violation = self.price.constraint.violation(sums)
         return Attempt(
             self.theta,
             sums,

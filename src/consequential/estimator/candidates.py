@@ -1,0 +1,188 @@
+"""Candidates: rules that a learner compares on rows they were not learned from, and its choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.estimator.modelled import Modelled
+from consequential.evaluation import CrossFitted, Estimate, Evaluation
+from consequential.evaluation.contrasts import normal_quantile
+from consequential.evaluation.estimate import Result
+from consequential.evaluation.evaluate import evaluation
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.weighted_log import WeightedLog
+from consequential.learning import Fitted
+from consequential.objective import Objective
+from consequential.tables import text_table
+
+Floats = NDArray[np.float64]
+Fit = Callable[[Modelled, np.random.Generator], Fitted]
+
+# how a policy can be learned, the one with the least variance first
+METHODS: dict[str, Fit] = {
+    "model": Modelled.model_rule,
+    "scores": Modelled.score_search,
+    "direct": Modelled.direct_search,
+    "accept all": Modelled.accept_all,
+    "reject all": Modelled.reject_all,
+}
+_SURELY_BETTER = 2.0  # standard errors by which a candidate must beat the method before it
+_TRIVIAL = ("accept all", "reject all")
+_CONFIDENCE = 0.95
+_SURELY_BROKEN = 2.0  # standard errors by which a bound must be exceeded to count as broken
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Result):
+    """One rule of a comparison, evaluated on rows it was not learned from.
+
+    Attributes
+    ----------
+    name
+        The rule: a method of the learner, or a rule to compare with.
+    value
+        What it is worth, cross-fitted and doubly robust.
+    difference
+        Its utility less that of the policy that was chosen, on the same rows; None for that one.
+    within_bound
+        Whether its gap and its acceptance may be within the bounds asked for; True without any.
+    chosen
+        Whether it is the one that was chosen.
+    """
+
+    name: str
+    value: Evaluation
+    difference: Estimate | None
+    within_bound: bool
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Candidates(Result):
+    """A table of candidates, evaluated on rows they were not learned from."""
+
+    entries: tuple[Candidate, ...]
+
+    @property
+    def chosen(self) -> Candidate:
+        """The candidate that was chosen."""
+        return next(entry for entry in self.entries if entry.chosen)
+
+    def __getitem__(self, name: str) -> Candidate:
+        return {entry.name: entry for entry in self.entries}[name]
+
+    def __repr__(self) -> str:
+        rows = [["", "utility", "less the chosen", "accepted", "gap", ""]]
+        for entry in self.entries:
+            value = entry.value
+            rows.append(
+                [
+                    f"{'->' if entry.chosen else '  '} {entry.name}",
+                    repr(value.utility),
+                    "" if entry.difference is None else repr(entry.difference),
+                    f"{value.acceptance.value:.1%}",
+                    repr(value.benefit_gap),
+                    "" if entry.within_bound else "breaks a bound",
+                ]
+            )
+        return "\n".join(text_table(rows, align="<>"))
+
+
+def chosen_among(
+    modelled: Modelled, methods: tuple[str, ...]
+) -> tuple[str, CrossFitted, Candidates]:
+    """Cross-fit the methods; return which one to take, its cross-fitted policies and the table.
+
+    The first method, the one with the least variance, is taken unless another one, or accepting or
+    rejecting everybody, is better by more than two standard errors of the difference. A candidate
+    that breaks a bound, on the gap or on acceptance, by more than two standard errors gives way to
+    any that does not.
+    """
+    crossed = {method: modelled.crossed(METHODS[method]) for method in methods}
+    n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
+    constant = {"accept all": np.ones(len(fold)), "reject all": np.zeros(len(fold))}
+    crossed |= {
+        name: CrossFitted(np.tile(propensity, (n_folds, 1)), fold)
+        for name, propensity in constant.items()
+    }
+    regression = (modelled.outcome.regression >= modelled.learner.cost).astype(np.float64)
+    propensities = {name: each.values for name, each in crossed.items()} | {
+        "plain regression": regression,
+        "past rule": modelled.log.propensity,
+    }
+    contest = _Contest.of(modelled, propensities)
+    name = contest.choice(tuple(crossed))
+    return name, crossed[name], contest.table(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """Propensities to compare on the rows of a log, and what they are worth."""
+
+    modelled: Modelled
+    gains: Floats  # what accepting each person is worth
+    propensities: Mapping[str, Floats]
+    values: Mapping[str, Evaluation]
+
+    @classmethod
+    def of(cls, modelled: Modelled, propensities: Mapping[str, Floats]) -> _Contest:
+        learner = modelled.learner
+        objective = Objective(learner.cost, learner.fairness, weighting=modelled.doubly_robust)
+        weighted = WeightedLog.of(objective, modelled.log)
+        values = {}
+        for name, propensity in propensities.items():
+            measured = weighted.measure(propensity)
+            values[name] = evaluation(objective, measured, Normal(measured.ratios, _CONFIDENCE, 0))
+            del measured  # several arrays as long as the log
+        gains = len(modelled.log) * objective.coefficients(modelled.log).utility
+        return cls(modelled, gains, propensities, values)
+
+    def difference(self, name: str, other: str) -> Estimate:
+        """Return one rule's utility less another's; rows on which they agree add no error."""
+        each = self.gains * (self.propensities[name] - self.propensities[other])
+        value, error = float(each.mean()), float(each.std()) / len(each) ** 0.5
+        reach, of = normal_quantile(_CONFIDENCE) * error, self.values[name].utility
+        return replace(of, value=value, low=value - reach, high=value + reach, standard_error=error)
+
+    def within(self, name: str) -> bool:
+        """Return whether a rule may be within the bounds."""
+        gap, max_gap = self.values[name].benefit_gap, self.modelled.max_gap
+        narrowest = abs(gap.value) - _SURELY_BROKEN * gap.standard_error
+        if max_gap is not None and gap.known and narrowest > max_gap:
+            return False
+        group, most = self.modelled.log.group, self.modelled.most
+        for code, rate in enumerate(most):
+            everybody = code == len(most) - 1
+            each = self.propensities[name][slice(None) if everybody else group == code]
+            error = float(each.std()) / max(len(each), 1) ** 0.5
+            if float(each.mean()) - _SURELY_BROKEN * error > rate:
+                return False
+        return True
+
+    def choice(self, names: tuple[str, ...]) -> str:
+        kept = [name for name in names if self.within(name)] or [names[0]]
+        chosen = kept[0]
+        for name in kept[1:]:
+            gain = self.difference(name, chosen)
+            # trivial rules have no variance of learning to be wary of
+            sure = 0.0 if chosen in _TRIVIAL else _SURELY_BETTER
+            if gain.value > sure * gain.standard_error:
+                chosen = name
+        return chosen
+
+    def table(self, chosen: str) -> Candidates:
+        entries = [
+            Candidate(
+                name,
+                value,
+                None if name == chosen else self.difference(name, chosen),
+                self.within(name),
+                name == chosen,
+            )
+            for name, value in self.values.items()
+        ]
+        return Candidates(tuple(entries))

@@ -1,0 +1,153 @@
+"""Training: from a learner's options and a log to what the learner has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from consequential.estimator.candidates import METHODS, Candidates, chosen_among
+from consequential.estimator.inputs import check_options, template_for, unexplored
+from consequential.estimator.modelled import Modelled
+from consequential.estimator.safety import Safety, safely_fitted
+from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
+from consequential.learning import (
+    Constraint,
+    Fitted,
+    UnexploredLogError,
+    acceptance_bounds,
+    fit_policy,
+)
+from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.objective import Objective
+from consequential.policies import Policy
+from consequential.weightings import Weighting
+
+_SAMPLED = 500_000  # rows of a scan that models are fitted to
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A fitted policy, and what is known of it from rows it was not learned from."""
+
+    result: Fitted
+    value: Evaluation | None = None
+    policy_gap: Estimate | None = None
+    cross_fitted: CrossFitted | None = None
+    weighting: Weighting | None = None
+    safety: Safety | None = None
+
+
+def learned(
+    learner: Any,
+    log: DecisionLog | LogScan,
+    *,
+    folds: int | None = None,
+    warm: Policy | None = None,
+) -> Learned:
+    """Learn a policy as the learner's options say; direct search goes on from a `warm` one."""
+    check_options(learner, log)
+    rng = np.random.default_rng(learner.random_state)
+    try:
+        if learner.confidence is not None:
+            assert isinstance(log, DecisionLog)  # check_options has refused a scan
+            return _learned_safely(learner, log, rng)
+        if learner.method == "direct":
+            return Learned(_searched(learner, log, learner.max_gap, rng, warm))
+        rows = log.sample(_SAMPLED, rng) if isinstance(log, LogScan) else log
+        modelled = Modelled.of(learner, rows, folds)
+        name, crossed, candidates = chosen_among(modelled, methods_of(learner))
+        found = modelled.at_capacity(METHODS[name](modelled, rng))
+    except UnexploredLogError as error:
+        raise DecisionLogError(unexplored(log, error)) from None
+    policy = replace(found.policy, learned_from=log.fingerprint)
+    result = replace(found, policy=policy, candidates=candidates)
+    return cross_evaluated(learner, result, crossed, modelled.log, modelled.doubly_robust)
+
+
+def cross_evaluated(
+    learner: Any,
+    result: Fitted,
+    crossed: CrossFitted,
+    log: DecisionLog,
+    weighting: Weighting | None,
+) -> Learned:
+    """Add what cross-fitted policies are worth, each on the rows it was not learned from."""
+    asked: dict[str, Any] = {
+        "cost": learner.cost,
+        "fairness": learner.fairness,
+        "weighting": weighting,
+    }
+    value, gap = evaluate(crossed, log, **asked), deployed_gap(crossed, log, **asked)
+    return Learned(result, value, gap, crossed, weighting)
+
+
+def cross_fitted_under(
+    learner: Any, log: DecisionLog, bounds: Sequence[float | None], folds: int
+) -> Iterator[CrossFitted]:
+    """Yield cross-fitted policies under one bound after another; models are fitted once.
+
+    The method is chosen once, without a bound.
+    """
+    modelled = Modelled.of(learner, log, folds, bounded=True)
+    name, crossed, _ = chosen_among(replace(modelled, max_gap=None), methods_of(learner))
+    for bound in bounds:
+        if bound is None:
+            yield crossed
+        else:
+            yield replace(modelled, max_gap=bound).crossed(METHODS[name])
+
+
+def methods_of(learner: Any) -> tuple[str, ...]:
+    """Return the methods that a learner compares."""
+    return ("model", "scores", "direct") if learner.method == "auto" else (learner.method,)
+
+
+def _learned_safely(learner: Any, log: DecisionLog, rng: np.random.Generator) -> Learned:
+    """Learn under a bound that is shown to hold on rows which nothing was learned from."""
+
+    @cache  # the models do not depend on the bound
+    def contest(rows: DecisionLog) -> tuple[Modelled, str, Candidates]:
+        modelled = Modelled.of(learner, rows, None)
+        name, _, candidates = chosen_among(modelled, methods_of(learner))
+        return modelled, name, candidates
+
+    def fit(rows: DecisionLog, bound: float) -> Fitted:
+        if learner.method == "direct":
+            return _searched(learner, rows, bound, rng)
+        modelled, name, candidates = contest(rows)
+        found = modelled.at_capacity(METHODS[name](replace(modelled, max_gap=bound), rng))
+        return replace(found, candidates=candidates)
+
+    objective = Objective(learner.cost, learner.fairness, weighting=learner.weighting)
+    safety = safely_fitted(fit, log, objective, learner.max_gap, learner.confidence, rng)
+    chosen = safety.chosen
+    return Learned(chosen.fitted, chosen.value, chosen.value.benefit_gap, safety=safety)
+
+
+def _searched(
+    learner: Any,
+    log: DecisionLog | LogScan,
+    max_gap: float | None,
+    rng: np.random.Generator,
+    warm: Policy | None = None,
+) -> Fitted:
+    """Search over the features by weighted labels."""
+    return fit_policy(
+        log,
+        template_for(learner, log) if warm is None else warm,
+        Objective(learner.cost, learner.fairness, learner.penalty, weighting=learner.weighting),
+        Constraint(
+            max_gap, learner.min_ratio, acceptance_bounds(learner.max_acceptance, log.groups)
+        ),
+        l2=learner.l2,
+        n_starts=learner.n_starts,
+        variance_penalty=learner.variance_penalty,
+        max_passes=learner.max_passes,
+        starts=None if warm is None else {"the policy so far": np.array(warm.theta)},
+        unsupported=learner.unsupported,
+        rng=rng,
+    )

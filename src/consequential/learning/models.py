@@ -1,0 +1,145 @@
+"""Models of the label that are fitted by default, and how large a table they are fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+MANY_ROWS = 100_000  # from here on, threads gain more than they cost
+_CELLS = 12_000_000  # numbers in the matrix that one regression is fitted to, at most
+_BOOSTED_ON = 200_000  # rows that boosted trees are fitted to, at most
+_FEW_VALUES = 8  # a column with fewer gets no splines
+_MANY_COLUMNS = 40  # with more there are no products of columns
+_FEW_LABELS = 400  # with fewer, the plain regression is the only model
+_RARE = 0.05  # an indicator of fewer people gets no products
+_INDICATED = 5.0  # what an indicator is multiplied by where the penalty is strong
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A classifier to be made, and how many numbers one row becomes in it."""
+
+    make: Callable[[], Any]
+    columns: int
+    max_rows: int = _CELLS
+
+    def fitted(self, inputs: Floats, labels: Codes, weights: Floats | None = None) -> Any:
+        """Return the classifier fitted to rows, evenly spaced ones where there are too many."""
+        most = min(self.max_rows, max(_CELLS // self.columns, 1))
+        if len(labels) > most:
+            kept = np.linspace(0, len(labels) - 1, most).astype(np.intp)
+            inputs, labels = inputs[kept], labels[kept]
+            weights = None if weights is None else weights[kept]
+        if len(labels) == 0 or labels.min() == labels.max():
+            return _constant(inputs, labels)
+        model = self.make()
+        if weights is None:
+            return model.fit(inputs, labels)
+        last = model.steps[-1][0]
+        return model.fit(inputs, labels, **{f"{last}__sample_weight": weights})
+
+
+def _constant(inputs: Floats, labels: Codes) -> Any:
+    """A classifier that has seen one class only, or nobody."""
+    from sklearn.dummy import DummyClassifier
+
+    if len(labels) == 0:
+        inputs, labels = np.zeros((1, inputs.shape[1])), np.zeros(1, dtype=np.intp)
+    return DummyClassifier(strategy="prior").fit(inputs, labels)
+
+
+def default_models(inputs: Floats, n_labels: int, mapped: Any = None) -> dict[str, Model]:
+    """Return regressions on the features and on curves of them, and boosted trees.
+
+    `mapped` is an unfitted transformer of the plain regression's inputs.
+    """
+    from sklearn.base import clone
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    numbers = np.flatnonzero(~_indicators(inputs))
+
+    def regression() -> Any:
+        # Indicators stay 0 and 1: scaled by their deviation, those of a few people would all but
+        # escape the penalty, and a handful of labels would decide for everybody like them.
+        scaled = make_column_transformer((StandardScaler(), numbers), remainder="passthrough")
+        first = [scaled] if mapped is None else [clone(mapped), StandardScaler()]
+        return make_pipeline(*first, _regression(1.0, inputs.shape[1]))
+
+    def boosted() -> Any:
+        return HistGradientBoostingClassifier(
+            learning_rate=0.06 if n_labels < MANY_ROWS else 0.1,
+            max_iter=400 if n_labels < MANY_ROWS else 200,
+            max_leaf_nodes=15,
+            min_samples_leaf=30,
+            l2_regularization=1.0,
+            early_stopping=True,
+            validation_fraction=0.15,
+            n_iter_no_change=15,
+            random_state=0,
+        )
+
+    models = {"regression": Model(regression, inputs.shape[1])}
+    if n_labels >= _FEW_LABELS:
+        models["curves"] = curved(inputs, 0.003)
+        models["boosted trees"] = Model(boosted, 1, _BOOSTED_ON)
+    return models
+
+
+def curved(inputs: Floats, inverse_penalty: float) -> Model:
+    """Return a penalised regression on splines and products of the features."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import (
+        MinMaxScaler,
+        PolynomialFeatures,
+        SplineTransformer,
+        StandardScaler,
+    )
+
+    indicators = _indicators(inputs)
+    numbers, words = np.flatnonzero(~indicators), np.flatnonzero(indicators)
+    varied = [k for k in numbers if len(np.unique(inputs[:2_000, k])) > _FEW_VALUES]
+    shares = inputs.mean(axis=0) if len(inputs) else np.zeros(inputs.shape[1])
+    rare = indicators & (np.minimum(shares, 1.0 - shares) < _RARE)
+    paired = np.flatnonzero(~rare) if inputs.shape[1] <= _MANY_COLUMNS else np.zeros(0, np.intp)
+    width = inputs.shape[1] + 6 * len(varied) + len(paired) * (len(paired) + 1) // 2
+
+    def make() -> Any:
+        splines = SplineTransformer(5, extrapolation="linear", knots="quantile")
+        pairs = PolynomialFeatures(2, interaction_only=True, include_bias=False)
+        parts: list[tuple[Any, Any]] = [
+            (StandardScaler(), numbers),
+            (MinMaxScaler((0.0, _INDICATED)), words),
+            (make_pipeline(splines, StandardScaler(copy=False)), varied),
+            # not scaled again: a product may be all but constant, as of two words of one column
+            (make_pipeline(StandardScaler(), pairs), paired),
+        ]
+        return make_pipeline(
+            make_column_transformer(*(part for part in parts if len(part[1]))),
+            _regression(inverse_penalty, width),
+        )
+
+    return Model(make, width)
+
+
+def _indicators(inputs: Floats) -> NDArray[np.bool_]:
+    """Which columns have no other values than 0 and 1."""
+    found: NDArray[np.bool_] = ((inputs == 0.0) | (inputs == 1.0)).all(axis=0)
+    return found
+
+
+def _regression(inverse_penalty: float, n_columns: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    solver = "newton-cholesky" if n_columns <= 1_000 else "lbfgs"
+    return LogisticRegression(C=inverse_penalty, solver=solver, max_iter=300)

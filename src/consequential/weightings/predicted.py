@@ -1,0 +1,38 @@
+"""Predictions as a weighting: a model of the label that is there already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.log import DecisionLog
+from consequential.weightings.weights import DoublyRobust, Weighting
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted(DoublyRobust):
+    """The doubly robust count with given predictions, one per row of the log it is used on.
+
+    With `weighting=ModelOnly()` the model counts alone.
+    """
+
+    values: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+
+    def predicted(self, log: DecisionLog) -> Floats:
+        """Return the predictions."""
+        if len(self.values) != len(log):
+            raise ValueError(f"{len(self.values)} predictions for a log of {len(log)} rows")
+        return self.values
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOnly(Weighting):
+    """Weights of 0: a model of the label is not corrected by anybody's label."""
+
+    def weights(self, log: DecisionLog) -> Floats:
+        """Return zeros."""
+        return np.zeros(len(log))

@@ -1,0 +1,45 @@
+"""Models of the label: sizes of tables, and what few people can teach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from consequential.learning.models import Model, default_models
+from consequential.policies.scores import log_odds
+
+
+def test_large_tables_are_fitted_to_as_many_rows_as_there_is_room_for(rng):
+    features = rng.normal(size=(1_000, 2))
+    labels = rng.integers(0, 2, 1_000)
+    model = Model(LogisticRegression, 2, max_rows=100)
+    again = LogisticRegression().fit(
+        features[np.linspace(0, 999, 100).astype(int)],
+        labels[np.linspace(0, 999, 100).astype(int)],
+    )
+    np.testing.assert_allclose(model.fitted(features, labels).coef_, again.coef_)
+
+
+@pytest.mark.parametrize("name", ["regression", "curves", "boosted trees"])
+def test_a_handful_of_people_with_a_rare_word_does_not_decide_for_all_like_them(name, rng):
+    n = 4_000
+    features = np.column_stack([rng.normal(size=(n, 2)), rng.random((n, 2)) < [0.5, 0.3]])
+    labels = (rng.random(n) < expit(1.5 * features[:, 0])).astype(int)
+    rare = np.zeros((n, 1))
+    rare[:5] = 1.0
+    labels[:5] = 1  # all five of them repay
+    inputs = np.column_stack([features, rare])
+    model = default_models(inputs, n)[name].fitted(inputs, labels)
+    poor = np.array([[-2.0, 0.0, 0.0, 0.0, 0.0], [-2.0, 0.0, 0.0, 0.0, 1.0]])
+    usual, unusual = log_odds(model, poor)
+    assert usual < -1.5
+    assert unusual < usual + 2.0
+
+
+def test_tables_of_indicators_alone_or_numbers_alone_can_be_modelled(rng):
+    labels = rng.integers(0, 2, 600)
+    for inputs in (rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 3)).astype(float)):
+        for model in default_models(inputs, 600).values():
+            assert np.isfinite(log_odds(model.fitted(inputs, labels), inputs)).all()
