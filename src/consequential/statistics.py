@@ -1,8 +1,19 @@
-"""Statistics: what evaluations are made of, for analyses of your own."""
+"""Statistics: further figures of a rule, and what evaluations are made of."""
 
 from consequential.evaluation.bounds import mean_sequence
 from consequential.evaluation.contrasts import sup_t_quantile
+from consequential.evaluation.earnings import Earnings, earnings
 from consequential.evaluation.evaluate import utility_sequence
 from consequential.evaluation.rules import cross_fitted_propensities
+from consequential.evaluation.swaps import SwapSet, swap_set
 
-__all__ = ["cross_fitted_propensities", "mean_sequence", "sup_t_quantile", "utility_sequence"]
+__all__ = [
+    "Earnings",
+    "SwapSet",
+    "cross_fitted_propensities",
+    "earnings",
+    "mean_sequence",
+    "sup_t_quantile",
+    "swap_set",
+    "utility_sequence",
+]

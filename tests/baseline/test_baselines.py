@@ -19,6 +19,7 @@ NAMES = [
     "what the log did",
     "accept all",
     "accepted only",
+    "boosted trees",
     "augmentation",
     "parcelling",
     "fuzzy augmentation",
@@ -90,6 +91,14 @@ def test_ours_is_truly_better_than_the_predictor_on_accepted_people(world, featu
     assert ours > 0.95 * world.optimal().utility
 
 
+def test_boosted_trees_find_what_a_line_cannot():
+    world = cq.worlds.second_setting()  # the best people are in the middle
+    table = cq.baselines(logged(world, n=8_000, floor=0.3), cost=world.cost)
+    trees, line = (world.exact(table[name].rule) for name in ("boosted trees", "accepted only"))
+    assert trees.utility > line.utility + 0.01
+    assert trees.utility < world.optimal().utility
+
+
 def test_a_learner_of_ones_own_enters():
     class Cautious:
         def fit_log(self, log):
@@ -102,8 +111,11 @@ def test_a_learner_of_ones_own_enters():
 
 def test_rules_and_learners_of_ones_own_stand_beside_the_others():
     log = logged(first(), n=1000)
-    own = {"cut at 0": cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5),
-           "ours, bounded": cq.FairPolicyLearner(cost=first().cost, max_gap=0.05)}  # fmt: skip
+    bounded = cq.FairPolicyLearner(method="direct", cost=first().cost, max_gap=0.05)
+    cut = cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5)
+    bounded = cq.FairPolicyLearner(method="direct", cost=first().cost, max_gap=0.05)
+    cut = cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5)
+    own = {"cut at 0": cut, "ours, bounded": bounded}
     table = cq.baselines(log, cost=first().cost, rules=own)
     assert [entry.name for entry in table] == [*NAMES, *own]
     known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))

@@ -366,3 +366,15 @@ def test_copies_of_rows_are_pointed_out():
     policy = cq.Policy([1.5, 5.0])
     assert any("exact copies" in n for n in cq.evaluate(policy, copied, cost=world.cost).notes)
     assert not any("copies" in n for n in cq.evaluate(policy, log, cost=world.cost).notes)
+
+
+def test_the_gap_is_between_the_groups_with_the_largest_and_the_smallest_benefit():
+    log = exploring_log(600, 4)
+    found = cq.evaluate(cq.Policy([0.2, 0.7, -0.4]), log, cost=0.5)
+    rates = {group: each.value for group, each in found.benefits.items()}
+    most, least = found.furthest_apart
+    assert rates[most] == max(rates.values())
+    assert rates[least] == min(rates.values())
+    assert rates[most] - rates[least] == pytest.approx(found.benefit_gap.value)
+    one = cq.evaluate(cq.AcceptAll(), log.take(log.group == 0), cost=0.5)
+    assert one.furthest_apart is None

@@ -414,11 +414,11 @@ def test_learning_takes_missing_labels_for_failures_or_thins_them():
     utilities = {}
     for how in ("against", "at_random"):
         some = remade(log, label, missing=how)
-        learner = cq.FairPolicyLearner(cost=world.cost).fit_log(some)
+        learner = cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(some)
         utilities[how] = world.exact(learner.policy_).utility
     assert utilities["at_random"] > 0.17
     failures = remade(log, np.where(log.decision, np.nan_to_num(label), np.nan))
-    as_failures = cq.FairPolicyLearner(cost=world.cost).fit_log(failures)
+    as_failures = cq.FairPolicyLearner(method="direct", cost=world.cost).fit_log(failures)
     assert utilities["against"] == pytest.approx(world.exact(as_failures.policy_).utility, abs=2e-3)
 
 

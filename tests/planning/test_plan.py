@@ -12,6 +12,7 @@ import consequential as cq
 from consequential.evaluation.bounds import lower_bounds
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.ratios import Range, Ratios
+from consequential.planning.option import Option
 from consequential.planning.power import (
     Advantage,
     Bins,
@@ -344,6 +345,28 @@ def test_it_prints_a_row_a_floor():
     assert lines[0].split("  ")[-1].strip() == "until +0.02 is proven"
     assert [line.split()[0] for line in lines[2:4]] == ["0.02", "0.3"]
     assert "unknown" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        ((None, None, None), "cannot say: per 1000 at most 9.00 if none of them has label 1."),
+        ((2.0, None, None), "That costs 2.00 per 1000, and 9.00 if none"),
+        ((2.0, 1.0, 3.0), "That costs 2.00 (1.00 to 3.00) per 1000, and 9.00 if none"),
+        ((2.0, -1.0, 5.0), "That costs 2.00 (1.00 gained to 5.00 lost) per 1000"),
+        ((-2.0, -3.0, -1.0), "That brings 2.00 (1.00 to 3.00) per 1000, and costs 9.00 if none"),
+    ],
+    ids=["unknown", "assumed", "a loss", "either", "a gain"],
+)
+def test_a_sentence_says_what_a_floor_costs_or_brings(loss, said):
+    total = -4.0 if loss[0] is not None and loss[0] < 0 else 4.0
+    option = Option(0.02, 12.4, *loss, 9.0, 5000, 7.5, total)
+    found = cq.Plan((option,), 0.01, 0.5, 0.8, 0.95, "normal", ())
+    (sentence,) = found.sentences
+    assert sentence.startswith("With a floor of 0.02, 12 of 1000 applicants are accepted who")
+    assert said in sentence
+    assert "after 5000 decisions (7.5 months); exploring " in sentence
+    assert sentence.endswith(f"{'brings' if total < 0 else 'costs'} 4.0 until then.")
 
 
 def test_it_goes_into_json():

@@ -294,17 +294,17 @@ WRONG = {
     "a rule": ({"learner": cq.AcceptAll()}, TypeError, "is not a learner: a frontier needs one"),
     "a class": ({"learner": cq.FairPolicyLearner}, TypeError, "is not a learner"),
     "another cost": (
-        {"learner": cq.FairPolicyLearner(cost=0.5)},
+        {"learner": cq.FairPolicyLearner(method="direct", cost=0.5)},
         ValueError,
         "the learner has cost 0.5 and the frontier 0.3: give both the same",
     ),
     "another notion": (
-        {"learner": cq.FairPolicyLearner(cost=0.3, fairness="equal_opportunity")},
+        {"learner": cq.FairPolicyLearner(method="direct", cost=0.3, fairness="equal_opportunity")},
         ValueError,
         "the learner bounds equal_opportunity and the frontier shows demographic_parity",
     ),
     "a ratio": (
-        {"learner": cq.FairPolicyLearner(cost=0.3, min_ratio=0.8)},
+        {"learner": cq.FairPolicyLearner(method="direct", cost=0.3, min_ratio=0.8)},
         ValueError,
         "the learner has a min_ratio already",
     ),

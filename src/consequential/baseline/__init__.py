@@ -4,6 +4,7 @@ from consequential.baseline.baselines import Baselines, Entry, baselines
 from consequential.baseline.predictors import (
     accepted_only,
     augmentation,
+    boosted_trees,
     fuzzy_augmentation,
     inverse_propensity,
     parcelling,
@@ -16,6 +17,7 @@ __all__ = [
     "accepted_only",
     "augmentation",
     "baselines",
+    "boosted_trees",
     "fuzzy_augmentation",
     "inverse_propensity",
     "parcelling",

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from consequential.baseline.predictors import (
     accepted_only,
     augmentation,
+    boosted_trees,
     fuzzy_augmentation,
     inverse_propensity,
     parcelling,
@@ -113,11 +114,11 @@ def baselines(
 ) -> Baselines:
     """Learn from one part of a log in the usual ways, and ours; evaluate them on the other.
 
-    The entries: what the log did; accept all; logistic regression on accepted people cut at the
-    cost; reject inference by augmentation, parcelling and fuzzy augmentation; the regression
-    weighted by inverse propensity; fairlearn's exponentiated gradient on accepted people (with
-    its bound at `max_gap`, or 0.01); and a `FairPolicyLearner` under `max_gap`. An entry that
-    cannot be fitted stays in the table with the reason.
+    The entries: what the log did; accept all; logistic regression and boosted trees on accepted
+    people, cut at the cost; reject inference by augmentation, parcelling and fuzzy augmentation;
+    the regression weighted by inverse propensity; fairlearn's exponentiated gradient on accepted
+    people (with its bound at `max_gap`, or 0.01); and a `FairPolicyLearner` under `max_gap`. An
+    entry that cannot be fitted stays in the table with the reason.
 
     Parameters
     ----------
@@ -174,6 +175,7 @@ def baselines(
     bound = 0.01 if max_gap is None else max_gap
     predictors: dict[str, Callable[..., DecisionRule]] = {
         "accepted only": accepted_only,
+        "boosted trees": partial(boosted_trees, seed=seed),
         "augmentation": augmentation,
         "parcelling": partial(parcelling, seed=seed),
         "fuzzy augmentation": fuzzy_augmentation,

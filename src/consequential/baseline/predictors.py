@@ -1,8 +1,8 @@
 """Predictors cut at the cost: accepted people only, reject inference, inverse propensity.
 
 Each is a logistic regression that differs from the others in whom it is fitted to and with what
-weight. The recipes of reject inference are those of credit scoring; none uses propensities, and
-none can know more about rejected people than accepted ones tell.
+weight; one is boosted trees. The recipes of reject inference are those of credit scoring; none uses
+propensities, and none can know more about rejected people than accepted ones tell.
 
 Examples
 --------
@@ -48,6 +48,16 @@ def accepted_only(
     `classifier` is any scikit-learn classifier, in place of the logistic regression.
     """
     return _Applicants(log, feature_map).rule(cost, classifier=classifier)
+
+
+def boosted_trees(
+    log: DecisionLog, cost: float, *, feature_map: Any = None, seed: int = 0
+) -> ThresholdPolicy:
+    """Fit scikit-learn's boosted trees, as they come, to accepted people; cut at the cost."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    trees = HistGradientBoostingClassifier(random_state=seed)
+    return accepted_only(log, cost, feature_map=feature_map, classifier=trees)
 
 
 def inverse_propensity(

@@ -2,6 +2,8 @@
 
 from consequential.evaluation.compare import Comparison, compare
 from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
+from consequential.evaluation.earnings import Earned, Earnings, earnings
+from consequential.evaluation.effects import Effect, feature_effects
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.evaluate import Evaluation, deployed_gap, evaluate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
@@ -9,12 +11,17 @@ from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.population import Metrics, Population
 from consequential.evaluation.rules import CrossFitted, WinnersCurseWarning, cross_fitted
 from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
+from consequential.evaluation.stability import Stability
+from consequential.evaluation.swaps import Swaps, SwapSet, swap_set
 
 __all__ = [
     "Bounds",
     "Comparison",
     "Contradiction",
     "CrossFitted",
+    "Earned",
+    "Earnings",
+    "Effect",
     "Estimate",
     "Evaluation",
     "GroupMetrics",
@@ -22,13 +29,19 @@ __all__ = [
     "Overlap",
     "Population",
     "Sensitivity",
+    "Stability",
+    "SwapSet",
+    "Swaps",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",
     "deployed_gap",
+    "earnings",
     "evaluate",
+    "feature_effects",
     "group_metrics",
     "overlap",
     "propensity_contradictions",
     "sensitivity",
+    "swap_set",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import add
 from typing import Any, ClassVar, Self
 
@@ -98,6 +98,11 @@ class Estimate(Interval, Result):
     confidence: float
     method: str
     unsupported: float = 0.0
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate of something that is `factor` times as large; not negative."""
+        ends = {name: factor * getattr(self, name) for name in ("value", "low", "high")}
+        return replace(self, **ends, standard_error=factor * self.standard_error)
 
     def __repr__(self) -> str:
         if not self.known:

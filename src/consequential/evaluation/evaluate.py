@@ -89,6 +89,19 @@ class Evaluation(Result):
     method: str
     unsupported: float = 0.0
 
+    @property
+    def furthest_apart(self) -> tuple[Hashable, Hashable] | None:
+        """The two groups that the gap is between, the one with the larger benefit first.
+
+        None where the gap is that of another benefit than `benefits` has, or of one group.
+        """
+        known = {group: each.value for group, each in self.benefits.items() if each.known}
+        if len(known) < 2:
+            return None
+        most, least = max(known, key=known.__getitem__), min(known, key=known.__getitem__)
+        between = known[most] - known[least]
+        return (most, least) if abs(between - abs(self.benefit_gap.value)) < 1e-9 else None
+
     def __repr__(self) -> str:
         lines = [
             f"{self.n} decisions, effectively {self.effective_sample_size:.0f} "

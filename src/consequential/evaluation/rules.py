@@ -103,7 +103,7 @@ def apply_rule(
     else:
         rule = as_rule(rule)
         if folds is not None:
-            _checked_folds(folds, len(rows))
+            checked_folds(folds, len(rows))
         sources = set(_learned_from(rule))
         if sources and sources & {log.fingerprint, rows.fingerprint}:
             warnings.warn(
@@ -225,7 +225,7 @@ def cross_fitted(learner: Any, log: DecisionLog, folds: int = 5, *, seed: int = 
     from sklearn.base import clone
 
     rows = log.settled()
-    count = _checked_folds(folds, len(rows))
+    count = checked_folds(folds, len(rows))
     fold = np.random.default_rng(seed).permutation(len(rows)) % count
     by_fold = np.empty((count, len(rows)))
     for k in range(count):
@@ -281,7 +281,8 @@ def _fitted_policy(learner: Any) -> DecisionRule:
     )
 
 
-def _checked_folds(folds: Any, n_rows: int) -> int:
+def checked_folds(folds: Any, n_rows: int) -> int:
+    """Return a number of folds that rows can be cut into."""
     if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or folds < 2:
         raise ValueError(f"folds is a whole number of at least 2, not {folds!r}")
     if folds > n_rows:

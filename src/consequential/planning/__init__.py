@@ -1,5 +1,6 @@
 """Planning: what exploring costs, and how long until an improvement is proven."""
 
-from consequential.planning.plan import Option, Plan, plan
+from consequential.planning.option import Option
+from consequential.planning.plan import Plan, plan
 
 __all__ = ["Option", "Plan", "plan"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog
 from consequential.objective import Objective
+from consequential.planning.option import Option
 from consequential.planning.power import (
     Advantage,
     Bins,
@@ -41,46 +42,11 @@ _HEADINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One exploration floor: what it costs per thousand decisions, and how long it takes.
-
-    Attributes
-    ----------
-    floor
-        Everybody is accepted with at least this probability.
-    extra_acceptances
-        Per thousand decisions, people accepted who would not have been.
-    loss
-        Per thousand decisions, the utility lost by accepting them; negative where they bring a
-        gain, None where neither the log nor an assumption says.
-    loss_low, loss_high
-        An interval for the loss where it is estimated from the log.
-    worst_loss
-        The same if all of them fail.
-    decisions
-        How many decisions until the improvement is proven, to about one in a hundred.
-    months
-        How long they and their outcomes take; None without a rate.
-    total_loss
-        Over all those decisions: from `loss`, or from `worst_loss` where that is None.
-    """
-
-    floor: float
-    extra_acceptances: float
-    loss: float | None
-    loss_low: float | None
-    loss_high: float | None
-    worst_loss: float
-    decisions: int
-    months: float | None
-    total_loss: float
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What `plan` worked out, one option per floor; print it for a table.
 
-    `break_even` is the share of label 1 at which extra acceptances cost nothing.
+    `break_even` is the share of label 1 at which extra acceptances cost nothing; `unit` is what
+    losses and the improvement are counted in, after `in_money`, else empty.
 
     Examples
     --------
@@ -98,6 +64,45 @@ class Plan:
     confidence: float
     method: str
     notes: tuple[str, ...]
+    unit: str = ""
+
+    def in_money(self, worth: float, unit: str = "") -> Plan:
+        """Return the plan with losses and the improvement in money.
+
+        Parameters
+        ----------
+        worth
+            What label 1 brings more than label 0 takes away: gain and loss together.
+        unit
+            What it is counted in.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], [None, 1])
+        >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1])
+        >>> found.in_money(1000, "EUR").options[0].worst_loss
+        25000.0
+        """
+        options = tuple(each.scaled(worth) for each in self.options)
+        return replace(self, options=options, improvement=worth * self.improvement, unit=unit)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What each floor means, in words for whoever allows it.
+
+        Examples
+        --------
+        >>> import consequential as cq
+        >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], [None, 1])
+        >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1], rate=400)
+        >>> print(found.sentences[0])
+        With a floor of 0.1, 50 of 1000 applicants are accepted who would not have been. What that
+        costs the log cannot say: per 1000 at most 25.00 if none of them has label 1. A rule that is
+        better by 0.05 per applicant is then proven better, with a chance of 80%, after 3880
+        decisions (9.7 months); exploring costs 97.0 until then.
+        """
+        return [each.sentence(self.improvement, self.power, self.unit) for each in self.options]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
@@ -125,7 +130,8 @@ class Plan:
         # each of two more headings stands over the columns it heads
         ends = [lines[0].index(each) + len(each) for each in ("floor", "if all fail")]
         above = f"{'':{ends[0]}}  per thousand decisions".ljust(ends[1])
-        notes = [f"- {note}" for note in self.notes]
+        money = [f"losses and improvement in {self.unit}"] if self.unit else []
+        notes = [f"- {note}" for note in (*money, *self.notes)]
         return "\n".join([f"{above}  until +{self.improvement:g} is proven", *lines, *notes])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,9 +11,11 @@ from sklearn.base import clone
 
 from consequential.baseline import accepted_only, inverse_propensity
 from consequential.estimator import FairPolicyLearner
+from consequential.estimator.training import cross_fitted_under
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.out_of_core import measured
+from consequential.evaluation.rates import Floats
 from consequential.evaluation.rules import cross_fitted_propensities, is_learner
 from consequential.evaluation.weighted_log import Measurement, WeightedLog
 from consequential.fairness import Fairness, fairness_named
@@ -36,6 +38,7 @@ def frontier(
     fairness: str | Fairness = "demographic_parity",
     learner: Any = None,
     max_gaps: Sequence[float | None] = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, None),
+    max_acceptance: float | Mapping[Hashable, float] | None = None,
     feature_map: Any = None,
     folds: int = 5,
     weighting: Weighting | None = None,
@@ -63,6 +66,9 @@ def frontier(
         An unfitted learner with a parameter `max_gap`; a `FairPolicyLearner` by default.
     max_gaps
         The bounds to try; None for no bound.
+    max_acceptance
+        What there is capacity for, at every bound on the gap: see `FairPolicyLearner`. Only for the
+        default learner; another one has a capacity of its own.
     feature_map
         A scikit-learn transformer for the default learner and the predictors beside it.
     folds
@@ -83,7 +89,7 @@ def frontier(
     >>> world = cq.worlds.first_setting()
     >>> log = world.collect(world.initial_policy().with_floor(0.1), 2_000,
     ...                     np.random.default_rng(0))
-    >>> found = cq.frontier(log, cost=world.cost, max_gaps=[0.02, None], folds=2)
+    >>> found = cq.frontier(log, cost=world.cost, max_gaps=[0.02, None])
     >>> fair, free = found.points
     >>> abs(fair.benefit_gap.value) < 0.05 < abs(free.benefit_gap.value)
     True
@@ -99,10 +105,13 @@ def frontier(
         learner = FairPolicyLearner(
             cost=cost,
             fairness=fairness,
+            max_acceptance=max_acceptance,
             feature_map=feature_map,
             weighting=weighting,
             random_state=seed,
         )
+    elif max_acceptance is not None:
+        raise ValueError("max_acceptance= is for the default learner: set it in the learner itself")
     _check_learner(learner, cost, notion)
     bounds = _checked_bounds(max_gaps)
     learners = [clone(learner).set_params(max_gap=bound) for bound in bounds]
@@ -168,12 +177,19 @@ def _measured_on_log(
 
     weighted = WeightedLog.of(objective, log.settled())
     propensities = partial(cross_fitted_propensities, log=weighted.log, folds=folds, seed=seed)
+    if isinstance(learners[0], FairPolicyLearner) and learners[0].method != "direct":
+        # models of the label serve every bound
+        bounds = [learner.max_gap for learner in learners]
+        crossed = cross_fitted_under(learners[0], weighted.log, bounds, folds)
+        traced: Iterator[Floats] = (each.values for each in crossed)
+    else:
+        traced = in_order(propensities, learners)
     measures: list[Measurement] = []
     # None: shown where somebody can see it
     disable = None if progress else True
     with tqdm(total=len(learners), desc="frontier", leave=False, disable=disable) as bar:
         try:
-            for propensity in in_order(propensities, learners):
+            for propensity in traced:
                 bar.update()
                 measures.append(weighted.measure(propensity))
         except KeyboardInterrupt:
