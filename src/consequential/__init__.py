@@ -46,15 +46,21 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
+    from consequential.policies import FeatureSummary as FeatureSummary
     from consequential.policies import Logged as Logged
     from consequential.policies import Mixture as Mixture
     from consequential.policies import Policy as Policy
     from consequential.policies import PolicyError as PolicyError
+    from consequential.policies import Preparation as Preparation
+    from consequential.policies import Reason as Reason
     from consequential.policies import RejectAll as RejectAll
     from consequential.policies import ThresholdPolicy as ThresholdPolicy
     from consequential.policies import load_policy as load_policy
     from consequential.policies import logistic_model as logistic_model
+    from consequential.policies import policy_digest as policy_digest
+    from consequential.policies import policy_from_json as policy_from_json
     from consequential.policies import policy_from_model as policy_from_model
+    from consequential.policies import policy_to_json as policy_to_json
     from consequential.policies import save_policy as save_policy
     from consequential.simulation import LearnToDecide as LearnToDecide
     from consequential.simulation import LearnToPredict as LearnToPredict
@@ -75,15 +81,21 @@ _NAMES = {
         "AcceptAll",
         "DecisionRule",
         "EveryNth",
+        "FeatureSummary",
         "Logged",
         "Mixture",
         "Policy",
         "PolicyError",
+        "Preparation",
+        "Reason",
         "RejectAll",
         "ThresholdPolicy",
         "load_policy",
         "logistic_model",
+        "policy_digest",
+        "policy_from_json",
         "policy_from_model",
+        "policy_to_json",
         "save_policy",
     ],
     "objective": ["Objective"],

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from loan_files import COLUMNS, COST, FEATURES, LOGGED, NAMES, people, results, text_of
+from loan_files import COLUMNS, COST, FEATURES, LOGGED, people, results, text_of
 
 import consequential as cq
 from consequential.cli import main
@@ -20,7 +20,7 @@ def test_evaluate_takes_the_features_of_the_policy(shared, here, capsys):
     found = results(here / "consequential-evaluate")
     log = cq.DecisionLog.from_file(
         shared / "later.parquet",
-        features=NAMES,
+        features=["income", "purpose"],
         sensitive="sex",
         decision="approved",
         label="repaid",
@@ -59,12 +59,23 @@ def test_frontier_traces_bounds_and_draws_them(shared, here, capsys, drawn):
     assert [point["max_gap"] for point in points] == [0.05, None]
 
 
+def test_a_frontier_within_a_capacity(shared, here):
+    arguments = ["frontier", str(shared / "loans.csv"), "--features", "income", *LOGGED, *COST]
+    bounds = ["--max-gaps", "0.05", "--max-acceptance", "0.2"]
+    assert main([*arguments, *bounds, "--folds", "2", "--learn", "model"]) == 0
+    points = results(here / "consequential-frontier")["results"]["frontier"]["points"]
+    assert all(point["acceptance"] < 0.25 for point in points)
+
+
 def test_plan_answers_for_a_rule_that_left_nothing_to_chance(shared, here, capsys):
     columns = [*COLUMNS, "--propensity", "approved"]
     asked = ["--improvement", "0.02", "--rate", "500", "--outcome-months", "12"]
     arguments = ["plan", str(shared / "loans.csv"), *FEATURES, *columns, *COST, *asked]
     assert main([*arguments, "--floors", "0.05"]) == 0
-    assert "never had a chance of acceptance" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "never had a chance of acceptance" in said
+    assert "in words: With a floor of 0.05, " in said
+    assert "With a floor of 0.05, " in text_of(here / "consequential-plan" / "report.html")
     (option,) = results(here / "consequential-plan")["results"]["options"]
     assert option["months"] == pytest.approx(option["decisions"] / 500 + 12)
 

@@ -69,10 +69,6 @@ BAD = {
         with_(OVERLAP, **{"loans.csv": "misspelt.csv"}),
         "the column 'income' must be numbers, but row 17 has '12k': write 12000 for 12k",
     ),
-    "a missing feature": (
-        with_(OVERLAP, **{"loans.csv": "holes.csv"}),
-        "'income' in 2 (first: row 5)",
-    ),
     "other words": (
         with_(OVERLAP, approved="purpose", **{"income,purpose": "income"}),
         "decision has the values 'car', 'home', which are not known as yes and no",
@@ -138,8 +134,6 @@ def bad_files(tmp_path_factory):
     texts = [str(value) for value in table["income"].to_pylist()]
     texts[17] = "12k"
     pa.csv.write_csv(table.set_column(1, "income", pa.array(texts)), here / "misspelt.csv")
-    holes = [None if k in (5, 9) else value for k, value in enumerate(table["income"].to_pylist())]
-    pa.csv.write_csv(table.set_column(1, "income", pa.array(holes)), here / "holes.csv")
     (here / "twice.csv").write_text("income,purpose,sex,approved,repaid,p,p\n1,car,f,1,1,.5,.5\n")
     income = table["income"].to_numpy()
     sharp = table.set_column(4, "approved", pa.array((income > 3.2).astype(int)))

@@ -21,9 +21,9 @@ def test_fit_writes_a_policy_that_finds_its_columns_by_name(shared):
     assert list(policy.feature_names) == NAMES
     assert policy.floor == 0.02
     table = people(seed=2)
-    shuffled = table.select(["sex", "purpose", "number", "income"])
+    shuffled = table.select(["purpose", "income"])
     log = cq.DecisionLog.from_frame(
-        table, features=NAMES, decision="approved", label="repaid", propensity="p"
+        table, features=["income", "purpose"], decision="approved", label="repaid", propensity="p"
     )
     np.testing.assert_allclose(policy.propensity(shuffled), log.propensity_of(policy))
 
@@ -40,11 +40,15 @@ def test_fit_writes_everything_it_knows_as_json(shared):
     assert {"consequential", "numpy", "scikit-learn"} <= set(found["versions"])
     assert set(found["results"]) == {
         "bound",
+        "candidates",
         "certificates",
         "policy_gap",
         "value",
         "comparisons",
+        "swaps",
         "group_metrics",
+        "stability",
+        "effects",
         "overlap",
     }
     assert set(found["results"]["comparisons"]) == {"what the log did", "accept all", "reject all"}
@@ -61,11 +65,28 @@ def test_the_figures_of_fit_are_the_librarys_own(shared):
         label="repaid",
         propensity="p",
     )
-    learner = cq.FairPolicyLearner(cost=0.6, max_gap=0.05, floor=0.02)
-    expected = cq.compare(learner, cq.Logged(), log, cost=0.6, folds=2)
+    learner = cq.FairPolicyLearner(cost=0.6, max_gap=0.05, floor=0.02).fit_log(log, folds=2)
+    expected = cq.compare(
+        learner.cross_fitted_, cq.Logged(), log, cost=0.6, weighting=learner.weighting_
+    )
     found = results(shared / "fit")["results"]
     assert found["comparisons"]["what the log did"]["utility"] == expected.utility.to_dict()
     assert found["value"]["benefit_gap"] == expected.new.benefit_gap.to_dict()
+
+
+def test_fit_says_who_changes_sides_by_group(shared):
+    found = results(shared / "fit")["results"]["swaps"]
+    rows = people().to_pylist()
+    accepted = [row["sex"] for row in rows if row["approved"]]
+    for sex in ("f", "m"):
+        assert found["by_group"][sex]["accepted"] == accepted.count(sex)
+    everyone = found["overall"]
+    kept = everyone["accepted"] - everyone["leaving"]["value"] + everyone["entering"]["value"]
+    assert everyone["accepted_now"]["value"] == pytest.approx(kept)
+    page = text_of(shared / "fit" / "report.html")
+    section = page[page.index("Who changes") : page.index("Rates by group")]
+    assert f"{everyone['leaving']['value']:.0f} [" in section
+    assert f"{everyone['by_chance']:.0f} of the {everyone['accepted']} accepted" in section
 
 
 def test_the_page_needs_nothing_beside_itself_and_warns_first(shared):
@@ -74,7 +95,13 @@ def test_the_page_needs_nothing_beside_itself_and_warns_first(shared):
     assert not re.search(r"(src|href)=['\"]http", page)
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings[0] == "Read this first"
-    assert headings[1:4] == ["What it is worth", "What it changes", "Rates by group, cross-fitted"]
+    assert headings[1:6] == [
+        "Candidates",
+        "What it is worth",
+        "What it changes",
+        "Who changes",
+        "Rates by group, cross-fitted",
+    ]
     assert page.count("<svg") == 2
     assert "cross-fitted" in page
     assert "sha256" in page
@@ -127,6 +154,35 @@ def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shar
     assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
 
 
+def test_of_more_than_two_groups_fit_says_which_two_the_gap_is_between(here, capsys):
+    table = people()
+    ages = pa.array([("young", "middle", "old")[k % 3] for k in range(len(table))])
+    pa.csv.write_csv(table.set_column(3, "sex", ages), "ages.csv")
+    asked = ["fit", "ages.csv", *FEATURES, *LOGGED, *COST, "--max-gap", "0.1", "--folds", "2"]
+    assert main(asked) == 0
+    rates = results(here / "consequential-fit")["results"]["value"]["benefits"]
+    highest, lowest = (pick(rates, key=lambda age: rates[age]["value"]) for pick in (max, min))
+    said = f" between {highest}, the highest, and {lowest}."
+    assert said in capsys.readouterr().out.splitlines()[2]
+
+
+def test_the_report_says_whether_other_parts_of_the_log_teach_the_same(shared):
+    found = results(shared / "fit")["results"]["stability"]
+    assert len(found["acceptance"]) == 2
+    page = text_of(shared / "fit" / "report.html")
+    section = page[page.index("Would other data teach the same?") :]
+    assert f"{found['split']:.1%} of people one would rather accept and another reject" in section
+
+
+def test_the_report_says_which_features_move_the_policy(shared):
+    found = results(shared / "fit")["results"]["effects"]
+    assert found[0]["feature"] == "income"
+    page = text_of(shared / "fit" / "report.html")
+    section = page[page.index("What moves it") : page.index("Who is accepted")]
+    assert "income" in section
+    assert f"{found[0]['at_high']:.1%}" in section
+
+
 def test_a_bound_on_the_ratio_is_reported_however_the_notion_is_spelt(shared, here, capsys):
     bound = ["--min-ratio", "0.5", "--fairness", "equal-opportunity", "--folds", "2"]
     assert main(["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]) == 0
@@ -143,7 +199,7 @@ def test_a_bound_with_confidence_is_shown_on_held_out_rows_or_nothing_is_written
     assert "Bound (gap at most 0.3): shown to be kept with confidence 0.95" in said
     assert results(here / "shown")["results"]["value"]["n"] == 3000
     bound = ["--max-gap", "0.005", "--fairness", "equal_opportunity", "--bound-confidence", "0.95"]
-    few = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound]
+    few = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *bound, "--learn", "direct"]
     assert main([*few, "--out", "declined"]) != 0
     assert "no policy can be shown to keep a gap of at most 0.005" in capsys.readouterr().err
     assert not (here / "declined" / "policy.json").exists()
@@ -156,3 +212,24 @@ def test_a_log_without_exploration_is_refused_and_nothing_written(here, capsys):
     assert main(["fit", "sure.csv", *FEATURES, *LOGGED, *COST, "--out", "no"]) != 0
     assert "cannot be told from this log" in capsys.readouterr().err
     assert not (here / "no").exists()
+
+
+def test_fit_keeps_a_capacity_and_says_so_first(shared, here, capsys):
+    arguments = [*FEATURES, *LOGGED, *COST, "--folds", "2", "--learn", "model"]
+    shares = ["--max-acceptance", "f=0.2", "m=0.3"]
+    assert main(["fit", str(shared / "loans.csv"), *arguments, *shares]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"Capacity \(accept at most 0.2 of f\): (kept|kept up to chance) ", printed)
+    assert "Capacity (accept at most 0.3 of m)" in printed
+    policy = cq.load_policy(here / "consequential-fit" / "policy.json")
+    table = people()
+    propensity = policy.propensity(table.select(["income", "purpose"]))
+    sex = np.array(table["sex"].to_pylist())
+    assert propensity[sex == "f"].mean() <= 0.2 + 1e-4
+    assert propensity[sex == "m"].mean() <= 0.3 + 1e-4
+
+
+def test_a_capacity_of_an_unknown_group_is_refused_with_the_groups_there_are(shared, capsys):
+    arguments = [*FEATURES, *LOGGED, *COST, "--max-acceptance", "women=0.2"]
+    assert main(["fit", str(shared / "loans.csv"), *arguments]) != 0
+    assert "which are f, m" in capsys.readouterr().err

@@ -74,3 +74,19 @@ def test_hostile_names_are_shown_and_not_obeyed(here, drawn):
         page = (here / f"consequential-{command}" / "report.html").read_text()
         assert not re.search(r"<(script|b|i)\b", page)
         assert html.escape(hostile, quote=False) in page.replace("&#39;", "'")
+    card = (here / "consequential-fit" / "model-card.md").read_text()
+    assert "<script" not in card
+    assert html.escape(hostile, quote=False) in card
+
+
+def test_tables_scroll_and_intervals_stay_on_one_line(shared):
+    page = (shared / "fit" / "report.html").read_text()
+    assert re.search(r"table \{[^}]*overflow-x: auto", page)
+    assert re.search(r"\btd \{ white-space: nowrap; \}", page)
+    cells = re.findall(r"<td( class='text')?>(.*?)</td>", page)
+    intervals = [
+        kind for kind, text in cells if re.fullmatch(r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]", text)
+    ]
+    assert len(intervals) > 20
+    assert set(intervals) == {""}
+    assert all(kind for kind, text in cells if "sha256" in text)

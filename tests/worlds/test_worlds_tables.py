@@ -216,7 +216,6 @@ def with_missing(name: str) -> dict[str, list]:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("income", r"1 row has a feature that is missing or infinite \(first: row 3\)"),
         ("repaid", "1 .*row has no label"),
         ("sex", r"1 row has no sensitive group \(first: row 3\)"),
     ],

@@ -6,6 +6,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 
+from consequential.cli.columns import with_columns
 from consequential.cli.parser import command_parser
 
 __all__ = ["command_parser", "main"]
@@ -15,14 +16,16 @@ _MODULES = {
     "simulate": "simulations",
     "reproduce": "simulations",
     "completion": "parser",
+    "decide": "decisions",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it did what it says."""
-    options = command_parser().parse_args(arguments)
-    module = _MODULES.get(options.command, "analyses")
     try:
+        given = with_columns(sys.argv[1:] if arguments is None else arguments)
+        options = command_parser().parse_args(given)
+        module = _MODULES.get(options.command, "analyses")
         # imported now and not before: help and usage errors must not wait for it
         run = pkgutil.resolve_name(f"consequential.cli.{module}:{options.command}")
         return int(run(options))

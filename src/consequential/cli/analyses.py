@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sklearn.base import clone
 
 from consequential import evaluation, planning, tradeoff
-from consequential.cli.request import Request, exploration_notes, log_command
+from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
 from consequential.cli.results import Findings, cluster_of
-from consequential.evaluation import Estimate, GroupMetrics
+from consequential.evaluation import (
+    CrossFitted,
+    Estimate,
+    Evaluation,
+    GroupMetrics,
+    Stability,
+)
 from consequential.learning.fitting import Fitted
 from consequential.log import DecisionLog
 from consequential.plotting import svg_of
 from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.report import propensity_figures
+from consequential.weightings import Weighting
 
 
 @log_command
@@ -44,12 +51,14 @@ def evaluate(request: Request) -> Findings:
     metrics = evaluation.group_metrics(rule, log, **asked)
     rows = log.settled()
     propensities = {"what the log did": rows.propensity, name: rows.propensity_of(rule)}
+    earned = request.earnings(rule, log)
     return Findings(
-        text=str(found),
+        text=with_earnings(str(found), earned),
         title=f"What {name} would do",
         introduction=str(log),
         results={
             "evaluation": found,
+            **earned,
             "group_metrics": metrics,
             "overlap": evaluation.overlap(log),
             **request.sensitivity(rule, log),
@@ -73,12 +82,14 @@ def compare(request: Request) -> Findings:
         names["old"]: rows.propensity_of(old.rule),
         names["new"]: rows.propensity_of(new.rule),
     }
+    earned = request.earnings(new.rule, log, old.rule)
     return Findings(
-        text=str(found),
+        text=with_earnings(str(found), earned),
         title=f"Is {new.name} better than {old.name}?",
         introduction=f"{found.verdict[0].upper()}{found.verdict[1:]}.",
         results={
             "comparison": found,
+            **earned,
             "overlap": evaluation.overlap(log),
             **request.sensitivity(new.rule, log, versus=old.rule),
         },
@@ -119,17 +130,21 @@ def plan(request: Request) -> Findings:
     """Say what exploring costs, and how long until an improvement is proven."""
     options, log, candidate = request.options, request.log, request.rules.get("candidate")
     notes = [] if candidate is None else candidate.notes(log, request.source)
-    asked = ("improvement", "floors", "changed", "success_rate", "rate", "power", "confidence")
+    asked = ("floors", "changed", "success_rate", "rate", "power", "confidence")
+    money = request.money
     found = planning.plan(
         log,
         cost=request.cost,
+        improvement=options.improvement / (1.0 if money is None else money.worth),
         candidate=None if candidate is None else candidate.rule,
         horizon=options.outcome_months,
         method=options.method,
         **{name: getattr(options, name) for name in asked},
     )
+    if money is not None:
+        found = found.in_money(money.worth, money.unit)
     return Findings(
-        text=str(found),
+        text=f"{found}\nin words: {found.sentences[0]}",
         title="What exploring costs",
         introduction="A floor accepts everybody with at least that probability. It costs something "
         "with every decision. The larger it is, the sooner a rule is proven better that accepts "
@@ -146,8 +161,10 @@ def plan(request: Request) -> Findings:
 def fit(request: Request) -> Findings:
     """Learn a policy from a log, and say what it is worth."""
     options, log = request.options, request.log
-    question = request.question()
     tested = _fit(request)
+    if options.method == "normal":  # the other intervals are made for weights alone
+        request = replace(request, learned_weighting=tested.weighting)
+    question = request.question()
     rule, rows, policy = tested.rule, tested.rows, tested.fitted.policy
     others = {"what the log did": Logged(), "accept all": AcceptAll(), "reject all": RejectAll()}
     against = {
@@ -158,11 +175,19 @@ def fit(request: Request) -> Findings:
     metrics = evaluation.group_metrics(
         rule, rows, **request.question("weighting", "confidence", "seed")
     )
+    swaps = evaluation.swap_set(rule, rows, **request.question("confidence", "seed"))
     exploration = evaluation.overlap(log)
-    bound = _bound(request, tested.gap, metrics)
+    bound = "\n".join(
+        [_bound(request, tested.gap, metrics, logged.new), *_capacity(request, metrics, logged.new)]
+    ).strip()
     folds = f", {options.folds} folds" if options.bound_confidence is None else ""
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
+    candidates = tested.fitted.candidates
+    compared = "" if candidates is None else f"candidates, cross-fitted\n{candidates}"
+    changes = f"who changes (before: as logged; after: expected)\n{swaps}"
+    earned = request.earnings(rule, rows)
+    stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
     introduction = [str(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
     notes = [*_notes(request, tested), *exploration_notes(exploration), *logged.notes]
     propensities = {
@@ -170,16 +195,24 @@ def fit(request: Request) -> Findings:
         "the policy": rows.propensity_of(policy),
     }
     return Findings(
-        text=f"{bound}\n\n{evaluated}\n\n{verdict}" if bound else f"\n{evaluated}\n\n{verdict}",
+        text=with_earnings(
+            "\n\n".join(part for part in (bound, compared, evaluated, verdict, changes) if part),
+            earned,
+        ),
         title=f"A policy learned from {request.source.name}",
         introduction="\n\n".join([bound, *introduction] if bound else introduction),
         results={
             "certificates": _certificates(tested.fitted),
             "bound": bound,
+            "candidates": candidates,
             "policy_gap": tested.gap,
             "value": logged.new,
             "comparisons": against,
+            **earned,
+            "swaps": swaps,
             "group_metrics": metrics,
+            **stability,
+            "effects": evaluation.feature_effects(policy, rows),
             "overlap": exploration,
             **request.sensitivity(rule, rows, versus=Logged()),
         },
@@ -204,6 +237,7 @@ class _Tested:
     gap: Estimate  # of the fitted policy itself
     how: str
     note: str
+    weighting: Weighting | None = None
 
 
 def _fit(request: Request) -> _Tested:
@@ -216,7 +250,8 @@ def _fit(request: Request) -> _Tested:
         confidence=options.bound_confidence,
     )
     request.print_log()
-    fit = clone(learner).fit_log(log)
+    direct = learner.method == "direct" or options.bound_confidence is not None
+    fit = clone(learner).fit_log(log, folds=None if direct else options.folds)
     if options.bound_confidence is not None:
         return _Tested(
             fitted=fit.result_,
@@ -227,27 +262,31 @@ def _fit(request: Request) -> _Tested:
             note="policy.json was learned from one half of the log, and all figures come from the "
             "other",
         )
-    rule, rows = (
-        evaluation.cross_fitted(learner, log, options.folds, seed=options.seed),
-        log.settled(),
-    )
+    rows, weighting = log.settled(), None
+    if direct:
+        rule = evaluation.cross_fitted(learner, log, options.folds, seed=options.seed)
+        gap = evaluation.deployed_gap(rule, rows, **request.question())
+    else:
+        rule, gap, weighting = fit.cross_fitted_, fit.policy_gap_, fit.weighting_
     return _Tested(
         fitted=fit.result_,
         rule=rule,
         rows=rows,
-        gap=evaluation.deployed_gap(rule, rows, **request.question()),
+        gap=gap,
         how="cross-fitted",
         note="figures are cross-fitted, and policy.json was learned from all rows",
+        weighting=weighting,
     )
 
 
 def _certificates(fitted: Fitted) -> dict[str, Any]:
     """Return the figures on the rows the policy was learned from."""
-    names = {each.name for each in fields(fitted)} - {"policy", "fallback"} | {"cost_of_fairness"}
+    others = {"policy", "fallback", "candidates", "remarks"}
+    names = {each.name for each in fields(fitted)} - others | {"cost_of_fairness"}
     return {name: getattr(fitted, name) for name in sorted(names)}
 
 
-def _bound(request: Request, gap: Estimate, metrics: GroupMetrics) -> str:
+def _bound(request: Request, gap: Estimate, metrics: GroupMetrics, value: Evaluation) -> str:
     """Say whether the bound that was asked for is kept among people the policy has not seen."""
     options, fairness = request.options, request.fairness
     rates = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
@@ -267,9 +306,32 @@ def _bound(request: Request, gap: Estimate, metrics: GroupMetrics) -> str:
         verdict = "kept"
     else:
         verdict = "NOT KEPT" if broken else "cannot tell whether it is kept"
+    apart = value.furthest_apart if len(value.benefits) > 2 else None  # two groups are clear
+    between = "" if apart is None else f" between {apart[0]}, the highest, and {apart[1]}"
     return (
-        f"Bound ({asked}): {verdict} among people it was not learned from; there it is {found!r}."
+        f"Bound ({asked}): {verdict} among people it was not learned from; there it is "
+        f"{found!r}{between}."
     )
+
+
+def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> list[str]:
+    """Say whether the bounds on acceptance are kept among people the policy has not seen."""
+    asked = request.max_acceptance
+    if asked is None:
+        return []
+    shares = asked if isinstance(asked, dict) else {"": asked}
+    lines = []
+    for group, share in shares.items():
+        of_group = f" of {group}" if isinstance(asked, dict) else ""
+        found = metrics.by_group["selection_rate"][group] if of_group else value.acceptance
+        verdict = "kept" if found.value <= share else "kept up to chance"
+        if found.low > share:
+            verdict = "NOT KEPT"
+        lines.append(
+            f"Capacity (accept at most {share:g}{of_group}): {verdict} among people it was not "
+            f"learned from; there it is {found!r}."
+        )
+    return lines
 
 
 def _notes(request: Request, tested: _Tested) -> list[str]:

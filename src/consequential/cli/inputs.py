@@ -16,8 +16,16 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
-from consequential.log.frames import feature_names, read_table
-from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
+from consequential.log.frames import read_table
+from consequential.policies import (
+    AcceptAll,
+    DecisionRule,
+    Logged,
+    RejectAll,
+    groups_of,
+    load_policy,
+    table_columns,
+)
 
 Found = TypeVar("Found")
 
@@ -32,6 +40,7 @@ _ROLES = (
     "cost_column",
     "observed",
 )
+_MADE_UP = re.compile(r"x\d+").fullmatch
 _RULES: dict[str, Callable[[], DecisionRule]] = {
     "logged": Logged,
     "accept-all": AcceptAll,
@@ -46,6 +55,19 @@ def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
     close = get_close_matches(name, known, n=4, cutoff=0.5)
     advice = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
     raise ValueError(f"no {what} {name!r}; {advice}")
+
+
+def read_rows(file: Path) -> tuple[Any, tuple[str, ...]]:
+    """Read a file that has at least one row and no column twice, and say how it was read."""
+    if file.is_dir():
+        raise DecisionLogError(f"{file} is a folder: name a CSV or Parquet file")
+    table, notes = read_table(file)
+    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+    if twice:
+        raise DecisionLogError(f"{file} has two columns {twice[0]!r}: rename one")
+    if len(table) == 0:
+        raise DecisionLogError(f"{file} has no rows: one for each decision is needed")
+    return table, notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +92,7 @@ class Source:
                     f"--{option} is about time steps: say with --time-step which column has them"
                 )
         file = options.file
-        if file.is_dir():
-            raise DecisionLogError(f"{file} is a folder: name a CSV or Parquet file")
-        table, notes = read_table(file)
-        twice = [name for name, count in Counter(table.column_names).items() if count > 1]
-        if twice:
-            raise DecisionLogError(f"{file} has two columns {twice[0]!r}: rename one")
-        if len(table) == 0:
-            raise DecisionLogError(f"{file} has no rows: a log has one for each decision")
+        table, notes = read_rows(file)
         known = dict.fromkeys(table.column_names)
         roles = {role: name for role in _ROLES if (name := getattr(options, role)) is not None}
         for role, name in roles.items():
@@ -98,14 +113,13 @@ class Source:
 
     def log_for(self, *rules: NamedRule) -> DecisionLog:
         """Return the log with the features that are asked for and those that the rules use."""
-        names = feature_names(self.table, self.features) if self.features else []
-        names += [name for rule in rules for name in rule.features(self)]
+        names = [*self.features, *(name for rule in rules for name in rule.columns(self))]
         if not names:
             raise ValueError("give --features: the rules name none of their own")
         return self.log_of(dict.fromkeys(names))
 
     def log_of(self, features: Iterable[str]) -> DecisionLog:
-        """Return the log with these features, which may include indicators `column=word`."""
+        """Return the log with these columns as features."""
         table, columns = self.table, dict(self.roles)
         if "label" not in columns:  # overlap needs none
             columns["label"] = "label" + "'" * (len(table.column_names) + 1)  # a new name
@@ -115,26 +129,6 @@ class Source:
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
         log = DecisionLog.from_frame(table, features=list(features), **self.outcomes, **given)
         return replace(log, notes=(*self.notes, *log.notes))
-
-    def new_words(self, names: Iterable[str]) -> list[str]:
-        """Say which words of the file no indicator among the names stands for."""
-        columns = self.table.column_names
-        known: dict[str, set[str]] = {}
-        for name in names:
-            column, equals, word = name.partition("=")
-            if equals and name not in columns and column in columns:
-                known.setdefault(column, set()).add(word)
-        notes = []
-        for column, words in known.items():
-            texts = map(str, self.table[column].to_pylist())
-            unknown = Counter(text for text in texts if text not in words)
-            for word, count in unknown.most_common(3):
-                rows = "1 row has" if count == 1 else f"{count} rows have"
-                notes.append(
-                    f"{rows} the {column} {word!r}, which the policy has never seen: it treats "
-                    f"them as having no {column} at all"
-                )
-        return notes
 
 
 def _features(
@@ -191,22 +185,21 @@ class NamedRule:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         return cls(reference, load_policy(file), digest, _fitted_to(file))
 
-    def features(self, source: Source) -> tuple[str, ...]:
-        """Return the features it looks at, except names made up for arrays (x0, x1, ...)."""
-        names, known = self.rule.feature_names, source.table.column_names
-        return tuple(name for name in names if name in known or not re.fullmatch(r"x\d+", name))
+    def columns(self, source: Source) -> tuple[str, ...]:
+        """Return the columns it looks at, except names made up for arrays (x0, x1, ...).
+
+        A policy without a preparation names indicators, `purpose=car`, of a column of words.
+        """
+        known = source.table.column_names
+        names = [name for name in self.rule.raw_columns if name in known or not _MADE_UP(name)]
+        return table_columns(names, known)
 
     def notes(self, log: DecisionLog, source: Source) -> list[str]:
         """Return what to know of the rule when it is evaluated on a log."""
         rule = self.rule
-        notes = source.new_words(rule.feature_names)
+        notes = list(rule.unfamiliar(log.named_features))
         if rule.uses_sensitive:
-            if "sensitive" not in source.roles:
-                groups = " or ".join(map(str, getattr(rule, "groups", ())))
-                raise ValueError(
-                    f"{self.name} decides by the sensitive attribute"
-                    f"{f' ({groups})' if groups else ''}: say with --sensitive which column has it"
-                )
+            self.check_groups_given(source.roles.get("sensitive"))
             notes.append(f"{self.name} decides by the sensitive attribute")
         if self.learned_from == source.sha256 or self._was_learned_from(source, log):
             notes.append(
@@ -216,12 +209,22 @@ class NamedRule:
             )
         return notes
 
+    def check_groups_given(self, column: str | None) -> None:
+        """Refuse a rule that decides by groups where no column has them."""
+        if self.rule.uses_sensitive and column is None:
+            groups = " or ".join(map(str, groups_of(self.rule)))
+            raise ValueError(
+                f"{self.name} decides by the sensitive attribute"
+                f"{f' ({groups})' if groups else ''}: say with --sensitive which column has it"
+            )
+
     def _was_learned_from(self, source: Source, log: DecisionLog) -> bool:
         """Whether the policy's own record of its log, with its features, is this one."""
         fingerprint = getattr(self.rule, "learned_from", "")
         if not fingerprint or log.estimated_propensity:
             return False
-        own = source.log_of(self.features(source) or log.feature_names)
+        assert log.preparation is not None  # the log is that of a file
+        own = source.log_of(self.columns(source) or log.preparation.names)
         return fingerprint in (own.fingerprint, own.settled().fingerprint)
 
 

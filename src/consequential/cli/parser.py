@@ -65,7 +65,7 @@ class _Arguments:
             self._add_all(group, *asked, *settings["question"], "--seed")
         if "policy" in settings:
             group = parser.add_argument_group("policy")
-            self._add_all(group, "--link")
+            self._add_all(group, "--learn", "--link")
             self._add_all(group.add_mutually_exclusive_group(), "--spline", "--polynomial")
             self._add_all(group, "--uses-sensitive", "--l2", "--floor", "--unsupported")
             if settings["policy"]:
@@ -84,6 +84,7 @@ class _Arguments:
         if without_features:
             text = f"{self.options['--features']['help']} Without it, {without_features}."
             features = {"help": text}
+        self._add_all(group, "--columns")
         self._add_all(group, **{"--features": features, "--sensitive": {}, "--decision": {}})
         self._add_all(group, **{"--label": {"required": True}} | changes)
         propensity = group.add_mutually_exclusive_group(required=True)
@@ -96,6 +97,8 @@ class _Arguments:
         for name in (*names, *changes):
             settings = self.options.get(name, {}) | changes.get(name, {})
             settings["help"] = " ".join(settings["help"].split())
+            if settings.get("required"):
+                settings.pop("default", None)
             if "type" in settings:
                 settings["type"] = _TYPES[settings["type"]]
             group.add_argument(name, **settings)
@@ -162,6 +165,13 @@ def _zero_or_share(text: str) -> float:
     return 0.0 if _not_negative(text) == 0.0 else _share(text)
 
 
+def _capacity(text: str) -> tuple[str | None, float]:
+    """Read a share up to 1, of everybody (None) or of a group: 0.3, or female=0.3."""
+    group, equals, share = text.rpartition("=")
+    value = 1.0 if share.strip() in ("1", "1.0") else _share(share)
+    return (group if equals else None), value
+
+
 _TYPES: dict[str, Callable[[str], Any]] = {
     "int": int,
     "path": Path,
@@ -170,4 +180,5 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "not_negative": _not_negative,
     "share": _share,
     "zero_or_share": _zero_or_share,
+    "capacity": _capacity,
 }

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
 from consequential.cli.inputs import NamedRule, Source, named
+from consequential.cli.money import Money
 from consequential.cli.results import Findings, Folder
 from consequential.estimator import FairPolicyLearner
-from consequential.evaluation import Overlap, Sensitivity, WinnersCurseWarning, sensitivity
+from consequential.evaluation import (
+    Earnings,
+    Overlap,
+    Sensitivity,
+    WinnersCurseWarning,
+    earnings,
+    sensitivity,
+)
 from consequential.fairness import fairness_named
 from consequential.log import DecisionLog
 from consequential.weightings import (
@@ -36,6 +47,7 @@ class Request:
     source: Source
     log: DecisionLog
     rules: dict[str, NamedRule]
+    learned_weighting: Weighting | None = None  # of a learner with a model of the label
 
     def print_log(self) -> None:
         """Print what policies are learned from, before that takes its time."""
@@ -61,15 +73,32 @@ class Request:
     @property
     def cost(self) -> float:
         """What accepting costs; of no effect where every row has its own cost."""
-        cost, by_row = self.options.cost, self.log.cost
+        cost, by_row, money = self.options.cost, self.log.cost, self.money
+        if money is not None and money.cost is not None:
+            return money.cost
         if cost is not None and by_row is not None:
             raise ValueError("give --cost or --cost-column, not both")
         if cost is None and by_row is None:
             raise ValueError(
                 "give --cost, what accepting costs between 0 and 1: a loan of 100 that earns 10 "
-                "when repaid and loses 60 when not has cost 60 / (60 + 10) = 0.857"
+                "when repaid and loses 60 when not has cost 60 / (60 + 10) = 0.857 (fit, evaluate, "
+                "compare and plan also take --gain 10 --loss 60)"
             )
         return 0.5 if cost is None else float(cost)
+
+    @property
+    def money(self) -> Money | None:
+        """What is asked about money."""
+        return Money.asked(self.options, self.log)
+
+    def earnings(self, new: Any, log: DecisionLog, old: Any = None) -> dict[str, Earnings]:
+        """Return what a rule earns where money is asked for, else nothing."""
+        if (money := self.money) is None:
+            return {}
+        asked = self.question("weighting", "confidence", "seed") | self.interval
+        if money.cost is None:
+            asked["cost"] = None if log.has_costs else self.cost
+        return {"earnings": earnings(new, log, old=old, **asdict(money), **asked)}
 
     @property
     def fairness(self) -> str:
@@ -79,6 +108,8 @@ class Request:
     @property
     def weighting(self) -> Weighting:
         """How accepted people are weighted."""
+        if self.options.weighting is None:
+            return self.learned_weighting or InversePropensity()
         name, colon, largest = self.options.weighting.partition(":")
         if name == "clipped":
             try:
@@ -98,6 +129,22 @@ class Request:
         made: Weighting = named("weighting", name, known)()
         return made
 
+    @property
+    def max_acceptance(self) -> float | dict[Any, float] | None:
+        """The capacity that is asked for: a share of all applicants, or shares by group."""
+        shares = self.options.max_acceptance
+        if shares is None:
+            return None
+        if len(shares) == 1 and shares[0][0] is None:
+            return float(shares[0][1])
+        groups = {str(group): group for group in self.log.groups}
+        if any(name not in groups for name, _ in shares):
+            raise ValueError(
+                "--max-acceptance takes one share of all applicants, or GROUP=SHARE for groups of "
+                f"the log, which are {', '.join(groups)}"
+            )
+        return {groups[name]: share for name, share in shares}
+
     def learner(self, **bound: Any) -> FairPolicyLearner:
         """Return the learner of policies of the form that is asked for, under a bound."""
         options, feature_map = self.options, None
@@ -109,6 +156,8 @@ class Request:
             feature_map = make_pipeline(StandardScaler(), products)
         return FairPolicyLearner(
             **self.question("cost", "fairness", "weighting"),
+            max_acceptance=self.max_acceptance,
+            method=options.learn,
             link=options.link,
             feature_map=feature_map,
             l2=options.l2,
@@ -141,20 +190,43 @@ def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Na
         announced = (*log.notes, *log.concerns)
         for note in announced:
             print(f"note: {note}")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", WinnersCurseWarning)  # a note of the rule says it
+        with _warnings_as_notes() as warned:
             found = analyse(Request(options, source, log, rules))
+        found = replace(found, notes=[*found.notes, *warned])
         print(found.text)
         for note in dict.fromkeys(found.notes):
             if note not in announced and note not in found.text:
                 print(f"  note: {note}")
         folder.write(found, log, source, digests)
+        if options.columns is None:
+            print(f"columns: {(folder.path / 'columns.toml').resolve()}")
         if found.policy is not None:
             print(f"policy: {(folder.path / 'policy.json').resolve()}")
+            print(f"model card: {(folder.path / 'model-card.md').resolve()}")
         print(f"report: {(folder.path / 'report.html').resolve()}")
         return 130 if found.interrupted else 0
 
     return run
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[list[str]]:
+    """Collect what scikit-learn warns of as notes, once each; pass other warnings on."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore", WinnersCurseWarning)  # a note of the rule says it
+        warnings.filterwarnings("always", module=r"sklearn\.")
+        yield notes
+    theirs: Counter[str] = Counter()
+    for each in caught:
+        if f"{os.sep}sklearn{os.sep}" in each.filename:
+            theirs[str(each.message).strip().splitlines()[0]] += 1
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    notes += [
+        f"scikit-learn warned{'' if count == 1 else f' {count} times'}: {text}"
+        for text, count in theirs.items()
+    ]
 
 
 def exploration_notes(found: Overlap) -> list[str]:
@@ -162,3 +234,8 @@ def exploration_notes(found: Overlap) -> list[str]:
     verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
     verdict = verdicts.get(found.exploring, "")
     return [*(verdict + reason for reason in found.reasons), *found.concerns]
+
+
+def with_earnings(text: str, earned: dict[str, Earnings]) -> str:
+    """Return a text with what is earned after it, where that was asked for."""
+    return "\n".join([text, *(f"\nwhat it earns\n{each}" for each in earned.values())])

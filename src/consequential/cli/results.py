@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -16,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from consequential import files, policies
+from consequential.cli.columns import columns_text
 from consequential.cli.inputs import Source
+from consequential.evaluation.estimate import json_ready
 from consequential.log import DecisionLog
 from consequential.provenance import versions
 from consequential.report import render
@@ -24,8 +28,18 @@ from consequential.workers import cluster
 
 _FORMAT = "consequential results"
 _SCHEMA = 1
-_FILES = ("results.json", "report.html", "policy.json")
-_NOT_PARAMETERS = ("command", "file", "out", "overwrite")
+_FILES = ("results.json", "report.html", "policy.json", "model-card.md", "columns.toml")
+_SIGN_OFF = (
+    "allowed, allowed with conditions, or refused",
+    "conditions",
+    "largest loss that is borne",
+    "ends on, unless renewed",
+    "ends sooner if",
+    "who watches it, and who can stop it today",
+    "name and role",
+    "date and signature",
+)
+_NOT_PARAMETERS = ("command", "file", "columns", "out", "overwrite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +118,22 @@ class Folder:
             "notes": notes,
             "results": _plain(found.results),
         }
-        numbers = json.dumps(document, indent=2, allow_nan=False) + "\n"
         shown = {"title": found.title, "introduction": found.introduction, "log": log}
         shown |= {"results": found.results, **found.page}
-        page = render(f"{self.command}.html", **document | shown)
+        columns = columns_text(self.parameters, source.features, source.name)
+        written: dict[str, str | bytes] = {"columns.toml": columns}
+        if found.policy is not None:
+            written["policy.json"] = content = _content(found.policy)
+            digest = hashlib.sha256(content).hexdigest()
+            shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
+            if self.overwrite or not self._has_card(digest):
+                written["model-card.md"] = render("model-card.md", **document | shown)
+        written["report.html"] = render(f"{self.command}.html", **document | shown)
+        written["results.json"] = json.dumps(document, indent=2, allow_nan=False) + "\n"
 
         def fill(folder: Path) -> None:
-            if found.policy is not None:
-                policies.save_policy(found.policy, folder / "policy.json")
-            files.write_atomically(folder / "report.html", page)
-            files.write_atomically(folder / "results.json", numbers)
+            for name, content in written.items():
+                files.write_atomically(folder / name, content)
 
         if self.path.is_dir():
             fill(self.path)
@@ -126,6 +146,11 @@ class Folder:
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
+
+    def _has_card(self, digest: str) -> bool:
+        """Whether a card of this policy is there: somebody may have filled it in."""
+        card = self.path / "model-card.md"
+        return card.is_file() and digest in card.read_text(encoding="utf-8", errors="replace")
 
     def _earlier(self) -> dict[str, Any] | None:
         """Return earlier results in the folder, None without any; refuse files of others."""
@@ -174,6 +199,14 @@ def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> i
     return 0
 
 
+def _content(policy: policies.DecisionRule) -> bytes:
+    """Return what the file of a policy holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.json"
+        policies.save_policy(policy, file)
+        return file.read_bytes()
+
+
 def _summary(log: DecisionLog) -> dict[str, Any]:
     return {
         "decisions": len(log),
@@ -193,4 +226,4 @@ def _plain(results: Any) -> Any:
     """Return results as data that JSON can hold."""
     if isinstance(results, dict):
         return {str(name): _plain(value) for name, value in results.items()}
-    return results.to_dict() if hasattr(results, "to_dict") else results
+    return results.to_dict() if hasattr(results, "to_dict") else json_ready(results)

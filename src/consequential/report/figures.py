@@ -37,11 +37,12 @@ _SHOWN = 6  # features in the figure
 
 
 class _Curve(NamedTuple):
-    """Mean propensity over the quantiles of a feature."""
+    """Mean propensity over the quantiles of a feature, or at both values of a binary one."""
 
     feature: str
     medians: Floats
     means: Floats
+    binary: bool
 
 
 def propensity_figures(log: DecisionLog, rules: Mapping[str, Floats], shown: str) -> dict[str, str]:
@@ -53,8 +54,8 @@ def propensity_figures(log: DecisionLog, rules: Mapping[str, Floats], shown: str
     which = f", the {_SHOWN} of {len(curves)} it goes with most" if len(curves) > _SHOWN else ""
     groups = "Propensities within each group."
     features = (
-        f"Mean propensity under {shown} over quantiles of each feature{which}. What a figure shows "
-        "need not be the feature's own doing: features go together."
+        f"Mean propensity under {shown} over quantiles of each feature{which}; bars where it has "
+        "two values. What a figure shows need not be the feature's own doing: features go together."
     )
     return {
         groups: svg_of(_by_group(log, rules), groups),
@@ -94,7 +95,11 @@ def _by_feature(curves: list[_Curve]) -> Figure:
     figure = new_figure(2.6 * columns, 2.2 * rows)
     for k, curve in enumerate(curves):
         ax = figure.add_subplot(rows, columns, k + 1)
-        ax.plot(curve.medians, curve.means, color=_COLOURS[0], marker="o", markersize=3.5)
+        if curve.binary:
+            values = [f"{value:g}" for value in curve.medians]
+            ax.bar(values, curve.means, width=0.5, color=_COLOURS[0])
+        else:
+            ax.plot(curve.medians, curve.means, color=_COLOURS[0], marker="o", markersize=3.5)
         ax.set_ylim(-0.02, 1.02)
         _label(ax, "", curve.feature, "mean propensity" if k % columns == 0 else "")
     return figure
@@ -103,12 +108,13 @@ def _by_feature(curves: list[_Curve]) -> Figure:
 def _curve(name: str, values: Floats, propensity: Floats) -> _Curve:
     """Divide people into parts of equal size, with equal values in the same part."""
     edges = np.unique(values)
+    binary = len(edges) == 2
     if len(edges) > _QUANTILES:
         edges = np.unique(np.quantile(values, np.linspace(0.0, 1.0, _QUANTILES + 1)[:-1]))
     part = np.searchsorted(edges, values, side="right") - 1
     parts = [part == k for k in np.unique(part)]
     medians = np.array([np.median(values[rows]) for rows in parts])
-    return _Curve(name, medians, np.array([propensity[rows].mean() for rows in parts]))
+    return _Curve(name, medians, np.array([propensity[rows].mean() for rows in parts]), binary)
 
 
 def _label(ax: Axes, title: str, x_label: str, y_label: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from consequential.evaluation import Metrics
+from consequential.evaluation.earnings import as_money
+from consequential.evaluation.swaps import as_count
 from consequential.files import write_atomically
 from consequential.plotting import add_legend, svg_of
 from consequential.simulation import Runs
@@ -26,9 +28,10 @@ def render(template: str, package: str = "consequential.report", /, **context: A
     """Return the page that a template makes of the context.
 
     Templates of another package can extend and import those of this one. Texts in the context are
-    escaped: the page shows them and the browser does not obey them.
+    escaped: the page shows them and the browser does not obey them. In Markdown, quotes stay.
     """
-    return _environment(package).get_template(template).render(context).lstrip()
+    page = _environment(package).get_template(template).render(context).lstrip()
+    return page.replace("&#39;", "'").replace("&#34;", '"') if template.endswith(".md") else page
 
 
 @cache
@@ -40,7 +43,12 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": format, "words": lambda name: name.replace("_", " ")}
+    environment.filters |= {
+        "number": format,
+        "count": as_count,
+        "money": as_money,
+        "words": lambda name: name.replace("_", " "),
+    }
     environment.tests["finite"] = math.isfinite
     return environment
 

@@ -289,4 +289,4 @@ def _storable(policy: DecisionRule | None) -> dict[str, Any] | None:
     try:
         return None if policy is None else encode_rule(policy)
     except PolicyError:
-        return None  # a classifier whose state is more than numbers: its metrics are kept
+        return None  # a classifier that cannot be stored: its metrics are kept

@@ -149,16 +149,18 @@ def from_frame(
     >>> round(world.measure(cq.AcceptAll()).acceptance, 6)
     1.0
     """
-    from consequential.log.frames import frame_columns
+    from consequential.log.frames import as_table, named_columns, prepared_features
 
-    matrix, names, columns = frame_columns(frame, features, sensitive=sensitive, label=label)
+    table = as_table(frame)
+    columns = named_columns(table, sensitive=sensitive, label=label)
+    people, _ = prepared_features(table, features, None)
     return TableWorld(
-        matrix,
+        np.asarray(people),
         columns["sensitive"],
         np.asarray(columns["label"]),
         cost=cost,
         name=name,
-        feature_names=names,
+        feature_names=people.names,
         parameters=parameters,
         held_out_fraction=held_out_fraction,
     )

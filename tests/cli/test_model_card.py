@@ -1,0 +1,59 @@
+"""The model card and the sign-off block that `fit` writes beside policy and report."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from loan_files import COST, FEATURES, LOGGED, results, text_of
+
+from consequential.cli import main
+
+
+@pytest.fixture(scope="module")
+def card(shared):
+    return (shared / "fit" / "model-card.md").read_text()
+
+
+def test_the_card_names_the_policy_and_the_log_by_their_digests(shared, card):
+    policy = hashlib.sha256((shared / "fit" / "policy.json").read_bytes()).hexdigest()
+    assert card.count(policy) == 2
+    assert results(shared / "fit")["file"]["sha256"] in card
+    assert policy in text_of(shared / "fit" / "report.html")
+
+
+def test_the_card_has_the_figures_of_the_results(shared, card):
+    found = results(shared / "fit")["results"]
+    assert found["bound"] in card
+    for figure in ("value.utility", "value.benefit_gap"):
+        name, key = figure.split(".")
+        assert f"{found[name][key]['value']:.4f} [" in card
+    assert f"| f | {found['swaps']['by_group']['f']['people']} |" in card
+    for metric in found["group_metrics"]:
+        assert metric == "notes" or metric.replace("_", " ") in card
+
+
+def test_every_table_of_the_card_has_as_many_cells_in_every_line(card):
+    tables = re.findall(r"(?:^\|.*\|\n)+", card, flags=re.MULTILINE)
+    assert len(tables) >= 4
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_page_and_card_end_in_a_block_to_sign(shared, card):
+    assert "| date and signature | |" in card.partition("## Sign-off")[2]
+    page = text_of(shared / "fit" / "report.html")
+    assert "date and signature" in page[page.index("Sign-off") :]
+
+
+def test_a_card_that_was_filled_in_is_kept_as_long_as_the_policy_is_the_same(shared, here):
+    asked = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, "--folds", "2"]
+    assert main(asked) == 0
+    file = here / "consequential-fit" / "model-card.md"
+    signed = file.read_text().replace("| date and signature | |", "| date and signature | me |")
+    file.write_text(signed)
+    assert main(asked) == 0
+    assert file.read_text() == signed
+    assert main([*asked, "--floor", "0.1", "--overwrite"]) == 0
+    assert "signature | me" not in file.read_text()
