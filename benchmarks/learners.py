@@ -1,274 +1,174 @@
 """Learners on logs whose truth is known: true utilities and gaps, side by side.
 
-    python benchmarks/learners.py [--rows 5000 20000] [--seeds 5] [--max-gap .02] [LOG ...]
+    python benchmarks/learners.py [LOG ...] [--rows 5000 20000 200000] [--seeds 5]
+        [--bound none parity opportunity] [--only ours logistic-accepted] [--workers 2]
+        [--peers PYTHON] [--again] [--report] [--store FILE]
 
-The logs are designed to differ: well specified or not, interactions, a hidden subgroup, a small
-group, heavy noise, many words, strong selection, several past policies. Every rule is evaluated on
-200 000 other people by their true chance of label 1, so the figures have no noise of labels or
-decisions.
+Every rule is evaluated on 200 000 or more other people by their true chance of label 1, so the
+figures have no noise of labels or decisions. Each result is a line of the store as soon as it is
+there, and what is stored is not run again, unless `--again` says so: stop and go on at any time, or
+run in parts. `--report` only prints what is stored. Logs are in `learner_worlds.py`, contestants in
+`learner_contestants.py`. Contestants that know no fairness run once per log, without a bound, and
+appear in the tables of every bound with the gap that they have.
+
+econml and obp need an environment of their own, and are left out without `--peers`:
+
+    python3.11 -m venv peers
+    peers/bin/pip install -r benchmarks/peers.txt
+    peers/bin/pip install --no-deps --ignore-requires-python obp==0.5.7 pyieoe==0.1.1
+    python benchmarks/learners.py --peers peers/bin/python
+
+obp's last release asks for Python below 3.11 and pins scikit-learn 1.1.3, NumPy 1.23.5 and torch
+1.12; its IPWLearner works with those of peers.txt, hence the third line. torch is needed for the
+import only. econml's `model_propensity` is given the log's propensities.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
+import subprocess
+import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from scipy.special import expit
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from learner_contestants import BOUNDS, PEERS, contestants
+from learner_report import Result, report
+from learner_worlds import WORLDS, Floats, Log, People
 
-import consequential as cq
-
-Floats = np.ndarray
-RESULTS = Path(__file__).parent / "results"
-N_EVALUATED = 200_000
+STORE = Path(__file__).parent / "results" / "learners.jsonl"
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class People:
-    """People with their true chance of label 1, and the past rule's propensity."""
+class Task:
+    """One contestant on one log under one bound."""
 
-    features: Floats
-    group: Floats
-    chance: Floats
-    propensity: Floats
+    world: str
+    rows: int
+    bound: str
+    contestant: str
+    seed: int
+    peers: str | None
 
-
-@dataclass(frozen=True)
-class World:
-    """Where a log comes from."""
-
-    about: str
-    people: Callable[[int, np.random.Generator], People]
-    cost: float
+    @property
+    def key(self) -> tuple[str, int, str, str, int]:
+        return self.world, self.rows, self.bound, self.contestant, self.seed
 
 
-@dataclass(frozen=True)
-class Log:
-    """What a lender has: decisions, and labels of accepted people (0 where unknown)."""
-
-    people: People
-    decision: Floats
-    label: Floats
-    cost: float
-    max_gap: float | None
-
-    @classmethod
-    def of(cls, world: World, n: int, max_gap: float | None, rng: np.random.Generator) -> Log:
-        people = world.people(n, rng)
-        decision = rng.random(n) < people.propensity
-        label = (rng.random(n) < people.chance) & decision
-        return cls(people, decision, label.astype(float), world.cost, max_gap)
+@lru_cache(maxsize=1)
+def evaluated(world: str) -> People:
+    return WORLDS[world].evaluated()
 
 
-# --- worlds
+def gap(propensity: Floats, people: People, weights: Floats) -> float:
+    """Return the largest difference of two groups' weighted acceptance."""
+    rows = [people.group == z for z in np.unique(people.group)]
+    rates = [np.average(propensity[z], weights=weights[z]) for z in rows]
+    return float(max(rates) - min(rates))
 
 
-def fixed(seed: int, k: int, scale: float) -> Floats:
-    """Return coefficients that are the same for every log of a world."""
-    return np.random.default_rng(seed).normal(0.0, scale, k)
-
-
-def drawn_group(chance: Floats, rng: np.random.Generator) -> Floats:
-    return (rng.random(len(chance)) < chance).astype(int)
-
-
-def well_specified(n, rng):
-    x = rng.normal(size=(n, 20))
-    past = 1.5 * (0.8 * x[:, 0] + 0.5 * x[:, 1] - 0.5)
-    group = drawn_group(expit(1.2 * x[:, 2] - 0.8 * x[:, 3]), rng)
-    return People(x, group, expit(0.3 + x @ fixed(1, 20, 0.35)), 0.05 + 0.9 * expit(past))
-
-
-def nonlinear(n, rng):
-    x = rng.normal(size=(n, 12))
-    group = np.digitize(x[:, 3] + 0.7 * rng.normal(size=n), [-0.6, 0.7])
-    hidden = (x[:, 7] > 0.8) & (x[:, 8] < 0.0)
-    eta = 0.4 + 0.9 * np.sin(1.5 * x[:, 0]) + 0.8 * x[:, 1] * x[:, 2] - 0.5 * np.abs(x[:, 3])
-    eta += 0.4 * x[:, 4] + 0.3 * x[:, 5] - 1.6 * hidden
-    return People(x, group, expit(eta), 0.05 + 0.9 * expit(1.2 * x[:, 0] + x[:, 4] - 0.3))
-
-
-def interactions(n, rng):
-    x = rng.normal(size=(n, 8))
-    eta = 0.2 + x[:, 0] * x[:, 1] - 0.9 * x[:, 2] * x[:, 3] + 0.5 * x[:, 4] * x[:, 5]
-    group = drawn_group(expit(x[:, 0] + 0.5 * x[:, 6]), rng)
-    return People(x, group, expit(eta + 0.3 * x[:, 6]), 0.1 + 0.8 * expit(x[:, 6] + x[:, 0]))
-
-
-def hidden_subgroup(n, rng):
-    x = np.column_stack([rng.normal(size=(n, 6)), rng.integers(0, 2, size=(n, 3))])
-    inside = (x[:, 6] == 1) & (x[:, 7] == 1) & (x[:, 0] > 0.0)
-    eta = 0.5 + 0.8 * x[:, 0] + 0.5 * x[:, 1] - 0.4 * x[:, 2] - 2.5 * inside + 0.5 * x[:, 8]
-    group = drawn_group(0.35 + 0.25 * x[:, 6], rng)
-    return People(x, group, expit(eta), 0.05 + 0.9 * expit(1.5 * x[:, 0] + 0.5 * x[:, 1]))
-
-
-def small_group(n, rng):
-    group = drawn_group(np.full(n, 0.03), rng)
-    x = rng.normal(size=(n, 8))
-    x[:, :2] -= group[:, None] * [0.8, 0.4]
-    eta = 0.3 + 0.7 * x[:, 0] + 0.5 * x[:, 1] - 0.4 * x[:, 2] ** 2 + 0.4 * x[:, 3]
-    return People(x, group, expit(eta), 0.05 + 0.9 * expit(x[:, 0] + x[:, 1]))
-
-
-def heavy_noise(n, rng):
-    x = rng.normal(size=(n, 15))
-    eta = 0.4 + 0.18 * x[:, 0] - 0.15 * x[:, 1] + 0.12 * x[:, 2] + 0.1 * np.maximum(x[:, 3], 0.0)
-    return People(x, drawn_group(expit(x[:, 0]), rng), expit(eta), 0.2 + 0.6 * expit(x[:, 0]))
-
-
-def many_words(n, rng):
-    sizes = (40, 60, 100)
-    words = [rng.choice(k, n, p=np.random.default_rng(k).dirichlet(np.full(k, 0.7))) for k in sizes]
-    numbers = rng.normal(size=(n, 3))
-    x = np.column_stack([*(np.eye(k)[word] for k, word in zip(sizes, words, strict=True)), numbers])
-    effect = sum(fixed(k, k, 0.8)[word] for k, word in zip(sizes, words, strict=True))
-    eta = 0.5 + 0.6 * effect + 0.6 * numbers[:, 2] - 0.3 * numbers[:, 1]
-    past = 0.05 + 0.9 * expit(0.8 * effect + 0.5 * numbers[:, 2])
-    return People(x, drawn_group(expit(fixed(9, 40, 1.0)[words[0]]), rng), expit(eta), past)
-
-
-def strong_selection(n, rng):
-    x = rng.normal(size=(n, 6))
-    eta = -0.2 + x[:, 0] - 1.6 * np.maximum(x[:, 0] - 1.0, 0.0) + 0.6 * np.cos(2.0 * x[:, 1])
-    past = 0.02 + 0.97 * expit(4.0 * (x[:, 0] - 0.3))
-    return People(x, drawn_group(expit(1.5 * x[:, 1]), rng), expit(eta + 0.4 * x[:, 2]), past)
-
-
-def several_past_policies(n, rng):
-    x = rng.normal(size=(n, 10))
-    rules = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0], [-1.0, 0.5, 1.5]])
-    past = (x[:, :3] * rules[np.arange(n) * 4 // n]).sum(axis=1)
-    eta = 0.6 * x[:, 0] + 0.5 * x[:, 1] * (x[:, 2] > 0.0) - 0.4 * x[:, 3] + 0.3 * x[:, 4] ** 2
-    group = drawn_group(expit(x[:, 1] - 0.3), rng)
-    return People(x, group, expit(eta), 0.05 + 0.9 * expit(past))
-
-
-WORLDS = {
-    "well-specified": World("20 normal features, logistic labels", well_specified, 0.6),
-    "nonlinear": World("curves, products, a hidden subgroup, three groups", nonlinear, 0.55),
-    "interactions": World("products of features", interactions, 0.55),
-    "hidden-subgroup": World("one kind of people is different", hidden_subgroup, 0.6),
-    "small-group": World("a group of 3 %", small_group, 0.5),
-    "heavy-noise": World("labels all but random", heavy_noise, 0.6),
-    "many-words": World("200 one-hot columns", many_words, 0.6),
-    "strong-selection": World("few accepted where it matters", strong_selection, 0.5),
-    "several-past-policies": World("four past policies", several_past_policies, 0.55),
-}
-
-# --- contestants: from a log to a function that gives propensities of other people
-
-Rule = Callable[[People], Floats]
-
-
-def ours(**options: Any) -> Callable[[Log], Rule]:
-    def learn(log: Log) -> Rule:
-        data = cq.DecisionLog.from_arrays(
-            log.people.features,
-            log.decision,
-            log.people.propensity,
-            np.where(log.decision, log.label, np.nan),
-            log.people.group,
-        )
-        learner = cq.FairPolicyLearner(cost=log.cost, max_gap=log.max_gap, **options).fit_log(data)
-        return lambda people: learner.policy_.propensity(people.features)
-
-    return learn
-
-
-def thresholded(model: Callable[[], Any], *, weighted: bool) -> Callable[[Log], Rule]:
-    """Fit a classifier to accepted people and accept whoever is predicted to be worth the cost."""
-
-    def learn(log: Log) -> Rule:
-        rows = log.decision
-        weights = 1.0 / log.people.propensity[rows] if weighted else np.ones(rows.sum())
-        fitted = model()
-        last = f"{fitted.steps[-1][0]}__sample_weight"
-        fitted.fit(log.people.features[rows], log.label[rows], **{last: weights})
-        return lambda people: fitted.predict_proba(people.features)[:, 1] >= log.cost
-
-    return learn
-
-
-def regression() -> Any:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
-
-
-def boosting() -> Any:
-    return make_pipeline(HistGradientBoostingClassifier(random_state=0))
-
-
-def contestants() -> dict[str, Callable[[Log], Rule]]:
-    return {
-        "ours, by default": ours(),
-        "ours, doubly robust": ours(weighting=cq.weightings.DoublyRobust()),
-        "regression, accepted only": thresholded(regression, weighted=False),
-        "regression, weighted": thresholded(regression, weighted=True),
-        "boosting, accepted only": thresholded(boosting, weighted=False),
-        "boosting, weighted": thresholded(boosting, weighted=True),
-        "past rule": lambda log: lambda people: people.propensity,
-        "accept all": lambda log: lambda people: np.ones(len(people.chance)),
-        "reject all": lambda log: lambda people: np.zeros(len(people.chance)),
-    }
-
-
-def measured(propensity: Floats, people: People, cost: float) -> tuple[float, float]:
-    """Return the true utility, and the largest difference of two groups' acceptance."""
-    rates = [propensity[people.group == z].mean() for z in np.unique(people.group)]
-    return float(((people.chance - cost) * propensity).mean()), float(max(rates) - min(rates))
-
-
-def compared(name: str, n: int, seeds: int, max_gap: float | None) -> dict[str, Any]:
-    """Print and return medians over logs of one world and size."""
-    world = WORLDS[name]
-    others = world.people(N_EVALUATED, np.random.default_rng(2**20))
-    best = float(np.maximum(others.chance - world.cost, 0.0).mean())
-    bound = "no bound" if max_gap is None else f"parity gap at most {max_gap:g}"
-    print(f"\n## {name}: {world.about}; {n} rows, {bound}, median of {seeds} logs")
-    print(
-        f"\nbest possible without a bound: {best:.4f}\n\n| | utility | gap |\n| --- | --- | --- |"
+def result_of(task: Task) -> Result | str:
+    """Return the true figures of what the contestant learned, or why it failed."""
+    log = Log.of(WORLDS[task.world], task.rows, task.seed)
+    people = evaluated(task.world)
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a contestant's own business
+            rule = contestants(task.peers)[task.contestant].learn(log, BOUNDS[task.bound])
+            propensity = np.asarray(rule(people), dtype=np.float64)
+    except subprocess.CalledProcessError as error:
+        return f"{task.key}: {error.stderr.strip().splitlines()[-1]}"
+    except Exception as error:  # one contestant's failure must not end the others' runs
+        return f"{task.key}: {type(error).__name__}: {error}"
+    return Result(
+        *task.key,
+        utility=float(((people.chance - log.cost) * propensity).mean()),
+        parity=gap(propensity, people, np.ones(len(propensity))),
+        opportunity=gap(propensity, people, people.chance),
+        acceptance=float(propensity.mean()),
+        seconds=time.perf_counter() - start,
     )
-    rows = {}
-    for contestant, learn in contestants().items():
-        found = []
-        for seed in range(seeds):
-            log = Log.of(world, n, max_gap, np.random.default_rng(seed))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a contestant's own business
-                found.append(measured(learn(log)(others).astype(float), others, world.cost))
-        utility, gap = np.median(found, axis=0)
-        rows[contestant] = {"utility": utility, "gap": gap}
-        print(f"| {contestant} | {utility:.4f} | {gap:.3f} |", flush=True)
-    return {"world": name, "rows": n, "max_gap": max_gap, "best": best, "contestants": rows}
 
 
-def main() -> None:
+def stored(file: Path) -> dict[tuple, Result]:
+    """Return what the store has; of two results with one key the later one."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    found = (Result(**json.loads(line)) for line in lines)
+    return {result.key: result for result in found}
+
+
+def results_of(tasks: list[Task], workers: int) -> Iterator[Result | str]:
+    """Yield results as they come, from processes of one thread each."""
+    for name in ONE_THREAD:
+        os.environ[name] = "1"  # libraries read it when they are loaded, hence new processes
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(result_of, tasks)
+
+
+def tasks_of(arguments: argparse.Namespace, names: list[str]) -> list[Task]:
+    """Return everything asked for, a log's contestants next to each other."""
+    everybody = contestants()
+    logs = product(arguments.logs or WORLDS, arguments.rows, range(arguments.seeds))
+    return [
+        Task(world, rows, bound, name, seed, arguments.peers)
+        for world, rows, seed in logs
+        for name in names
+        for bound in everybody[name].bounds
+        if bound in arguments.bound or everybody[name].bounds == ("none",)
+    ]
+
+
+def parsed() -> argparse.Namespace:
+    everybody = list(contestants())
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("logs", nargs="*", metavar="LOG", help=f"of {', '.join(WORLDS)}")
-    parser.add_argument("--rows", type=int, nargs="*", default=[5000, 20_000])
+    parser.add_argument("--rows", type=int, nargs="*", default=[5000, 20_000, 200_000])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--max-gap", type=float, help="a bound on the parity gap")
+    parser.add_argument("--bound", nargs="*", choices=BOUNDS, default=list(BOUNDS))
+    parser.add_argument("--only", nargs="*", choices=everybody, default=everybody)
+    parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
+    parser.add_argument("--peers", metavar="PYTHON", help="of the environment of econml and obp")
+    parser.add_argument("--again", action="store_true", help="also what is stored")
+    parser.add_argument("--report", action="store_true", help="only print what is stored")
+    parser.add_argument("--store", type=Path, default=STORE)
     arguments = parser.parse_args()
     if unknown := set(arguments.logs) - set(WORLDS):
         parser.error(f"no log {sorted(unknown)}; there are {', '.join(WORLDS)}")
-    found = [
-        compared(name, n, arguments.seeds, arguments.max_gap)
-        for name in arguments.logs or WORLDS
-        for n in arguments.rows
-    ]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learners.json").write_text(json.dumps(found, indent=1) + "\n")
+    return arguments
+
+
+def main() -> None:
+    arguments = parsed()
+    known = stored(arguments.store)
+    if not arguments.report:
+        names = [name for name in arguments.only if arguments.peers or name not in PEERS]
+        tasks = tasks_of(arguments, names)
+        missing = [task for task in tasks if arguments.again or task.key not in known]
+        arguments.store.parent.mkdir(exist_ok=True)
+        with arguments.store.open("a") as store:
+            for found in results_of(missing, arguments.workers):
+                if isinstance(found, str):
+                    print(f"failed: {found}", flush=True)
+                    continue
+                store.write(json.dumps(asdict(found)) + "\n")
+                store.flush()
+                known[found.key] = found
+    asked = set(product(arguments.logs or WORLDS, arguments.rows))
+    report(
+        [result for result in known.values() if (result.world, result.rows) in asked],
+        arguments.bound,
+    )
 
 
 if __name__ == "__main__":
