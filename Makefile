@@ -45,6 +45,7 @@ $(VENV)/.docs: $(INSTALLED)
 
 docs: $(VENV)/.docs
 	$(BIN)/python tools/compile_kernels.py
+	$(BIN)/python tools/transcript.py docs/ten-minutes.md
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 

@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
@@ -40,6 +41,7 @@ autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",

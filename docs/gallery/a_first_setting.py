@@ -24,7 +24,7 @@ print(runs.summary())
 # others it never learns anything, so its cut stays where it is. Policies that accept everybody
 # with some chance find the best cut, worth the dotted line.
 
-ax = runs.plot("utility", ax=plt.subplots(figsize=(7, 4))[1])
+ax = runs.plot("utility", ax=plt.subplots(figsize=(6.4, 4))[1])
 ax.axhline(world.optimal().utility, color="grey", linestyle=":", label="best possible")
 ax.legend(frameon=False)
 

@@ -32,7 +32,7 @@ print(found)
 # %%
 # Here the truth is known too: the best policies there are, for every bound.
 
-ax = found.plot(plt.subplots(figsize=(7, 4.5))[1])
+ax = found.plot(plt.subplots(figsize=(6.4, 4.4))[1])
 bounds = [0.0, 0.05, 0.1, 0.15, 0.2]
 best = [world.optimal(max_gap=bound) for bound in bounds]
 ax.plot(

@@ -58,7 +58,7 @@ print(cq.compare(learner, cq.Logged(), test, cost=0.6))
 x, y = np.meshgrid(np.linspace(-3, 3, 60), np.linspace(0, 4, 60))
 grid = np.column_stack([x.ravel(), y.ravel()])
 old = 0.05 + 0.95 / (1 + np.exp(-2 * (grid[:, 0] - 0.5)))
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(6.4, 3.8), sharey=True, layout="constrained")
 for ax, title, values in zip(
     axes, ("the past rule", "learned"), (old, learner.policy_.propensity(grid)), strict=True
 ):

@@ -35,7 +35,7 @@ print(found)
 # A larger floor costs more each month and is done sooner. What it costs in all is nearly the
 # same.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+figure, axes = plt.subplots(2, 1, figsize=(6.4, 4.6), layout="constrained")
 options = found.options
 for ax, title, values in (
     (axes[0], "months until proven", [each.months for each in options]),

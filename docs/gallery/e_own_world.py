@@ -39,7 +39,7 @@ class Shops(cq.worlds.World):
 
 strategies = [cq.LearnToDecide("logistic"), cq.LearnToDecide("logistic", "aggregated")]
 runs = cq.simulate(Shops(), strategies, seeds=2, time_steps=40, progress=False)
-ax = runs.plot("utility", ax=plt.subplots(figsize=(7, 4))[1])
+ax = runs.plot("utility", ax=plt.subplots(figsize=(6.4, 4))[1])
 ax.legend(frameon=False)
 
 # %%

@@ -50,7 +50,7 @@ print(f"best possible {world.optimal().utility:.4f}")
 # The probability of a good outcome, the cost, and the chance of acceptance the network gives:
 
 scores = np.linspace(-10, 10, 400)[:, None]
-ax = plt.subplots(figsize=(7, 3.5), layout="constrained")[1]
+ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")[1]
 ax.plot(scores, world.label_probability(scores, np.zeros(400)), color="grey", label="P(y = 1)")
 ax.axhline(world.cost, color="grey", linestyle=":", label="cost")
 ax.plot(scores, learned[-1].propensity(scores), label="chance of acceptance")

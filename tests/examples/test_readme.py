@@ -12,6 +12,7 @@ from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
 from consequential.cli import command_parser
+from consequential.cli.columns import columns_text, with_columns
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -65,10 +66,18 @@ def test_every_command_is_in_the_readme():
         assert re.search(rf"(consequential|make|`)(:? ?){command}\b", README), command
 
 
-def test_the_commands_in_the_readme_can_be_parsed():
+def test_the_commands_in_the_readme_can_be_parsed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "consequential-overlap").mkdir()
+    told = columns_text(
+        {"decision": "approved", "label": "repaid", "propensity": "p", "sensitive": "sex"},
+        ["income", "debt"],
+        "loans.csv",
+    )
+    (tmp_path / "consequential-overlap" / "columns.toml").write_text(told)
     text = README.replace("\\\n", " ")
     columns = re.search(r'^columns="(.*)"', text, flags=re.MULTILINE).group(1)
     lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
-    assert len(lines) == 8
+    assert len(lines) == 9
     for line in lines:
-        command_parser().parse_args(line.replace("$columns", columns).split())
+        command_parser().parse_args(with_columns(line.replace("$columns", columns).split()))

@@ -75,7 +75,7 @@ def test_the_fourth_program_learns_as_scikit_learn_does():
     X, y, z, d, p = log.features, log.outcome, log.sensitive, log.decision, log.propensity
     X_new = np.array([[-0.9], [0.9]])
 
-    learner = cq.FairPolicyLearner(cost=0.6, penalty=5.0)
+    learner = cq.FairPolicyLearner(method="direct", cost=0.6, penalty=5.0)
     learner.fit(X, y, sensitive_features=z, decisions=d, propensities=p)
     decided = learner.decide(X_new, random_state=7)
 
