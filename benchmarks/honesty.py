@@ -1,6 +1,6 @@
 """How often statements made from a log are true, over many logs of worlds whose truth is known.
 
-    python benchmarks/honesty.py own-log totals gap bounds --logs 300
+    python benchmarks/honesty.py own-log totals value gap bounds --logs 300
 
 Each section prints a table; docs/evaluation.md and docs/sign-off.md quote them.
 """
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+from learner_worlds import WORLDS as LOGS
+from learner_worlds import Log
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
@@ -108,6 +110,32 @@ def totals(logs: int, rows: Rows) -> Iterator[str]:
         yield f"  {name:14} {wider[0]:.0%}   {wider[1]:.0%}"
 
 
+# --- the value of the policy that is chosen
+
+
+def _value(name: str, n: int, seed: int) -> tuple:
+    if name in WORLDS:
+        world = WORLDS[name]()
+        learner = learner_of(name).fit_log(log_of(world, n, seed))
+        truth = world.exact(learner.policy_).utility
+    else:
+        log = Log.of(LOGS[name], n, seed)
+        learner = cq.FairPolicyLearner(cost=log.cost).fit_log(log.decisions)
+        people = LOGS[name].evaluated()
+        propensity = learner.policy_.propensity(people.features)
+        truth = float(((people.chance - log.cost) * propensity).mean())
+    found = learner.value_.utility
+    return truth in found, found.low <= truth, found.value - truth
+
+
+def value(logs: int, rows: Rows) -> Iterator[str]:
+    yield "value_ of the chosen policy: covers its true utility, lower bound holds, mean error"
+    for name in (*WORLDS, "nonlinear", "well-specified"):
+        for n in rows:
+            covered, above, error = repeated(partial(_value, name, n), logs).mean(axis=0)
+            yield f"  {name:14} {n:6d} rows   {covered:.1%}   {above:.1%}   {error:+.4f}"
+
+
 # --- the gap of the policy that is deployed
 
 
@@ -168,6 +196,7 @@ def bounds(logs: int, rows: Rows, max_gaps: tuple[float, ...] = (0.02, 0.05)) ->
 SECTIONS = {
     "own-log": own_log,
     "totals": totals,
+    "value": value,
     "gap": gap,
     "bounds": bounds,
     "bounds-.05": partial(bounds, max_gaps=(0.05,)),
@@ -176,7 +205,7 @@ SECTIONS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", default=list(SECTIONS)[:4], choices=[*SECTIONS, []])
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS)[:5], choices=[*SECTIONS, []])
     parser.add_argument("--logs", type=int, default=300)
     parser.add_argument("--rows", type=int, nargs="+", default=[5000, 20_000])
     options = parser.parse_args()

@@ -61,17 +61,10 @@ class Contestant:
 
 def ours(*, sees_group: bool = False, **options: Any) -> Contestant:
     def learn(log: Log, bound: Bound | None) -> Rule:
-        data = cq.DecisionLog.from_arrays(
-            log.people.features,
-            log.decision,
-            log.people.propensity,
-            np.where(log.decision, log.label, np.nan),
-            log.people.group,
-        )
         asked = {} if bound is None else {"max_gap": bound.max_gap, "fairness": bound.notion}
         learner = cq.FairPolicyLearner(
             cost=log.cost, uses_sensitive=sees_group, **asked, **options
-        ).fit_log(data)
+        ).fit_log(log.decisions)
         return lambda people: learner.policy_.propensity(
             people.features, people.group if sees_group else None
         )

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+import consequential as cq
+
 Floats = np.ndarray
 
 
@@ -55,6 +57,17 @@ class Log:
         decision = rng.random(n) < people.propensity
         label = (rng.random(n) < people.chance) & decision
         return cls(people, decision, label.astype(float), world.cost)
+
+    @property
+    def decisions(self) -> cq.DecisionLog:
+        """The same as a log of ours."""
+        return cq.DecisionLog.from_arrays(
+            self.people.features,
+            self.decision,
+            self.people.propensity,
+            np.where(self.decision, self.label, np.nan),
+            self.people.group,
+        )
 
 
 def fixed(seed: int, k: int, scale: float) -> Floats:
