@@ -129,16 +129,15 @@ def test_sums_and_gradients_are_those_in_memory(log, scan, notion, apart):
     theta = np.random.default_rng(2).normal(size=size)
     template = cq.Policy(theta, groups=log.groups if apart else ())
     coefficients = objective.coefficients(log)
-    rows = Rows.of(log, coefficients, template, squares=True)
-    scanned = ScannedRows(scan, objective, template, scanned_totals(scan, objective), True)
+    rows = Rows.of(log, coefficients, template, squares=True, n_people=len(log))
+    totals = scanned_totals(scan, objective)
+    scanned = ScannedRows(scan, objective, template, totals, squares=True, counts=True)
     link = link_numbers(template)
     assert_allclose(scanned.sums(theta, link), rows.sums(theta, link), rtol=1e-10, atol=1e-13)
+    found = Columns.of(scanned.coefficients(), totals.sums[0] / totals.n)
+    expected = Columns.of(coefficients, coefficients.shares())
     for column in fields(Columns):
-        assert_allclose(
-            getattr(Columns.of(scanned.coefficients()), column.name),
-            getattr(Columns.of(coefficients), column.name),
-            rtol=1e-12,
-        )
+        assert_allclose(getattr(found, column.name), getattr(expected, column.name), rtol=1e-12)
 
 
 def test_what_is_split_off_and_the_rest_are_all_rows(log, scan):
