@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
+from tqdm import tqdm
 
 from consequential.baseline.predictors import (
     accepted_only,
@@ -193,7 +194,8 @@ def baselines(
         if hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule):
             ways[name] = predictors[name] = partial(accepted_only, classifier=rule)
     entries = []
-    for name, way in ways.items():
+    # None: shown where somebody can see it
+    for name, way in tqdm(ways.items(), desc="baselines", leave=False, disable=None):
         try:
             if name in predictors:
                 rule = predictors[name](known, cost, feature_map=feature_map)
