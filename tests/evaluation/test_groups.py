@@ -192,3 +192,18 @@ def test_the_error_of_a_ratio_is_that_of_the_two_groups_it_is_made_of(metric):
     ratio = found.ratio[metric]
     assert ratio.value == pytest.approx(ordered[0].value / ordered[-1].value)
     assert ratio.standard_error == pytest.approx(ratio.value * np.hypot(*parts))
+
+
+def test_a_hundred_groups_are_compared_and_more_are_refused(rng):
+    n, n_groups = 5000, 100
+    features = rng.normal(size=(n, 1))
+    group = np.arange(n) % n_groups
+    log = cq.DecisionLog.from_arrays(features, np.ones(n), np.ones(n), np.ones(n), group)
+    found = cq.evaluate(cq.Policy([0.0, 1.0]), log, cost=0.5)
+    rates = [found.benefits[z].value for z in range(n_groups)]
+    assert found.benefit_gap.value == pytest.approx(max(rates) - min(rates))
+    more = cq.DecisionLog.from_arrays(
+        features, np.ones(n), np.ones(n), np.ones(n), np.arange(n) % (n_groups + 1)
+    )
+    with pytest.raises(ValueError, match="101 groups cannot be compared pair by pair, only 100"):
+        cq.evaluate(cq.Policy([0.0, 1.0]), more, cost=0.5)

@@ -73,6 +73,9 @@ def test_the_simultaneous_quantile_of_all_pairs_is_that_of_the_studentised_range
     contrast = np.array([np.eye(5)[i] - np.eye(5)[j] for i in range(5) for j in range(i)])
     exact = stats.studentized_range.ppf(0.95, 5, np.inf) / sqrt(2)
     assert sup_t_quantile(contrast @ contrast.T) == pytest.approx(exact, abs=0.03)
+    assert sup_t_quantile(np.eye(len(contrast.T)), contrasts=contrast) == pytest.approx(
+        exact, abs=0.03
+    )
 
 
 def test_perfectly_correlated_or_certain_estimates_ask_for_no_more_than_one():

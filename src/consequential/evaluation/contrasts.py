@@ -8,12 +8,15 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from consequential.evaluation.estimate import Interval
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.ratios import RatioSums
 
 _DRAWS = 20_000
+_AT_ONCE = 100  # contrasts for which draws are held in memory
+MOST_GROUPS = 100  # that are compared with one another: the pairs grow with the square
 
 
 def checked_confidence(confidence: Any) -> float:
@@ -55,7 +58,13 @@ def skewness_corrected(skewness: float, n: int, confidence: float) -> tuple[floa
     return inverse(z), -inverse(-z)
 
 
-def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 0) -> float:
+def sup_t_quantile(
+    covariance: Floats,
+    confidence: float = 0.95,
+    *,
+    contrasts: Floats | None = None,
+    seed: int = 0,
+) -> float:
     """Return the q for which all of several estimates lie within q standard errors at once.
 
     The quantile of `max_k |Z_k| / s_k` for normal Z of this covariance, by 20 000 seeded draws; for
@@ -68,6 +77,9 @@ def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 
         Its scale does not matter. Estimates without any variance are left out.
     confidence
         How often all of them are to be covered.
+    contrasts
+        For estimates that are `contrasts @ values`, such as the differences between groups: the
+        covariance is then that of the values, which are fewer.
     seed
         Of the draws.
 
@@ -84,16 +96,26 @@ def sup_t_quantile(covariance: Floats, confidence: float = 0.95, *, seed: int = 
         raise ValueError(f"a covariance is a square matrix, not of shape {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise ValueError("a covariance must be finite: leave out estimates without an error")
-    varies = np.diag(matrix) > 0
-    matrix = matrix[np.ix_(varies, varies)]
-    if len(matrix) <= 1:
-        return normal_quantile(confidence)
     deviation = np.sqrt(np.diag(matrix))
+    varies = deviation > 0.0
+    matrix, deviation = matrix[np.ix_(varies, varies)], deviation[varies]
     values, vectors = np.linalg.eigh(matrix / np.outer(deviation, deviation))
-    root = vectors * np.sqrt(np.clip(values, 0.0, None))
-    rng = np.random.default_rng(seed)
-    draws = rng.standard_normal((_DRAWS, len(matrix))) @ root.T
-    simulated = float(np.quantile(np.abs(draws).max(axis=1), confidence))
+    # the symmetric root: unlike the vectors it does not depend on rounding where values are equal
+    root = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T
+    estimated = np.eye(len(varies)) if contrasts is None else np.asarray(contrasts)
+    estimated = estimated[:, varies] * deviation
+    errors = np.linalg.norm(estimated @ root, axis=1)
+    estimated, errors = estimated[errors > 0.0], errors[errors > 0.0]
+    if len(errors) <= 1:
+        return normal_quantile(confidence)
+    draws = root @ np.random.default_rng(seed).standard_normal((_DRAWS, len(matrix))).T
+    largest = np.zeros(_DRAWS)
+    # a difference has two coefficients that are not 0, of as many as there are groups
+    scaled = csr_array(estimated / errors[:, None])
+    for start in range(0, len(errors), _AT_ONCE):
+        sizes = np.abs(scaled[start : start + _AT_ONCE] @ draws)
+        largest = np.maximum(largest, sizes.max(axis=0))
+    simulated = float(np.quantile(largest, confidence))
     return max(simulated, normal_quantile(confidence))
 
 
@@ -123,7 +145,7 @@ class Pairs:
         return np.concatenate(list(by_benefit), axis=-1)[..., self._columns]
 
     def covariance(self) -> Floats:
-        """Of the differences; infinite on the diagonal where a group rests on a single row."""
+        """Of the columns; infinite on the diagonal where a group rests on a single row."""
         inflation = np.stack([each.inflation for each in self.benefits])
         factor = np.sqrt(inflation[:, None] * inflation)
         products = np.array(
@@ -137,10 +159,9 @@ class Pairs:
         # groups share no rows
         spread = np.einsum("bcg,gh->bgch", entries, np.eye(inflation.shape[1]))
         spread = spread.reshape(inflation.size, -1)[np.ix_(self._columns, self._columns)]
-        covariance: Floats = self.contrasts @ spread @ self.contrasts.T
-        single = np.abs(self.contrasts) @ ~np.isfinite(self.columns(inflation)) > 0.0
-        covariance[np.diag_indices(len(self))] += np.where(single, np.inf, 0.0)
-        return covariance
+        single = ~np.isfinite(self.columns(inflation))
+        spread[single, single] = np.inf
+        return spread
 
 
 def widest(differences: Floats, errors: Floats, q: float) -> Interval:

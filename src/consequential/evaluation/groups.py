@@ -220,8 +220,8 @@ def _quotient(intervals: Normal, found: Range) -> Interval:
         errors = ratios.rates.standard_errors[known]
         bounds = partial(_log_bounds, ratios.rates, known)
     contrasts = Pairs([ratios]).contrasts
-    covariance = contrasts @ np.diag((errors / values) ** 2) @ contrasts.T
-    apart = intervals.widest(contrasts, np.log(values), covariance, bounds)
+    spread = np.diag((errors / values) ** 2)
+    apart = intervals.widest(contrasts, np.log(values), spread, bounds)
     ends = float(np.exp(-apart.high)), float(np.exp(-apart.low))
     return Interval(smallest, *ends, smallest * apart.standard_error)
 

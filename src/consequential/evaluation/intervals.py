@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from consequential.evaluation.contrasts import (
+    MOST_GROUPS,
     Pairs,
     normal_quantile,
     skewness_corrected,
@@ -141,6 +142,12 @@ class Intervals(ABC):
 
 
 def _pairs(benefits: tuple[Range, ...]) -> list[tuple[Range, int, int]]:
+    """Return every two groups that have a value, within each benefit."""
+    if benefits[0].n_groups > MOST_GROUPS:
+        raise ValueError(
+            f"{benefits[0].n_groups} groups cannot be compared pair by pair, only {MOST_GROUPS}: "
+            "merge small ones in the sensitive column"
+        )
     return [(each, *pair) for each in benefits for pair in combinations(each.known, 2)]
 
 
@@ -245,7 +252,7 @@ class Normal(Intervals):
         return self.widest(
             pairs.contrasts,
             values,
-            pairs.contrasts @ np.diag(np.nan_to_num(errors) ** 2) @ pairs.contrasts.T,
+            np.diag(np.nan_to_num(errors) ** 2),
             lambda confidence: pairs.columns(each.bounds(confidence) for each in rates),
         )
 
@@ -256,14 +263,17 @@ class Normal(Intervals):
         covariance: Floats,
         bounds: Callable[[float], Floats] | None = None,
     ) -> Interval:
-        """Return the largest absolute contrast, from the covariance of the contrasts.
+        """Return the largest absolute contrast, from the covariance of the values.
 
-        `bounds` are the ends of each value's interval at a confidence, where values are rates.
+        Contrasts of values with an infinite variance have no error. `bounds` are the ends of each
+        value's interval at a confidence, where values are rates.
         """
-        errors = np.sqrt(np.diag(covariance))
-        measured = np.isfinite(errors)
-        known = covariance[np.ix_(measured, measured)]
-        q = sup_t_quantile(known, self.confidence, seed=self.seed)
+        measured = np.isfinite(np.diag(covariance))
+        usable = ~contrasts[:, ~measured].any(axis=1)
+        known, spread = contrasts[np.ix_(usable, measured)], covariance[np.ix_(measured, measured)]
+        errors = np.full(len(contrasts), inf)
+        errors[usable] = np.sqrt(np.maximum(((known @ spread) * known).sum(axis=1), 0.0))
+        q = sup_t_quantile(spread, self.confidence, contrasts=known, seed=self.seed)
         found = widest(contrasts @ values, errors, q)
         if bounds is None:
             return found
