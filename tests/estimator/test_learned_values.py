@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from valued_logs import chances, expected, two_valued, valued_columns, valued_log
 
 import consequential as cq
+from valued_logs import chances, expected, two_valued, valued_columns, valued_log
 
 PEOPLE = np.random.default_rng(99).normal(size=(100_000, 2))
 WORTH = expected(PEOPLE)

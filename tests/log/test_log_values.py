@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from numpy.testing import assert_allclose
-from valued_logs import valued_log
 
 import consequential as cq
+from valued_logs import valued_log
 
 THREE = {"features": [[0.1], [0.5], [0.9]], "decision": [1, 0, 1], "propensity": [0.5] * 3}
 

@@ -57,7 +57,9 @@ def test_boosted_trees_stop_by_people_they_were_not_fitted_to():
     assert np.abs(fitted.predict_proba(grid)[:, 1] - truth).mean() < 0.03
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, lambda m: make_pipeline(StandardScaler(), m)])
+@pytest.mark.parametrize(
+    "wrap", [lambda model: model, lambda m: make_pipeline(StandardScaler(), m)]
+)
 def test_a_classifier_without_weights_is_refused_by_name(wrap):
     with pytest.raises(cq.DecisionLogError, match="KNeighborsClassifier takes no sample_weight"):
         fit_classifier(wrap(KNeighborsClassifier()), INPUTS, TENTHS)
