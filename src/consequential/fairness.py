@@ -269,14 +269,32 @@ def fairness_named(notion: str | Fairness) -> Fairness:
     )
 
 
+def needs_labels(notion: Fairness) -> bool:
+    """Whether a notion counts people by their label; True where that is not known.
+
+    Examples
+    --------
+    >>> from consequential.fairness import DemographicParity, EqualOpportunity, needs_labels
+    >>> needs_labels(DemographicParity()), needs_labels(EqualOpportunity())
+    (False, True)
+    """
+    shapes = [benefit.shape for benefit in notion.benefits(_four_people())]
+    return any(shape is None or shape.labelled for shape in shapes)
+
+
+def _four_people() -> Tally:
+    """Two people of each of two groups, who may have either label."""
+    ones, halves, group = np.ones(4), np.full(4, 0.5), np.array([0, 0, 1, 1])
+    return Tally(ones, halves, halves, group, np.array([2.0, 2.0]))
+
+
 def _checked(notion: Fairness) -> Fairness:
     """Try a notion of a user's own on four people, two of each group."""
     kind = type(notion).__name__
     if not isinstance(getattr(notion, "name", None), str):
         raise TypeError(f'{kind} has no name: write name = "..." in the class')
-    ones, halves, group = np.ones(4), np.full(4, 0.5), np.array([0, 0, 1, 1])
     try:
-        found = notion.benefits(Tally(ones, halves, halves, group, np.array([2.0, 2.0])))
+        found = notion.benefits(_four_people())
     except Exception:  # whatever is wrong is seen where it happens, on the user's own log
         return notion
     benefits = found if isinstance(found, tuple | list) else (found,)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.fairness import Fairness, fairness_named
+from consequential.fairness import Fairness, fairness_named, needs_labels
 from consequential.functionals import Coefficients, Sums, Tally, valued_mix
-from consequential.log import DecisionLog, DecisionLogError
+from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.policies import Policy
 from consequential.shares import checked_share
 from consequential.weightings.weights import InversePropensity, Weighting, counted_rows
@@ -128,6 +128,7 @@ class Objective:
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
         """Whom the rows of a log stand for, in sums over all applicants and in sums by group."""
+        self.check_countable(log)
         found = self.weighting.tallies(log)
         if type(self.weighting).tallies is Weighting.tallies:
             weights = found[0].positives + found[0].negatives
@@ -139,6 +140,20 @@ class Objective:
                     "np.where(log.labelled, weights, 0.0)"
                 )
         return found
+
+    def check_countable(self, log: DecisionLog | LogScan) -> None:
+        """Refuse to count people by their label where a log has values in place of labels."""
+        if log.value_range is None:
+            return
+        if self.fairness is not None and needs_labels(self.fairness):
+            raise DecisionLogError(
+                f"{self.fairness.name} counts people with label 1 or 0, and this log has values: "
+                'use fairness="demographic_parity", or build the log with label= in place of value='
+            )
+        if self.rejection_utility != (0.0, 0.0):
+            raise DecisionLogError(
+                "rejection_utility depends on the label, and this log has values: leave it out"
+            )
 
     def totals(self, log: DecisionLog) -> Totals:
         """Return what a piece of a log adds to what the whole log is divided by."""

@@ -79,7 +79,7 @@ BAD = {
     ),
     "no label at all": (with_(FIT, repaid="nothing"), "accepted rows have no label"),
     "no cost": (FIT[:-2], "give --cost"),
-    "two costs": ([*FIT, "--cost-column", "p"], "not both"),
+    "two costs": ([*FIT, "--cost-column", "p"], "give one of --cost, --cost-column and --value"),
     "an unknown notion": ([*FIT, "--fairness", "niceness"], "unknown fairness notion 'niceness'"),
     "an abbreviated notion": ([*FIT, "--fairness", "dp"], "write 'demographic_parity'"),
     "an unknown weighting": ([*FIT, "--weighting", "inverted"], "did you mean inverse?"),
@@ -169,7 +169,7 @@ def test_bad_input_is_refused_with_a_reason_and_nothing_is_written(bad, capsys, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (FIT[:2], "required: --features, --decision, --label"),
+        (FIT[:2], "required: --features, --decision"),
         ([*OVERLAP, "--estimate-propensity"], "not allowed with argument --propensity"),
         ([*FIT, "--max-gap", "0.1", "--penalty", "2"], "not allowed with argument --max-gap"),
         ([*FIT, "--spline", "1"], "--spline: must be at least 2, not 1"),

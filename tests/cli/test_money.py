@@ -73,7 +73,7 @@ def test_amounts_are_money_with_a_unit_and_shares_of_them_with_gain_and_loss(loa
     ("more", "said"),
     [
         (["--gain", "10"], "give --gain, what label 1 brings, and --loss"),
-        ([*MONEY, "--cost", "0.5"], "leave --cost and --cost-column out"),
+        ([*MONEY, "--cost", "0.5"], "leave --cost, --cost-column and --value out"),
         (["--unit", "EUR", "--cost", "0.5"], "--unit is about money"),
     ],
 )

@@ -90,7 +90,7 @@ WRONG = {
     "label of 2": ("label", [None, 2, 0, None], r"a label that is not 0 or 1 \(first: row 1\)"),
     "infinite label": ("label", [None, 1, INF, None], "a label that is not 0 or 1"),
     "labels coded -1 and 1": ("label", [None, 1, -1, None], "not 0 or 1 .*Found: -1.0, 1.0."),
-    "no labels at all": ("label", None, "label has .* one value per row is needed"),
+    "no labels at all": ("label", None, "outcomes are missing: give label="),
     "group None": (
         "sensitive",
         ["a", None, "b", None],

@@ -350,11 +350,11 @@ def test_it_prints_a_row_a_floor():
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
-        ((None, None, None), "cannot say: per 1000 at most 9.00 if none of them has label 1."),
-        ((2.0, None, None), "That costs 2.00 per 1000, and 9.00 if none"),
-        ((2.0, 1.0, 3.0), "That costs 2.00 (1.00 to 3.00) per 1000, and 9.00 if none"),
+        ((None, None, None), "cannot say: per 1000 at most 9.00 if all of them fail."),
+        ((2.0, None, None), "That costs 2.00 per 1000, and 9.00 if all"),
+        ((2.0, 1.0, 3.0), "That costs 2.00 (1.00 to 3.00) per 1000, and 9.00 if all"),
         ((2.0, -1.0, 5.0), "That costs 2.00 (1.00 gained to 5.00 lost) per 1000"),
-        ((-2.0, -3.0, -1.0), "That brings 2.00 (1.00 to 3.00) per 1000, and costs 9.00 if none"),
+        ((-2.0, -3.0, -1.0), "That brings 2.00 (1.00 to 3.00) per 1000, and costs 9.00 if all"),
     ],
     ids=["unknown", "assumed", "a loss", "either", "a gain"],
 )

@@ -22,7 +22,7 @@ from consequential.baseline.predictors import (
 )
 from consequential.estimator import FairPolicyLearner
 from consequential.evaluation import Evaluation, evaluate
-from consequential.evaluation.rules import as_rule, is_learner
+from consequential.evaluation.rules import as_rule, is_learner, objective_of
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog
 from consequential.policies import AcceptAll, DecisionRule, Logged
@@ -101,7 +101,7 @@ class Baselines:
 def baselines(
     log: DecisionLog,
     *,
-    cost: float,
+    cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
     max_gap: float | None = None,
     feature_map: Any = None,
@@ -126,7 +126,8 @@ def baselines(
     log
         The log; decisions younger than its horizon are left out.
     cost
-        What accepting costs, and where predictors are cut.
+        What accepting costs, and where predictors are cut; not needed where the log has a cost
+        for each row, or values.
     fairness
         The notion whose gap is reported, and bounded where something can be bounded.
     max_gap
@@ -160,7 +161,7 @@ def baselines(
     >>> ours.evaluation.utility.value > usual.evaluation.utility.value
     True
     """
-    checked_share("the cost", cost)
+    cost = objective_of(log, cost, fairness).cost
     checked_share("held_out", held_out)
     if by not in ("random", "time_step"):
         raise ValueError(f"a log is split by 'random' or 'time_step', not {by!r}")

@@ -28,6 +28,7 @@ from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import AcceptAll, DecisionRule, Mixture, RejectAll, ThresholdPolicy
 from consequential.weightings import InversePropensity
+from consequential.weightings.fractional import fit_classifier
 from consequential.weightings.weights import counted_rows
 
 Floats = NDArray[np.float64]
@@ -157,6 +158,8 @@ def reduction(
     if notion not in _FAIRLEARN_CONSTRAINTS:
         known = ", ".join(_FAIRLEARN_CONSTRAINTS)
         raise ValueError(f"fairlearn's reductions know {known}, not {notion}")
+    if log.value_range is not None:
+        raise DecisionLogError("fairlearn's reductions need labels of 0 and 1, not values")
     people = _Applicants(log, feature_map)
     sensitive = people.log.group[people.known]
     if len(np.unique(sensitive)) < 2:
@@ -220,8 +223,7 @@ class _Applicants:
 
         inputs, labels = rows or (self.inputs[self.known], self.labels)
         model = _logistic() if classifier is None else clone(classifier)
-        given = () if weights is None else (weights,)
-        return model.fit(inputs, labels.astype(np.int64), *given)
+        return fit_classifier(model, inputs, np.asarray(labels, dtype=np.float64), weights)
 
     def scored(self) -> Floats:
         """Return everybody's probability of label 1 by the regression on accepted people."""
@@ -230,7 +232,8 @@ class _Applicants:
 
     def rule(self, cost: float, weights: Floats | None = None, **fit: Any) -> ThresholdPolicy:
         """Fit, and accept where the prediction reaches the cost."""
-        return ThresholdPolicy(self.predictor(self.fitted(weights, **fit)), cost)
+        threshold = self.log.mean_cost(cost)
+        return ThresholdPolicy(self.predictor(self.fitted(weights, **fit)), threshold)
 
     def predictor(self, model: Any) -> Any:
         """Return a model of mapped features as one of features."""

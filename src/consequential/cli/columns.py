@@ -15,6 +15,8 @@ _OPTIONS = (
     "sensitive",
     "decision",
     "label",
+    "value",
+    "value_range",
     "propensity",
     "estimate_propensity",
     "time_step",
@@ -25,7 +27,14 @@ _OPTIONS = (
     "missing",
     "observed",
 )
-_EITHER = ("propensity", "estimate_propensity")  # giving one leaves out the other
+# giving one leaves out the other
+_EITHER = (("propensity", "estimate_propensity"), ("label", "value"))
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of entries other than names
+    "estimate_propensity": ((bool,), "true or false"),
+    "horizon": ((int,), "a whole number"),
+    "value_range": ((int, float), "two numbers in brackets"),
+}
 
 
 def columns_text(parameters: Mapping[str, Any], features: Sequence[str], log: str) -> str:
@@ -65,7 +74,7 @@ def with_columns(arguments: Sequence[str]) -> list[str]:
     given = [text.partition("=")[0] for text in arguments if text.startswith("--")]
     flags = []
     for name, value in _read(file).items():
-        options = _EITHER if name in _EITHER else (name,)
+        options = next((pair for pair in _EITHER if name in pair), (name,))
         if not any(_flag(option).startswith(each) for option in options for each in given):
             flags += _flags(name, value)
     return [arguments[0], *flags, *arguments[1:]]
@@ -89,7 +98,7 @@ def _flags(name: str, value: Any) -> list[str]:
     """Return the arguments that say the same as an entry of the file."""
     if value is True:
         return [_flag(name)]
-    values = value if isinstance(value, list) else [value]
+    values = [str(each) for each in value] if isinstance(value, list) else [value]
     if len(values) != 1 and not any("," in each for each in values):
         values = [",".join(values)]  # as people write it
     return [f"{_flag(name)}={each}" for each in values]
@@ -109,9 +118,9 @@ def _read(file: Path) -> dict[str, Any]:
     for name, value in found.items():
         if name not in _OPTIONS:
             raise ValueError(f"{file} has {name!r}, which is none of {', '.join(_OPTIONS)}")
-        texts = value if isinstance(value, list) and name == "features" else [value]
-        kind = bool if name == "estimate_propensity" else int if name == "horizon" else str
-        if not all(type(each) is kind for each in texts):
-            wanted = {bool: "true or false", int: "a whole number", str: "a name in quotes"}[kind]
+        listed = isinstance(value, list) and name in ("features", "value_range")
+        texts = value if listed else [value]
+        kinds, wanted = _KINDS.get(name, ((str,), "a name in quotes"))
+        if not all(type(each) in kinds for each in texts):
             raise ValueError(f"{file}: {name} must be {wanted}, not {value!r}")
     return {name: value for name, value in found.items() if value is not False}

@@ -34,12 +34,14 @@ _ROLES = (
     "sensitive",
     "decision",
     "label",
+    "value",
     "propensity",
     "time_step",
     "amount",
     "cost_column",
     "observed",
 )
+_OUTCOMES = ("value_range", "horizon", "period", "missing")
 _MADE_UP = re.compile(r"x\d+").fullmatch
 _RULES: dict[str, Callable[[], DecisionRule]] = {
     "logged": Logged,
@@ -79,7 +81,7 @@ class Source:
     table: Any
     roles: dict[str, str]
     features: tuple[str, ...]
-    outcomes: dict[str, Any]  # how labels that are late or missing are treated
+    outcomes: dict[str, Any]  # how outcomes are read, and those that are late or missing treated
     estimate: EstimatedPropensity | None
     notes: tuple[str, ...]
 
@@ -106,7 +108,7 @@ class Source:
             table=table,
             roles=roles,
             features=_features(options.features or (), known, roles),
-            outcomes={name: getattr(options, name) for name in ("horizon", "period", "missing")},
+            outcomes={name: getattr(options, name) for name in _OUTCOMES},
             estimate=EstimatedPropensity(seed=seed) if options.estimate_propensity else None,
             notes=notes,
         )
@@ -121,7 +123,7 @@ class Source:
     def log_of(self, features: Iterable[str]) -> DecisionLog:
         """Return the log with these columns as features."""
         table, columns = self.table, dict(self.roles)
-        if "label" not in columns:  # overlap needs none
+        if columns.keys().isdisjoint(("label", "value")):  # overlap needs none
             columns["label"] = "label" + "'" * (len(table.column_names) + 1)  # a new name
             table = table.append_column(columns["label"], pa.nulls(len(table), pa.float64()))
         if "cost_column" in columns:

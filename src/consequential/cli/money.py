@@ -42,13 +42,13 @@ class Money:
         by_row = options.cost is not None or log.cost is not None
         if gain is not None and by_row:
             raise ValueError(
-                "--gain and --loss say what accepting costs, loss / (gain + loss): leave --cost "
-                "and --cost-column out"
+                "--gain and --loss say what accepting costs, loss / (gain + loss): leave --cost, "
+                "--cost-column and --value out"
             )
         if gain is None and log.amount is None:
             raise ValueError(
                 "--unit is about money: say with --gain and --loss what an accepted person brings "
-                "and takes, or with --amount which column has the amounts"
+                "and takes, with --value, or with --amount which column has the amounts"
             )
         return cls(gain, loss, unit or "", options.rate or _monthly(options, log))
 

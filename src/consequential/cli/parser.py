@@ -75,7 +75,10 @@ class _Arguments:
             self._add_all(group, **{"--out": {"default": settings["results"]}, "--overwrite": {}})
 
     def _add_columns(
-        self, parser: argparse.ArgumentParser, without_features: str = "", **changes: Any
+        self,
+        parser: argparse.ArgumentParser,
+        without_features: str = "",
+        needs_outcomes: bool = True,
     ) -> None:
         """Add the file and the options that say what its columns mean."""
         group = parser.add_argument_group("columns")
@@ -86,7 +89,9 @@ class _Arguments:
             features = {"help": text}
         self._add_all(group, "--columns")
         self._add_all(group, **{"--features": features, "--sensitive": {}, "--decision": {}})
-        self._add_all(group, **{"--label": {"required": True}} | changes)
+        outcome = group.add_mutually_exclusive_group(required=needs_outcomes)
+        self._add_all(outcome, "--label", "--value")
+        self._add_all(group, "--value-range")
         propensity = group.add_mutually_exclusive_group(required=True)
         self._add_all(propensity, "--propensity", "--estimate-propensity")
         self._add_all(group, "--time-step", "--period", "--amount", "--cost-column", "--horizon")
@@ -172,6 +177,17 @@ def _capacity(text: str) -> tuple[str | None, float]:
     return (group if equals else None), value
 
 
+def _value_range(text: str) -> tuple[float, float]:
+    """Read two numbers, the smaller first: -5000,800."""
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be the smallest and the largest value, as in --value-range=-5000,800, not {text}"
+        ) from None
+    return low, high
+
+
 _TYPES: dict[str, Callable[[str], Any]] = {
     "int": int,
     "path": Path,
@@ -181,4 +197,5 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "share": _share,
     "zero_or_share": _zero_or_share,
     "capacity": _capacity,
+    "value_range": _value_range,
 }

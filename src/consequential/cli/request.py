@@ -77,12 +77,13 @@ class Request:
         if money is not None and money.cost is not None:
             return money.cost
         if cost is not None and by_row is not None:
-            raise ValueError("give --cost or --cost-column, not both")
+            raise ValueError("give one of --cost, --cost-column and --value")
         if cost is None and by_row is None:
             raise ValueError(
                 "give --cost, what accepting costs between 0 and 1: a loan of 100 that earns 10 "
                 "when repaid and loses 60 when not has cost 60 / (60 + 10) = 0.857 (fit, evaluate, "
-                "compare and plan also take --gain 10 --loss 60)"
+                "compare and plan also take --gain 10 --loss 60). A column of profits and losses "
+                "takes the place of labels and cost: --value"
             )
         return 0.5 if cost is None else float(cost)
 

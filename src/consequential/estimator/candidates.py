@@ -109,7 +109,8 @@ def chosen_among(
         name: CrossFitted(np.tile(propensity, (n_folds, 1)), fold)
         for name, propensity in constant.items()
     }
-    regression = (modelled.outcome.regression >= modelled.learner.cost).astype(np.float64)
+    cost = modelled.learner.cost if modelled.log.cost is None else modelled.log.cost
+    regression = (modelled.outcome.regression >= cost).astype(np.float64)
     propensities = {name: each.values for name, each in crossed.items()} | {
         "plain regression": regression,
         "past rule": modelled.log.propensity,

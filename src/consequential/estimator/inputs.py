@@ -19,6 +19,7 @@ from consequential.evaluation import overlap
 from consequential.learning import acceptance_bounds
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import yes_or_no
+from consequential.objective import Objective
 from consequential.policies import (
     NamedFeatures,
     Policy,
@@ -55,6 +56,7 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
         raise ValueError(
             f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"
         )
+    Objective(learner.cost, learner.fairness).check_countable(log)
     for rate in acceptance_bounds(learner.max_acceptance, log.groups):
         if rate < learner.floor:
             raise ValueError(

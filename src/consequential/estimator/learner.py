@@ -44,7 +44,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     Parameters
     ----------
     cost
-        What accepting costs: label 1 is worth `1 - cost`, label 0 `-cost`.
+        What accepting costs: label 1 is worth `1 - cost`, label 0 `-cost`. A log with a cost for
+        each row, or with values in place of labels, overrides it.
     fairness
         A notion or its name. It needs sensitive groups only with a penalty or a constraint.
     penalty
@@ -80,7 +81,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         of them, compares them on rows they were not learned from (see `result_.candidates`), and
         takes the model's rule unless another is better by more than two standard errors.
     outcome_model
-        The model of the label: any scikit-learn classifier or pipeline. By default a weighted
+        The model of the label: any scikit-learn classifier or pipeline; for a log of values its
+        `fit` must take `sample_weight`. By default a weighted
         average of the log-odds of a plain regression, a regression on splines and products, and
         boosted trees, or the plain regression where the others predict no better.
     l2

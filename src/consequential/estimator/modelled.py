@@ -180,7 +180,7 @@ class Modelled:
     def _rules(self) -> dict[str, Floats]:
         """Return parameters of the model's plain threshold, and of the best one under bounds."""
         outcome, learner = self.outcome, self.learner
-        cost = learner.cost if self.log.cost is None else float(self.log.cost.mean())
+        cost = self.log.mean_cost(learner.cost)
         compared, n_groups = counted_by(fairness_named(learner.fairness)), len(self.log.groups)
         if learner.uses_sensitive:
             whom = tuple(dict.fromkeys((*compared, "people")))

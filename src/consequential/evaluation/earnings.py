@@ -196,7 +196,8 @@ def _worth(
         )
     if cost is not None or log.has_costs:
         raise ValueError(
-            "gain and loss say what accepting costs, loss / (gain + loss): leave cost out"
+            "gain and loss say what accepting costs, loss / (gain + loss): leave cost out, and for "
+            "values, which are money already, gain and loss"
         )
     return loss / (gain + loss), gain + loss
 

@@ -150,7 +150,7 @@ def evaluate(
     log
         The log, or a scan of one; decisions younger than its horizon are left out.
     cost
-        What accepting costs; not needed where the log has a cost for each row.
+        What accepting costs; not needed where the log has a cost for each row, or values.
     fairness
         The notion whose benefits are reported, or its name.
     weighting

@@ -136,7 +136,8 @@ def group_metrics(
 
     Selection rates need no labels. True and false positive rates, predictive values and error
     rates weigh each accepted person, so they are those of all applicants and not only of the
-    people somebody once accepted; a rule that accepts with a probability counts by it.
+    people somebody once accepted; a rule that accepts with a probability counts by it. A log of
+    values has selection rates alone: no label says who is a positive.
 
     Parameters
     ----------
@@ -156,13 +157,19 @@ def group_metrics(
     checked_log(log)
     needs_folds((rule,), folds)
     intervals = Normal((), checked_confidence(confidence), seed)
-    objective = Objective(0.5, _Rates(), weighting=weighting)  # no rate depends on a cost
+    metrics = {
+        name: shape
+        for name, shape in METRICS.items()
+        if log.value_range is None or not shape.labelled
+    }
+    rates = _Rates(tuple(metrics.values()))
+    objective = Objective(0.5, rates, weighting=weighting)  # no rate depends on a cost
     applied = apply_rule(rule, log, folds=folds, seed=seed)
     weighted = WeightedLog.of(objective, applied.log)
     measurement = weighted.measure(applied.propensity, *applied.notes)
     total, by_group, difference, ratio = {}, {}, {}, {}
     everybody = _pooled(weighted).benefits(applied.propensity)
-    for name, pooled, groups in zip(METRICS, everybody, measurement.benefits, strict=True):
+    for name, pooled, groups in zip(metrics, everybody, measurement.benefits, strict=True):
         total[name], difference[name], ratio[name] = (
             measurement.estimate(intervals, found, labelled=groups.labelled)
             for found in (
@@ -184,13 +191,14 @@ def group_metrics(
 
 @dataclass(frozen=True, slots=True)
 class _Rates(ShapedFairness):
-    """All metrics, as a notion of fairness that compares them."""
+    """Some metrics, as a notion of fairness that compares them."""
 
+    weighed: tuple[Shape, ...]
     name = "rates"
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return how each metric weighs people."""
-        return tuple(METRICS.values())
+        return self.weighed
 
 
 def _pooled(weighted: WeightedLog) -> WeightedLog:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.weightings.fractional import are_whole, fit_classifier
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
@@ -30,20 +32,19 @@ class Model:
     columns: int
     max_rows: int = _CELLS
 
-    def fitted(self, inputs: Floats, labels: Codes, weights: Floats | None = None) -> Any:
-        """Return the classifier fitted to rows, evenly spaced ones where there are too many."""
+    def fitted(self, inputs: Floats, labels: NDArray[Any], weights: Floats | None = None) -> Any:
+        """Return the classifier fitted to rows, evenly spaced ones where there are too many.
+
+        Labels are classes, or numbers between 0 and 1.
+        """
         most = min(self.max_rows, max(_CELLS // self.columns, 1))
         if len(labels) > most:
             kept = np.linspace(0, len(labels) - 1, most).astype(np.intp)
             inputs, labels = inputs[kept], labels[kept]
             weights = None if weights is None else weights[kept]
-        if len(labels) == 0 or labels.min() == labels.max():
-            return _constant(inputs, labels)
-        model = self.make()
-        if weights is None:
-            return model.fit(inputs, labels)
-        last = model.steps[-1][0]
-        return model.fit(inputs, labels, **{f"{last}__sample_weight": weights})
+        if len(labels) == 0 or (labels.min() == labels.max() and are_whole(labels)):
+            return _constant(inputs, labels.astype(np.intp))
+        return fit_classifier(self.make(), inputs, labels, weights)
 
 
 def _constant(inputs: Floats, labels: Codes) -> Any:

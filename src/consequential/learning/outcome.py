@@ -26,6 +26,7 @@ from consequential.policies.scores import (
     log_odds,
     score_columns,
 )
+from consequential.weightings.fractional import are_whole
 from consequential.weightings.weights import counted_rows, inverse_propensity
 
 Floats = NDArray[np.float64]
@@ -119,9 +120,9 @@ def outcome_of(
     `inputs` are what the models look at, one row per person. `whom` names the people among whom
     the groups are modelled too: see `counted_by`. `deciding` asks for `rule_columns`.
     """
-    n_groups, labels = len(log.groups), log.outcome.astype(np.intp)
-    seen = counted_rows(log)
-    fold = _stratified(folds, log.group, seen.astype(np.intp) + (seen & (labels == 1)))
+    n_groups, labels = len(log.groups), log.outcome
+    seen, gained = counted_rows(log), labels > log.mean_cost(0.5)
+    fold = _stratified(folds, log.group, seen.astype(np.intp) + (seen & gained))
     with warnings.catch_warnings(record=True) as caught, _threads(len(log)):
         warnings.simplefilter("always")
         fits = [
@@ -198,7 +199,7 @@ class _Task:
 
     model: Model
     inputs: Floats
-    targets: Codes
+    targets: NDArray[Any]
     rows: Rows
     weights: Floats | None = None
 
@@ -241,7 +242,7 @@ def _counted(whom: str, log: DecisionLog) -> tuple[Rows, Floats | None]:
     return counted_rows(log) & (log.outcome == label), inverse_propensity(log)
 
 
-def _stacked(members: Floats, labels: Codes, names: tuple[str, ...]) -> tuple[float, Floats, str]:
+def _stacked(members: Floats, labels: Floats, names: tuple[str, ...]) -> tuple[float, Floats, str]:
     """Return an intercept and weights of the models' log-odds, and what was taken.
 
     The weights are not negative and minimise the cross-fitted log loss. The first model, the
@@ -266,7 +267,8 @@ def _stacked(members: Floats, labels: Codes, names: tuple[str, ...]) -> tuple[fl
 
     start = np.concatenate([[0.0], np.full(n_models, 1.0 / n_models)])
     bounds = [(None, None), *[(0.0, None)] * n_models]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    tol = None if are_whole(labels) else 1e-14  # values far apart leave little to explain of most
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, tol=tol).x
     gain = losses(members[:, 0]) - losses(found[0] + members @ found[1:])
     if gain.mean() <= _SURELY_BETTER * gain.std() / n**0.5:
         return 0.0, alone, f"{names[0]} (the others predict no better)"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective import Objective
 from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
 from consequential.weightings import Unweighted
@@ -44,6 +44,11 @@ class PredictorFit(ABC):
         time_step: int = 0,
     ) -> PredictionUpdate:
         """Return the thresholded new predictor."""
+        if log.value_range is not None:
+            raise DecisionLogError(
+                "a predictor is fitted to labels of 0 and 1, and this log has values: learn from "
+                "it with FairPolicyLearner or UpdatePolicy"
+            )
         settled = log.settled()
         accepted = settled.take(settled.decision)
         if len(accepted) == 0:

@@ -25,6 +25,7 @@ from consequential.learning.solver import (
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.policies import Policy
+from consequential.weightings.fractional import fit_classifier
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,7 @@ SCREENED = 30_000  # rows of the sample on which starts are compared
 POLISHED = 150_000  # and of the one on which the best of them goes on
 _SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
+_NO_COST = 1e-9  # of a log whose values are all gains, as good as none
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
 _FEW = 0.05  # who is accepted by a harsh start, or rejected by a lenient one
 _PENALTY = 30.0  # of the gap, by the utility's scale, that leads to one of the starts
@@ -294,7 +296,7 @@ def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy)
     chosen = np.flatnonzero(seen)
     chosen = chosen[:: max(1, len(chosen) // SCREENED)]
     weights = objective.weighting.weights(log)[chosen]
-    cost = objective.cost if log.cost is None else float(log.cost.mean())
+    cost = float(np.clip(log.mean_cost(objective.cost), _NO_COST, 1.0 - _NO_COST))
     theta = np.zeros((problem.n_blocks, len(problem.centre) + 1))
     for block in range(problem.n_blocks):
         inside = (problem.n_blocks == 1) | (log.group[chosen] == block)
@@ -304,7 +306,7 @@ def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy)
             model = LogisticRegression(C=1.0 / (_SHRUNK * float(own.sum())), max_iter=200)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a start need not be the maximum
-                model.fit(inputs, log.label[mine], sample_weight=own)
+                fit_classifier(model, inputs, log.label[mine], own)
             theta[block] = np.concatenate([model.intercept_, model.coef_[0]])
         theta[block, 0] += np.log((1.0 - cost) / cost)
     return problem.original(theta.ravel())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,20 @@ from consequential.policies.cells import as_dates, missing_values
 Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]
+Ends = tuple[float, float]
+
+
+class Outcomes(NamedTuple):
+    """Labels between 0 and 1, NaN where there is none, and what they are worth.
+
+    Accepting somebody brings `amount * (label - cost)`; for values this is the value itself.
+    """
+
+    label: Floats
+    amount: Floats | None
+    cost: Floats | None
+    value_range: Ends | None
+    notes: Notes
 
 
 def checked_features(
@@ -90,6 +104,57 @@ def checked_decision(values: ArrayLike, n: int) -> tuple[Bools, Notes]:
         + _found(decision, neither),
     )
     return decision == 1, notes
+
+
+def checked_outcomes(
+    label: ArrayLike | None,
+    value: ArrayLike | None,
+    value_range: Ends | None,
+    amount: ArrayLike | None,
+    cost: ArrayLike | None,
+    decision: Bools,
+) -> Outcomes:
+    """Return what came of each decision, from labels or from values."""
+    n = len(decision)
+    if value is not None:
+        if not (label is None and amount is None and cost is None):
+            raise DecisionLogError(
+                "a value is all that an accepted person brings: leave label, amount and cost out"
+            )
+        return _checked_values(value, value_range, decision)
+    if label is None or value_range is not None:
+        raise DecisionLogError(
+            "outcomes are missing: give label=, 1 as hoped and 0 not, or value=, what each "
+            "accepted person brought or took"
+        )
+    labels, notes = checked_label(label, decision)
+    return Outcomes(labels, checked_amount(amount, n), checked_cost(cost, n), None, notes)
+
+
+def _checked_values(given: ArrayLike, value_range: Ends | None, decision: Bools) -> Outcomes:
+    """Return values as labels between 0 and 1: their places in a range that includes 0."""
+    n = len(decision)
+    value = _column("value", given, n)
+    known = ~np.isnan(value)
+    fail(
+        known & ~decision,
+        "a value although decision is 0",
+        "Rejected people have no outcome: leave the value missing.",
+    )
+    fail(np.isinf(value), "an infinite value", "Fix or drop.")
+    low, high = value_range or (value[known].min(initial=0.0), value[known].max(initial=0.0))
+    if not (-np.inf < low <= 0.0 <= high < np.inf) or (value_range and low == high):
+        raise DecisionLogError(
+            f"value_range is the smallest and the largest value there can be, with 0 between them, "
+            f"not {value_range!r}"
+        )
+    outside = known & ((value < low) | (value > high))
+    first = value[outside.argmax()]
+    fail(outside, f"a value outside {low:g} to {high:g}", f"It is {first:g}: widen value_range.")
+    size = high - low or 1.0  # where nothing but 0 is known
+    label = np.where(known, (value - low) / size, np.nan)
+    amount, cost = np.full(n, size), np.full(n, -low / size)
+    return Outcomes(label, amount, cost, (float(low), float(high)), ())
 
 
 def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:

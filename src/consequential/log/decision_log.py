@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,13 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import frames, parts
 from consequential.log.checks import (
-    checked_amount,
-    checked_cost,
     checked_decision,
     checked_features,
     checked_groups,
     checked_horizon,
-    checked_label,
+    checked_outcomes,
     checked_propensity,
     checked_time_step,
 )
@@ -54,14 +51,18 @@ class DecisionLog:
         The probability with which the rule in force would accept this person.
     label
         1.0 or 0.0 for people with a known outcome; NaN for rejected people, who have none, and
-        for accepted people whose outcome is still to come.
+        for accepted people whose outcome is still to come. Of a log of values, where a value lies
+        between the ends of `value_range`, as a number from 0 to 1.
     group, groups
         Each row's sensitive group as a position in `groups`, the sorted names. Without a
         sensitive attribute there is one group.
     time_step
         When the decision was taken.
     amount, cost
-        Optional size of each decision and cost of each acceptance, where they differ by person.
+        Optional size of each decision and cost of each acceptance, where they differ by person. In
+        a log of values `amount * (label - cost)` is the value.
+    value_range
+        The smallest and the largest value there can be; None for a log of labels.
     policies
         Optional: the rule in force at each time step.
     horizon
@@ -107,6 +108,7 @@ class DecisionLog:
     feature_names: tuple[str, ...]
     amount: Floats | None = None
     cost: Floats | None = None
+    value_range: tuple[float, float] | None = None
     policies: Mapping[int, DecisionRule] = field(default_factory=dict)
     horizon: int | None = None
     as_of: int | None = None
@@ -136,10 +138,12 @@ class DecisionLog:
         features: ArrayLike,
         decision: ArrayLike,
         propensity: ArrayLike | EstimatedPropensity | None,
-        label: ArrayLike,
+        label: ArrayLike | None = None,
         sensitive: ArrayLike | None = None,
         time_step: ArrayLike | int = 0,
         *,
+        value: ArrayLike | None = None,
+        value_range: tuple[float, float] | None = None,
         amount: ArrayLike | None = None,
         cost: ArrayLike | None = None,
         groups: Sequence[Hashable] | None = None,
@@ -154,7 +158,9 @@ class DecisionLog:
         """Check arrays and make a log of them.
 
         Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
-        says which is which. `groups` fixes the groups and their order; without it they are the
+        says which is which. In place of labels, `value` is what each accepted person brought or
+        took, in money say; `value_range` is the least and the most it can be, by default of the
+        values there are. `groups` fixes the groups and their order; without it they are the
         sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
         features is used as it is, for large ones: do not change it.
         """
@@ -169,25 +175,26 @@ class DecisionLog:
             chances = accepted.astype(np.float64)  # of a rule that left nothing to chance
         else:
             chances = checked_propensity(propensity, accepted)
-        outcome, label_notes = checked_label(label, accepted)
+        outcome = checked_outcomes(label, value, value_range, amount, cost, accepted)
         steps, step_notes = checked_time_step(time_step, period, n)
         log = cls(
             features=matrix,
             decision=accepted,
             propensity=chances,
-            label=outcome,
+            label=outcome.label,
             group=group,
             time_step=steps,
             groups=group_names,
             feature_names=names,
-            amount=checked_amount(amount, n),
-            cost=checked_cost(cost, n),
+            amount=outcome.amount,
+            cost=outcome.cost,
+            value_range=outcome.value_range,
             policies=policies or {},
             horizon=horizon,
             as_of=int(steps.max()),
             estimated_propensity=isinstance(propensity, EstimatedPropensity),
             missing=missing,
-            notes=decision_notes + label_notes + step_notes,
+            notes=decision_notes + outcome.notes + step_notes,
             preparation=getattr(features, "preparation", None),
             raw={name: np.array(column) for name, column in getattr(features, "raw", {}).items()},
         )
@@ -201,7 +208,9 @@ class DecisionLog:
         features: Sequence[str] | None = None,
         decision: str,
         propensity: str | EstimatedPropensity,
-        label: str,
+        label: str | None = None,
+        value: str | None = None,
+        value_range: tuple[float, float] | None = None,
         sensitive: str | None = None,
         time_step: str | None = None,
         amount: str | None = None,
@@ -242,6 +251,7 @@ class DecisionLog:
             decision=decision,
             propensity=propensity,
             label=label,
+            value=value,
             sensitive=sensitive,
             time_step=0 if time_step is None else time_step,
             amount=amount,
@@ -252,6 +262,7 @@ class DecisionLog:
         log = cls.from_arrays(
             people,
             **columns,
+            value_range=value_range,
             groups=groups,
             horizon=horizon,
             missing=missing,
@@ -299,6 +310,7 @@ class DecisionLog:
 
     split = parts.split
     settled = parts.settled
+    mean_cost = parts.mean_cost
 
     # Views
 
@@ -364,15 +376,7 @@ class DecisionLog:
         """How many rows each group has."""
         return _frozen(np.bincount(self.group, minlength=len(self.groups)))
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of everything in the rows: equal for equal logs."""
-        about = (self.groups, self.feature_names, self.horizon, self.missing)
-        digest = hashlib.sha256(repr(about).encode())
-        for name, column in self._row_columns.items():
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(column).data)
-        return digest.hexdigest()
+    fingerprint = cached_property(parts.fingerprint)
 
     @cached_property
     def concerns(self) -> tuple[str, ...]:
@@ -381,18 +385,7 @@ class DecisionLog:
 
     to_frame = frames.to_frame
 
-    def __repr__(self) -> str:
-        n_features = self.features.shape[1]
-        said = (
-            f"{len(self)} decisions, {self.n_accepted} accepted, {self.n_pending} pending, "
-            f"{n_features} feature{'s' if n_features != 1 else ''}"
-        )
-        if len(self.groups) > 1:
-            sizes = zip(self.groups, self.group_counts, strict=True)
-            said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
-        if self.estimated_propensity:
-            said += ", propensities estimated"
-        return f"DecisionLog({said})"
+    __repr__ = parts.summary
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

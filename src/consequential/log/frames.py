@@ -114,12 +114,14 @@ def _column(series: Any) -> FrameColumn:
 
 
 def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] = "pyarrow") -> Any:
-    """Return the rows as a data frame; unknown labels are missing values."""
+    """Return the rows as a data frame; unknown labels, or values, are missing values."""
     columns = {"sensitive": log.sensitive} if len(log.groups) > 1 else {}
     columns["decision"] = log.decision.astype(np.int8)
     for name in ("propensity", "label", "time_step", "amount", "cost", "observed"):
         if getattr(log, name) is not None:
             columns[name] = getattr(log, name)
+    if log.value_range is not None:
+        columns["value"] = columns.pop("amount") * (columns.pop("label") - columns.pop("cost"))
     features = {name: log.features[:, k] for k, name in enumerate(log.feature_names)}
     clash = sorted(features.keys() & columns.keys())
     if clash:
@@ -128,14 +130,15 @@ def to_frame(log: DecisionLog, backend: Literal["pyarrow", "pandas", "polars"] =
 
 
 def make_frame(columns: dict[str, NDArray[Any]], backend: str) -> Any:
-    """Return columns as a native frame of the library named; NaN in `label` becomes missing."""
+    """Return columns as a native frame of the library named; an outcome of NaN becomes missing."""
     import narwhals as nw
     import pyarrow as pa
 
     if backend not in ("pyarrow", "pandas", "polars"):
         raise ValueError(f"unknown backend {backend!r}; choose pyarrow, pandas or polars")
+    outcomes = ("label", "value")
     table = pa.table(
-        {name: pa.array(values, from_pandas=name == "label") for name, values in columns.items()}
+        {name: pa.array(values, from_pandas=name in outcomes) for name, values in columns.items()}
     )
     frame = nw.from_native(table, eager_only=True)
     return table if backend == "pyarrow" else getattr(frame, f"to_{backend}")()

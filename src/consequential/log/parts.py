@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -96,7 +97,7 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
         raise DecisionLogError("nothing to concatenate: give at least one log")
     first = logs[0]
     for log in logs[1:]:
-        for name in ("groups", "feature_names", "horizon", "missing"):
+        for name in ("groups", "feature_names", "horizon", "missing", "value_range"):
             if getattr(log, name) != getattr(first, name):
                 raise DecisionLogError(
                     f"logs with different {name} cannot be concatenated: "
@@ -138,3 +139,35 @@ def _raw_names(logs: Sequence[DecisionLog]) -> list[str]:
 def _raw(log: DecisionLog, name: str) -> NDArray[Any]:
     """Return a raw column; one without blanks is among the features."""
     return log.raw[name] if name in log.raw else log.features[:, log.feature_names.index(name)]
+
+
+def fingerprint(log: DecisionLog) -> str:
+    """A digest of everything in the rows: equal for equal logs."""
+    about = (log.groups, log.feature_names, log.horizon, log.missing)
+    digest = hashlib.sha256(repr(about).encode())
+    for name, column in log._row_columns.items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def summary(log: DecisionLog) -> str:
+    """Return how large a log is, in one line."""
+    n_features = log.features.shape[1]
+    said = (
+        f"{len(log)} decisions, {log.n_accepted} accepted, {log.n_pending} pending, "
+        f"{n_features} feature{'s' if n_features != 1 else ''}"
+    )
+    if log.value_range is not None:
+        said += ", values from {:g} to {:g}".format(*log.value_range)
+    if len(log.groups) > 1:
+        sizes = zip(log.groups, log.group_counts, strict=True)
+        said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
+    if log.estimated_propensity:
+        said += ", propensities estimated"
+    return f"DecisionLog({said})"
+
+
+def mean_cost(log: DecisionLog, otherwise: float) -> float:
+    """Return what accepting costs on average, or a number where rows have no costs."""
+    return otherwise if log.cost is None else float(log.cost.mean())

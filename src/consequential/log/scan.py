@@ -45,11 +45,13 @@ class Names:
     features: tuple[str, ...]
     decision: str
     propensity: str
-    label: str
+    label: str | None = None
     sensitive: str | None = None
     time_step: str | None = None
     amount: str | None = None
     cost: str | None = None
+    value: str | None = None
+    value_range: tuple[float, float] | None = None
     period: Period | None = None
 
     @property
@@ -61,7 +63,8 @@ class Names:
     @property
     def roles(self) -> dict[str, str | None]:
         """The columns other than features, by role."""
-        return {k: name for k, name in vars(self).items() if k not in ("features", "period")}
+        others = ("features", "value_range", "period")
+        return {k: name for k, name in vars(self).items() if k not in others}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Contents(NamedTuple):
     features: dict[str, Seen]
     first_step: int
     last_step: int
+    value_range: tuple[float, float] | None
     notes: tuple[str, ...]
 
 
@@ -171,7 +175,9 @@ class LogScan:
             last -= first
         preparation = _preparation(contents)
         said = tuple(dict.fromkeys((*notes, *preparation.notes)))
-        names = replace(self.names, period=period)
+        ranges = [each.value_range for each in contents if each.value_range is not None]
+        ends = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+        names = replace(self.names, period=period, value_range=ends)
         return Common(names, preparation, groups, self.horizon, last, said)
 
     @property
@@ -182,7 +188,12 @@ class LogScan:
     @property
     def has_costs(self) -> bool:
         """Whether every row has a cost of its own."""
-        return self.names.cost is not None
+        return self.names.cost is not None or self.names.value is not None
+
+    @property
+    def value_range(self) -> tuple[float, float] | None:
+        """The smallest and the largest value there can be; None for a log of labels."""
+        return self._common.names.value_range
 
     @property
     def groups(self) -> tuple[Hashable, ...]:
@@ -304,11 +315,13 @@ def scan_of(
     n_threads: int | None = None,
     client: Any = None,
     period: str | None = None,
+    value_range: tuple[float, float] | None = None,
     **columns: Any,
 ) -> LogScan:
     """Return a scan, after a look at every file's schema."""
     check_features_are_listed(features)
-    names = Names(tuple(features), period=None if period is None else Period(period), **columns)
+    counted = None if period is None else Period(period)
+    names = Names(tuple(features), period=counted, value_range=value_range, **columns)
     if groups is not None and names.sensitive is None:
         raise DecisionLogError("groups are given but no sensitive attribute that has them")
     if names.time_step is None and (horizon is not None or period is not None):
@@ -341,10 +354,11 @@ def _contents(names: Names, every: int, piece: Piece) -> Contents:
     table = as_table(piece.table(names.columns))
     with located(piece):
         columns = named_columns(table, **names.roles | {"time_step": names.time_step or 0})
-        log = DecisionLog.from_arrays(np.zeros(len(table)), **columns, period=period)
+        columns |= {"period": period, "value_range": names.value_range}
+        log = DecisionLog.from_arrays(np.zeros(len(table)), **columns)
         seen = seen_columns(table, names.features, every=every)
     first, last = int(log.time_step.min()), int(log.time_step.max())
-    return Contents(log.groups, seen, first, last, log.notes)
+    return Contents(log.groups, seen, first, last, log.value_range, log.notes)
 
 
 def _preparation(contents: Sequence[Contents]) -> Preparation:

@@ -61,7 +61,7 @@ class Option:
     def sentence(self, improvement: float, power: float, unit: str) -> str:
         """Say what the floor means in a plan for this improvement and power."""
         unit = f" {unit}" if unit else ""
-        worst = f"{self.worst_loss:.2f}{unit} if none of them has label 1"
+        worst = f"{self.worst_loss:.2f}{unit} if all of them fail"
         if self.loss is None:
             price = f"What that costs the log cannot say: per 1000 at most {worst}."
         elif self.loss >= 0.0:

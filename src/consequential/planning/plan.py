@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.reach import Extremes
+from consequential.evaluation.rules import objective_of
 from consequential.evaluation.weighted_log import FEW
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective import Objective
 from consequential.planning.option import Option
 from consequential.planning.power import (
@@ -45,8 +46,8 @@ _HEADINGS = (
 class Plan:
     """What `plan` worked out, one option per floor; print it for a table.
 
-    `break_even` is the share of label 1 at which extra acceptances cost nothing; `unit` is what
-    losses and the improvement are counted in, after `in_money`, else empty.
+    `break_even` is the share of label 1 at which extra acceptances cost nothing, None for a log of
+    values; `unit` is what losses and the improvement are counted in, after `in_money`, else empty.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class Plan:
 
     options: tuple[Option, ...]
     improvement: float
-    break_even: float
+    break_even: float | None
     power: float
     confidence: float
     method: str
@@ -98,7 +99,7 @@ class Plan:
         >>> found = cq.plan(log, cost=0.5, improvement=0.05, changed=0.5, floors=[0.1], rate=400)
         >>> print(found.sentences[0])
         With a floor of 0.1, 50 of 1000 applicants are accepted who would not have been. What that
-        costs the log cannot say: per 1000 at most 25.00 if none of them has label 1. A rule that is
+        costs the log cannot say: per 1000 at most 25.00 if all of them fail. A rule that is
         better by 0.05 per applicant is then proven better, with a chance of 80%, after 3880
         decisions (9.7 months); exploring costs 97.0 until then.
         """
@@ -138,7 +139,7 @@ class Plan:
 def plan(
     log: DecisionLog,
     *,
-    cost: float,
+    cost: float | None = None,
     improvement: float,
     floors: Sequence[float] = (0.01, 0.02, 0.05, 0.1),
     incumbent: DecisionRule | None = None,
@@ -173,7 +174,7 @@ def plan(
     log
         Who applies. It may be the log of a deterministic rule, with propensities 0 and 1.
     cost
-        What accepting costs; a log with a cost for each row overrides it.
+        What accepting costs; a log with a cost for each row, or with values, overrides it.
     improvement
         The gain in utility per decision that should be proven.
     floors
@@ -218,8 +219,13 @@ def plan(
     candidate that only rejects more needs no floor: then a larger one costs more and proves nothing
     sooner.
     """
-    for name, share in (("the cost", cost), ("power", power), ("confidence", confidence)):
+    cost = objective_of(log, cost, None).cost
+    for name, share in (("power", power), ("confidence", confidence)):
         checked_share(name, share)
+    if success_rate is not None and log.value_range is not None:
+        raise DecisionLogError(
+            "success_rate is a share of label 1, and this log has values: leave it out"
+        )
     for floor in floors:
         checked_share("an exploration floor", floor)
     if len(floors) == 0:
@@ -294,7 +300,7 @@ def plan(
     return Plan(
         tuple(options),
         improvement=float(improvement),
-        break_even=stakes.break_even,
+        break_even=stakes.break_even if log.value_range is None else None,
         power=float(power),
         confidence=float(confidence),
         method=method,

@@ -16,7 +16,7 @@ from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.rates import Floats
-from consequential.evaluation.rules import cross_fitted_propensities, is_learner
+from consequential.evaluation.rules import cross_fitted_propensities, is_learner, objective_of
 from consequential.evaluation.weighted_log import Measurement, WeightedLog
 from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError, LogScan
@@ -34,7 +34,7 @@ _LEARNED = 500_000  # rows of a scan to learn from; half of it where it has fewe
 def frontier(
     log: DecisionLog | LogScan,
     *,
-    cost: float,
+    cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
     learner: Any = None,
     max_gaps: Sequence[float | None] = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, None),
@@ -59,7 +59,7 @@ def frontier(
         The log; decisions younger than its horizon are left out. From a scan, policies are learned
         from a sample and evaluated on all other rows: `folds` then plays no part.
     cost
-        What accepting costs.
+        What accepting costs; not needed where the log has a cost for each row, or values.
     fairness
         The notion whose gap is bounded.
     learner
@@ -96,8 +96,8 @@ def frontier(
     """
     if not isinstance(log, DecisionLog | LogScan):
         raise TypeError(f"a frontier is traced on a DecisionLog, not on {type(log).__name__}")
-    objective = Objective(cost, fairness, weighting=weighting)
-    notion = fairness_named(fairness)
+    objective = objective_of(log, cost, fairness, weighting)
+    notion, cost = fairness_named(fairness), objective.cost
     if len(log.groups) < 2:
         raise DecisionLogError("the log has one group: a gap needs a sensitive attribute with two")
     checked_share("confidence", confidence)
@@ -112,7 +112,7 @@ def frontier(
         )
     elif max_acceptance is not None:
         raise ValueError("max_acceptance= is for the default learner: set it in the learner itself")
-    _check_learner(learner, cost, notion)
+    _check_learner(learner, None if log.has_costs else cost, notion)
     bounds = _checked_bounds(max_gaps)
     learners = [clone(learner).set_params(max_gap=bound) for bound in bounds]
     rules: dict[str, Any] = {
@@ -246,7 +246,7 @@ def _checked_bounds(max_gaps: Sequence[float | None]) -> list[float | None]:
     return [None if bound is None else float(bound) for bound in bounds]
 
 
-def _check_learner(learner: Any, cost: float, notion: Fairness) -> None:
+def _check_learner(learner: Any, cost: float | None, notion: Fairness) -> None:
     if not (is_learner(learner) and hasattr(learner, "get_params")):
         raise TypeError(
             f"{learner!r} is not a learner: a frontier needs one with fit_log(log) and a parameter "
@@ -255,7 +255,7 @@ def _check_learner(learner: Any, cost: float, notion: Fairness) -> None:
     parameters = learner.get_params()
     if "max_gap" not in parameters:
         raise TypeError(f"{type(learner).__name__} has no parameter max_gap to be bounded by")
-    if parameters.get("cost", cost) != cost:
+    if cost is not None and parameters.get("cost", cost) != cost:
         raise ValueError(
             f"the learner has cost {parameters['cost']!r} and the frontier {cost!r}: give both "
             "the same"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from consequential.functionals import Tally
 from consequential.log import DecisionLog, DecisionLogError
+from consequential.weightings.fractional import fit_classifier
 
 Floats = NDArray[np.float64]
 
@@ -354,7 +355,7 @@ class DoublyRobust(Weighting):
         predicted = np.empty(len(log))
         for k in range(self.folds):
             seen, unseen = log.labelled & (fold != k), fold == k
-            labels = log.label[seen].astype(np.int64)
+            labels = log.label[seen]
             if len(labels) == 0:
                 raise DecisionLogError(
                     f"nobody was accepted outside fold {k + 1} of {self.folds}: a model of the "
@@ -365,7 +366,7 @@ class DoublyRobust(Weighting):
             elif unseen.any():
                 # on few rows threads wait for one another longer than they work
                 with threadpool_limits(None if len(log) >= _MANY else 1):
-                    fitted = clone(model).fit(inputs[seen], labels)
+                    fitted = fit_classifier(clone(model), inputs[seen], labels)
                     predicted[unseen] = fitted.predict_proba(inputs[unseen])[:, 1]
         return predicted
 
