@@ -67,7 +67,8 @@ class _Arguments:
             group = parser.add_argument_group("policy")
             self._add_all(group, "--learn", "--link")
             self._add_all(group.add_mutually_exclusive_group(), "--spline", "--polynomial")
-            self._add_all(group, "--uses-sensitive", "--l2", "--floor", "--unsupported")
+            shared = ("--monotone", "--uses-sensitive", "--l2", "--floor", "--unsupported")
+            self._add_all(group, *shared)
             if settings["policy"]:
                 self._add_all(group.add_mutually_exclusive_group(), **settings["policy"])
         if "results" in settings:
@@ -172,6 +173,14 @@ def _capacity(text: str) -> tuple[str | None, float]:
     return (group if equals else None), value
 
 
+def _direction(text: str) -> tuple[str, int]:
+    """Read a column and the direction in which the chance of acceptance may go with it."""
+    column, _, sign = text.rpartition("=")
+    if not column or sign not in ("+", "-"):
+        raise argparse.ArgumentTypeError(f"must be COLUMN=+ or COLUMN=-, not {text!r}")
+    return column, 1 if sign == "+" else -1
+
+
 _TYPES: dict[str, Callable[[str], Any]] = {
     "int": int,
     "path": Path,
@@ -181,4 +190,5 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "share": _share,
     "zero_or_share": _zero_or_share,
     "capacity": _capacity,
+    "direction": _direction,
 }

@@ -100,6 +100,7 @@ class Problem:
     unit: float  # the utility's scale
     n_rows: int
     variance_penalty: float = 0.0
+    signs: Floats | None = None  # of parameters: 1, -1, or 0 where any is allowed
 
     @property
     def n_blocks(self) -> int:
@@ -117,6 +118,10 @@ class Problem:
         blocks = theta.reshape(self.n_blocks, -1)
         intercept = blocks[:, 0] + blocks[:, 1:] @ self.centre
         return np.column_stack([intercept, blocks[:, 1:] * self.scale]).ravel()
+
+    def projected(self, beta: Floats) -> Floats:
+        """Return the nearest parameters whose signs are allowed."""
+        return beta if self.signs is None else np.where(self.signs * beta < 0.0, 0.0, beta)
 
     def at(self, theta: Floats) -> tuple[Sums, float]:
         """Return the functionals at a theta, and the objective."""
