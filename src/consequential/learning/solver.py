@@ -3,9 +3,7 @@
 Full batch and deterministic. Without a constraint it is L-BFGS on the objective; with one, an
 augmented Lagrangian around it, which comes from looser constraints to the one asked for. The
 problem is not convex, so there are several starts. From a sample to more rows, and to less
-shrinkage, L-BFGS begins with the curvature there: then few passes are left. Where signs of
-parameters are asked for these are bounds of L-BFGS-B, and only the diagonal of the curvature is
-used: in other coordinates the bounds would not be those of single parameters.
+shrinkage, L-BFGS begins with the curvature there: then few passes are left.
 """
 
 from __future__ import annotations
@@ -86,7 +84,7 @@ class Climb:
     @classmethod
     def of(cls, problem: Problem, theta: Floats, price: Price, max_passes: int) -> Climb:
         """Begin at a theta, without knowing anything."""
-        beta = problem.projected(problem.standardised(theta))
+        beta = problem.rooted(problem.standardised(theta))
         return cls(problem, price, beta, np.eye(len(beta)), max_passes)
 
     @classmethod
@@ -115,7 +113,6 @@ class Climb:
             np.zeros(len(begin)),
             jac=True,
             method="L-BFGS-B",
-            bounds=self._bounds(begin, shape),
             options={
                 "maxiter": self.max_passes,
                 "maxfun": self.max_passes,
@@ -124,20 +121,10 @@ class Climb:
                 "maxcor": 20,
             },
         )
-        self.beta = self.problem.projected(begin + shape @ found.x)
+        self.beta = begin + shape @ found.x
         self.seen = shape @ found.hess_inv.todense() @ shape.T
         self.converged = bool(found.success)
         self.n_passes += int(found.nfev)
-
-    def _bounds(self, begin: Floats, shape: Floats) -> Any:
-        """Return the bounds of gamma that give `begin + shape @ gamma` the signs asked for."""
-        from scipy.optimize import Bounds
-
-        signs = self.problem.signs
-        if signs is None:
-            return None
-        zero = -begin / np.diag(shape)  # where a parameter is 0
-        return Bounds(np.where(signs > 0.0, zero, -np.inf), np.where(signs < 0.0, zero, np.inf))
 
     def satisfy(
         self, smallest_gain: float, n_rounds: int = _MAX_ROUNDS, *, carried: bool = False
@@ -162,11 +149,11 @@ class Climb:
                 self.price.steepness = min(4.0 * self.price.steepness, _STEEPEST)
             last = violation
             if carried:
-                self.shape = self._root(self.seen)
+                self.shape = _root(self.seen)
 
     def look_around(self) -> None:
         """Find the curvature."""
-        values, vectors = self._axes(self.problem.curvature(self.beta, self.price))
+        values, vectors = np.linalg.eigh(self.problem.curvature(self.beta, self.price))
         least = _LEAST_CURVED * max(float(np.abs(values).max()), 1e-300)
         self.shape = vectors / np.sqrt(np.maximum(np.abs(values), least))
         self.close = True
@@ -177,24 +164,17 @@ class Climb:
         for _ in range(_MAX_RESTORED if self.price.constraint.binds else 0):
             excess, slope = self.problem.worst(self.beta, self.price.constraint)
             self.n_passes += 1
-            # shortest by what the curvature says of lengths; a parameter held at 0 stays there
-            slope = self._free(slope)
-            step = slope if self.seen is None else self._free(self.seen @ slope)
+            # shortest by what the curvature says of lengths
+            step = slope if self.seen is None else self.seen @ slope
             steep = float(slope @ step)
             if excess <= 0.5 * KEPT or excess > _NEARLY_KEPT or steep <= 0.0:
                 return
-            self.beta = self.problem.projected(self.beta - (excess / steep) * step)
-
-    def _free(self, vector: Floats) -> Floats:
-        """Return a vector with 0 where a parameter is held at 0 by its sign."""
-        if self.problem.signs is None:
-            return vector
-        return np.where((self.problem.signs != 0.0) & (self.beta == 0.0), 0.0, vector)
+            self.beta = self.beta - (excess / steep) * step
 
     @property
     def theta(self) -> Floats:
         """The parameters of the inputs as they are."""
-        return self.problem.original(self.beta)
+        return self.problem.original(self.problem.squared(self.beta)[0])
 
     def reached(self) -> Attempt:
         """Return what is reached here; one more pass."""
@@ -208,22 +188,16 @@ class Climb:
             self.converged and violation <= KEPT,
             self.n_passes + 1,
             self.price,
-            self.shape if self.seen is None else self._root(self.seen),
+            self.shape if self.seen is None else _root(self.seen),
         )
 
-    def _root(self, matrix: Floats) -> Floats:
-        """R with `R R'` the matrix, whose all but vanishing directions are kept from vanishing."""
-        values, vectors = self._axes((matrix + matrix.T) / 2.0)
-        floored = np.maximum(values, 1e-8 * max(float(values.max()), 1e-300))
-        root: Floats = vectors * np.sqrt(floored)
-        return root
 
-    def _axes(self, matrix: Floats) -> tuple[Floats, Floats]:
-        """Return a matrix's eigenvalues and vectors; those of its diagonal where signs bind."""
-        if self.problem.signs is None:
-            values, vectors = np.linalg.eigh(matrix)
-            return values, vectors
-        return np.diag(matrix), np.eye(len(matrix))
+def _root(matrix: Floats) -> Floats:
+    """R with `R R'` the matrix, whose all but vanishing directions are kept from vanishing."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    floored = np.maximum(values, 1e-8 * max(float(values.max()), 1e-300))
+    root: Floats = vectors * np.sqrt(floored)
+    return root
 
 
 def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
