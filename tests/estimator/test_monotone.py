@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -100,6 +100,20 @@ def test_where_the_truth_is_monotone_nothing_is_lost(method):
         for each in (None, MONOTONE)
     )
     assert true_utility(monotone, 0.5) > true_utility(free, 0.5) - 0.002
+
+
+@pytest.mark.slow
+def test_what_a_bound_costs_is_what_the_page_says():
+    def utilities(**options):
+        learner = cq.FairPolicyLearner(cost=0.5, max_gap=0.05, **options)
+        fits = [learner.fit_log(collected(4_000, seed), folds=2).policy_ for seed in range(4)]
+        return np.array([true_utility(policy, 0.5) for policy in fits])
+
+    free, monotone = utilities(), utilities(monotone=MONOTONE)
+    assert_allclose([free.min(), free.max()], [0.089, 0.092], atol=0.001)
+    assert_allclose([monotone.min(), monotone.max()], [0.085, 0.090], atol=0.001)
+    aware = utilities(uses_sensitive=True)
+    assert_allclose(utilities(uses_sensitive=True, monotone=MONOTONE), aware, atol=0.001)
 
 
 def test_the_method_is_chosen_by_what_it_is_worth_under_the_penalty():
