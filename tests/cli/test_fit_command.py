@@ -229,6 +229,19 @@ def test_fit_keeps_a_capacity_and_says_so_first(shared, here, capsys):
     assert propensity[sex == "m"].mean() <= 0.3 + 1e-4
 
 
+def test_fit_learns_a_policy_that_is_monotone(shared, here, capsys):
+    arguments = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, "--folds", "2"]
+    assert main([*arguments, "--learn", "direct", "--monotone", "income=-"]) == 0
+    policy = cq.load_policy(here / "consequential-fit" / "policy.json")
+    found = policy.propensity([{"income": k, "purpose": "car"} for k in range(8)])
+    assert (np.diff(found) <= 0.0).all()  # although the rich repay
+    assert main([*arguments, "--monotone", "purpose=+", "--out", "words"]) != 0
+    assert "a column of words" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments, "--monotone", "income:+"])
+    assert "must be COLUMN=+ or COLUMN=-, not 'income:+'" in capsys.readouterr().err
+
+
 def test_a_capacity_of_an_unknown_group_is_refused_with_the_groups_there_are(shared, capsys):
     arguments = [*FEATURES, *LOGGED, *COST, "--max-acceptance", "women=0.2"]
     assert main(["fit", str(shared / "loans.csv"), *arguments]) != 0

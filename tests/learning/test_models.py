@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -43,3 +44,38 @@ def test_tables_of_indicators_alone_or_numbers_alone_can_be_modelled(rng):
     for inputs in (rng.normal(size=(600, 2)), rng.integers(0, 2, (600, 3)).astype(float)):
         for model in default_models(inputs, 600).values():
             assert np.isfinite(log_odds(model.fitted(inputs, labels), inputs)).all()
+
+
+def test_a_regression_of_given_signs_is_the_most_likely_one_of_them(rng):
+    n = 800
+    inputs = np.column_stack([rng.normal(size=(n, 3)), rng.random((n, 2)) < 0.4]).astype(float)
+    inputs[:, 1] += inputs[:, 0]
+    labels = (rng.random(n) < expit(inputs @ [1.0, -0.8, 0.3, 0.5, -0.5])).astype(int)
+    signs = np.array([1.0, 1.0, 0.0, -1.0])  # the last input is a group
+    model = default_models(inputs, n, signs=signs)["regression"].fitted(inputs, labels)
+    scale = np.append(inputs[:, :3].std(axis=0), [1.0, 1.0])
+    scaled = (inputs - np.append(inputs[:, :3].mean(axis=0), [0.0, 0.0])) / scale
+
+    def loss(beta):
+        eta = beta[0] + scaled @ beta[1:]
+        return (np.logaddexp(0.0, eta) - labels * eta).sum() + beta[1:] @ beta[1:] / 2.0
+
+    free, up, down = (None, None), (0.0, None), (None, 0.0)
+    bounds = [free, up, up, free, down, free]
+    best = minimize(loss, np.zeros(6), method="SLSQP", bounds=bounds, options={"ftol": 1e-12}).x
+    expected = best[0] + scaled @ best[1:]
+    np.testing.assert_allclose(log_odds(model, inputs), expected, atol=1e-3)
+    assert model[-1].coef_[0][1] == 0.0
+    assert model[-1].coef_[0][3] == 0.0
+
+
+def test_models_of_given_signs_are_monotone(rng):
+    n = 1_500
+    inputs = rng.normal(size=(n, 3))
+    labels = (rng.random(n) < expit(np.sin(3.0 * inputs[:, 0]) - inputs[:, 1])).astype(int)
+    models = default_models(inputs, n, signs=np.array([1.0, -1.0, 0.0]))
+    assert set(models) == {"regression", "boosted trees"}
+    more = inputs + np.abs(rng.normal(size=(n, 3))) * [1.0, -1.0, 0.0]
+    for model in models.values():
+        fitted = model.fitted(inputs, labels)
+        assert (log_odds(fitted, more) >= log_odds(fitted, inputs) - 1e-9).all()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 
 import consequential as cq
 from consequential.learning import Constraint, fit_policy, solver
@@ -281,3 +283,79 @@ def test_a_link_of_ones_own_has_no_compiled_pass():
     own = cq.links.Link("own", *(cq.Policy([0.0]).link.probability for _ in range(3)))
     with pytest.raises(ValueError, match="does not know the link 'own'"):
         fitted(exploring_log(), cq.Policy(np.zeros(3), own), cq.Objective(0.5))
+
+
+SIGNS = np.array([0.0, 1.0, 1.0, -1.0, 0.0])
+
+
+def signed_problem():
+    """A smooth problem, without the given signs and with them; one of them binds."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(500, 4))
+    chance = 1.0 / (1.0 + np.exp(-features @ [1.0, -0.5, -0.3, 0.2]))
+    label, group = rng.random(500) < chance, features[:, 0] + rng.normal(size=500) > 0.0
+    log = cq.DecisionLog.from_arrays(features, np.ones(500), np.ones(500), label, group)
+    template = cq.Policy(np.zeros(5))
+    objective = cq.Objective(0.5, "demographic_parity")
+    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.02, 0.0)
+    return problem, replace(problem, signs=SIGNS)
+
+
+def best_by_slsqp(problem, **options):
+    """Where SciPy's own solver ends, at the parameters of standardised inputs."""
+    bounds = [{0.0: (None, None), 1.0: (0.0, None), -1.0: (None, 0.0)}[sign] for sign in SIGNS]
+    return minimize(
+        problem.loss,
+        np.zeros(5),
+        (Price(Constraint()),),
+        jac=True,
+        method="SLSQP",
+        bounds=bounds,
+        options={"ftol": 1e-12, "maxiter": 500},
+        **options,
+    ).x
+
+
+def test_the_best_policy_of_given_signs_is_found():
+    problem, signed = signed_problem()
+    free = solver.solve_free(problem, np.zeros(5), max_passes=400).theta
+    assert free[2] < -0.1
+    found = solver.solve_free(signed, np.zeros(5), max_passes=400)
+    expected = best_by_slsqp(problem)
+    assert (found.theta * SIGNS >= 0.0).all()
+    assert_allclose(problem.standardised(found.theta), expected, atol=2e-3)
+    assert np.isclose(expected[2], 0.0, atol=1e-9)
+
+
+def test_the_best_policy_of_given_signs_within_a_bound_is_found():
+    problem, signed = signed_problem()
+    bound = Constraint(max_gap=0.05)
+    free = solver.solve_free(signed, np.zeros(5), max_passes=400)
+    assert bound.violation(free.sums) > 0.005
+    found = solver.constrain(signed, free, bound, by_degrees=False, max_passes=400)
+
+    def room(beta):
+        return -bound.excess(problem.at(problem.original(beta))[0])
+
+    expected = best_by_slsqp(problem, constraints={"type": "ineq", "fun": room})
+    assert (found.theta * SIGNS >= 0.0).all()
+    assert_allclose(problem.standardised(found.theta), expected, atol=5e-3)
+    assert_allclose(
+        found.sums.utility, problem.at(problem.original(expected))[0].utility, atol=1e-4
+    )
+
+
+def test_the_loss_has_the_derivatives_it_says_where_signs_are_given():
+    _, signed = signed_problem()
+    price = Price(Constraint(max_gap=0.01), 3.0, 0.4)
+    free = np.random.default_rng(3).normal(size=5)
+    numeric = approx_fprime(free, lambda at: signed.loss(at, price)[0], 1e-7)
+    assert_allclose(signed.loss(free, price)[1], numeric, atol=2e-6)
+    step = 1e-6 * np.eye(5)
+    numeric = [
+        (signed.loss(free + by, price)[1] - signed.loss(free - by, price)[1]) / 2e-6 for by in step
+    ]
+    assert_allclose(signed.curvature(free, price), numeric, atol=1e-5)
+    constraint = price.constraint
+    numeric = approx_fprime(free, lambda at: signed.worst(at, constraint)[0], 1e-7)
+    assert_allclose(signed.worst(free, constraint)[1], numeric, atol=2e-6)

@@ -67,7 +67,8 @@ class _Arguments:
             group = parser.add_argument_group("policy")
             self._add_all(group, "--learn", "--link")
             self._add_all(group.add_mutually_exclusive_group(), "--spline", "--polynomial")
-            self._add_all(group, "--uses-sensitive", "--l2", "--floor", "--unsupported")
+            shared = ("--monotone", "--uses-sensitive", "--l2", "--floor", "--unsupported")
+            self._add_all(group, *shared)
             if settings["policy"]:
                 self._add_all(group.add_mutually_exclusive_group(), **settings["policy"])
         if "results" in settings:
@@ -188,6 +189,14 @@ def _value_range(text: str) -> tuple[float, float]:
     return low, high
 
 
+def _direction(text: str) -> tuple[str, int]:
+    """Read a column and the direction in which the chance of acceptance may go with it."""
+    column, _, sign = text.rpartition("=")
+    if not column or sign not in ("+", "-"):
+        raise argparse.ArgumentTypeError(f"must be COLUMN=+ or COLUMN=-, not {text!r}")
+    return column, 1 if sign == "+" else -1
+
+
 _TYPES: dict[str, Callable[[str], Any]] = {
     "int": int,
     "path": Path,
@@ -198,4 +207,5 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "zero_or_share": _zero_or_share,
     "capacity": _capacity,
     "value_range": _value_range,
+    "direction": _direction,
 }

@@ -158,6 +158,7 @@ class Request:
         return FairPolicyLearner(
             **self.question("cost", "fairness", "weighting"),
             max_acceptance=self.max_acceptance,
+            monotone=dict(options.monotone or ()) or None,
             method=options.learn,
             link=options.link,
             feature_map=feature_map,

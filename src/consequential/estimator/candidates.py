@@ -100,7 +100,7 @@ def chosen_among(
     The first method, the one with the least variance, is taken unless another one, or accepting or
     rejecting everybody, is better by more than two standard errors of the difference. A candidate
     that breaks a bound, on the gap or on acceptance, by more than two standard errors gives way to
-    any that does not.
+    any that does not. What the learner's penalty takes off a candidate counts against it.
     """
     crossed = {method: modelled.crossed(METHODS[method]) for method in methods}
     n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
@@ -128,6 +128,7 @@ class _Contest:
     gains: Floats  # what accepting each person is worth
     propensities: Mapping[str, Floats]
     values: Mapping[str, Evaluation]
+    penalties: Mapping[str, float]
 
     @classmethod
     def of(cls, modelled: Modelled, propensities: Mapping[str, Floats]) -> _Contest:
@@ -139,8 +140,12 @@ class _Contest:
             measured = weighted.measure(propensity)
             values[name] = evaluation(objective, measured, Normal(measured.ratios, _CONFIDENCE, 0))
             del measured  # several arrays as long as the log
-        gains = len(modelled.log) * objective.coefficients(modelled.log).utility
-        return cls(modelled, gains, propensities, values)
+        coefficients = objective.coefficients(modelled.log)
+        penalised = replace(objective, penalty=learner.penalty)
+        sums = {name: coefficients.sums(each) for name, each in propensities.items()}
+        penalties = {name: each.utility - penalised.value_at(each) for name, each in sums.items()}
+        gains = len(modelled.log) * coefficients.utility
+        return cls(modelled, gains, propensities, values, penalties)
 
     def difference(self, name: str, other: str) -> Estimate:
         """Return one rule's utility less another's; rows on which they agree add no error."""
@@ -169,9 +174,10 @@ class _Contest:
         chosen = kept[0]
         for name in kept[1:]:
             gain = self.difference(name, chosen)
+            more = gain.value - self.penalties[name] + self.penalties[chosen]
             # trivial rules have no variance of learning to be wary of
             sure = 0.0 if chosen in _TRIVIAL else _SURELY_BETTER
-            if gain.value > sure * gain.standard_error:
+            if more > sure * gain.standard_error:
                 chosen = name
         return chosen
 

@@ -15,6 +15,7 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from consequential.estimator.monotone import signs_of
 from consequential.evaluation import overlap
 from consequential.learning import acceptance_bounds
 from consequential.log import DecisionLog, DecisionLogError, LogScan
@@ -57,6 +58,7 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
             f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"
         )
     Objective(learner.cost, learner.fairness).check_countable(log)
+    signs_of(learner, log)
     for rate in acceptance_bounds(learner.max_acceptance, log.groups):
         if rate < learner.floor:
             raise ValueError(

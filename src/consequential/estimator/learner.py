@@ -65,6 +65,14 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         The largest share of applicants that may be accepted, 0.3 say: what there is capacity for.
         A dict has shares by group, of some groups or all. It is kept on the rows learned from, and
         among as many other people up to chance.
+    monotone
+        Directions of columns, `{"income": 1, "debt": -1}`: all else equal, a person with more
+        income is never accepted with a smaller probability, and one with more debt never with a
+        larger one. The promise is exact, for everybody whom the log supports and whose values of
+        the column are known; see `unsupported` for the others. In an array columns are `x0`, `x1`
+        and so on, or 0, 1 and so on. It takes policies and models that are monotone by their form,
+        so `feature_map` and `outcome_model` stay out, and costs utility where a bound on the gap
+        would have gone by what the features say of the group.
     link
         `"logistic"`, `"smooth_semi_logistic"` or `"semi_logistic"`, whose jump the gradient does
         not see: prefer the smooth one.
@@ -160,6 +168,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         confidence: float | None = None,
         min_ratio: float | None = None,
         max_acceptance: float | Mapping[Hashable, float] | None = None,
+        monotone: Mapping[str | int, int] | None = None,
         link: str | Link = "logistic",
         feature_map: FeatureMap | None = None,
         method: Method = "auto",
@@ -182,6 +191,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.confidence = confidence
         self.min_ratio = min_ratio
         self.max_acceptance = max_acceptance
+        self.monotone = monotone
         self.link = link
         self.feature_map = feature_map
         self.method = method

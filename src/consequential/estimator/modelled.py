@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from consequential.estimator.capacity import at_capacity
 from consequential.estimator.inputs import selects_columns, template_for
+from consequential.estimator.monotone import signs_of
 from consequential.evaluation import CrossFitted
 from consequential.evaluation.rules import checked_folds
 from consequential.fairness import fairness_named
@@ -40,7 +41,7 @@ class Modelled:
     """The settled rows of a log, models of their labels, and the learner that asks.
 
     `max_gap` is the bound on the gap in force: the learner's own, or a stricter one. `most` are
-    bounds on acceptance rates.
+    bounds on acceptance rates, `signs` the directions of monotone features.
     """
 
     learner: Any
@@ -48,6 +49,7 @@ class Modelled:
     outcome: Outcome
     max_gap: float | None
     most: tuple[float, ...]
+    signs: Floats | None
 
     @classmethod
     def of(
@@ -55,14 +57,14 @@ class Modelled:
     ) -> Modelled:
         """Fit and cross-fit the models that the learner asks for; `bounded` for bounds to come."""
         rows = log.settled()
-        aware = learner.uses_sensitive
+        aware, signs = learner.uses_sensitive, signs_of(learner, rows)
         inputs = with_groups(rows.features, rows.group if aware else None, len(rows.groups))
         if learner.outcome_model is None:
             mapped = learner.feature_map
             if mapped is not None:
                 by_name = selects_columns(mapped)
                 mapped = MappedColumns(clone(mapped), rows.feature_names, by_name=by_name)
-            models = default_models(inputs, int(rows.labelled.sum()), mapped)
+            models = default_models(inputs, int(rows.labelled.sum()), mapped, signs)
         else:
             models = {"outcome_model": Model(lambda: clone(learner.outcome_model), inputs.shape[1])}
         most = acceptance_bounds(learner.max_acceptance, rows.groups)
@@ -72,12 +74,15 @@ class Modelled:
             models,
             inputs,
             folds=checked_folds(_folds(len(rows)) if folds is None else folds, len(rows)),
-            whom=() if aware else _modelled_groups(learner, most, compared=fair or bounded),
+            # a rule that goes by chances of the group need not be monotone
+            whom=()
+            if aware or signs is not None
+            else _modelled_groups(learner, most, compared=fair or bounded),
             sees_group=aware,
             # with so many rows models remember nobody, and a bound is best met by those that decide
             deciding=(fair or bounded or bool(most)) and len(rows) >= _LARGE,
         )
-        return cls(learner, rows, outcome, learner.max_gap, most)
+        return cls(learner, rows, outcome, learner.max_gap, most, signs)
 
     def take(self, rows: NDArray[np.bool_]) -> Modelled:
         """Return the same with some of the rows; the models stay."""
@@ -103,9 +108,8 @@ class Modelled:
 
     def direct_search(self, rng: np.random.Generator) -> Fitted:
         """Return the best policy over the features, by weighted labels."""
-        return self._fit(
-            template_for(self.learner, self.log), self.doubly_robust, self.learner.l2, rng
-        )
+        template, l2 = template_for(self.learner, self.log), self.learner.l2
+        return self._fit(template, self.doubly_robust, l2, rng, signs=self.signs)
 
     def accept_all(self, rng: np.random.Generator) -> Fitted:
         """Return the policy that accepts everybody whom the log supports."""
@@ -174,7 +178,9 @@ class Modelled:
             start = zeros.copy()
             start[:, : outcome.n_rule + 1] = theta.reshape(n_blocks, -1)
             starts[name] = start.ravel()
-        found = self._fit(template, weighting, l2, rng, starts=starts, inputs=inputs)
+        # scores are monotone, and so is what never falls as any of them grows
+        signs = None if self.signs is None else np.ones(inputs.shape[1])
+        found = self._fit(template, weighting, l2, rng, starts=starts, inputs=inputs, signs=signs)
         return replace(found, policy=replace(found.policy, feature_map=scores))
 
     def _rules(self) -> dict[str, Floats]:
@@ -189,7 +195,8 @@ class Modelled:
             whom = tuple(outcome.scores.group_models)
             rule = FairRule.of(outcome.deciding, whom, n_groups, cost)
         rules = {"threshold": rule.theta(None)}
-        if self.max_gap is not None or self.most:
+        by_group = learner.uses_sensitive or self.signs is None  # else nobody's group is modelled
+        if by_group and (self.max_gap is not None or self.most):
             rules["bounded threshold"] = rule.theta(self.max_gap, self.most, compared)
         return rules
 

@@ -12,6 +12,7 @@ import numpy as np
 from consequential.estimator.candidates import METHODS, Candidates, chosen_among
 from consequential.estimator.inputs import check_options, template_for, unexplored
 from consequential.estimator.modelled import Modelled
+from consequential.estimator.monotone import signs_of
 from consequential.estimator.safety import Safety, safely_fitted
 from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
 from consequential.learning import (
@@ -90,13 +91,17 @@ def cross_fitted_under(
 ) -> Iterator[CrossFitted]:
     """Yield cross-fitted policies under one bound after another; models are fitted once.
 
-    The method is chosen once, without a bound.
+    The method is chosen once, without a bound. Monotone rules for a model, which cannot go by what
+    features say of the group, may be the best without a bound and poor under one: then it is
+    chosen under each.
     """
     modelled = Modelled.of(learner, log, folds, bounded=True)
     name, crossed, _ = chosen_among(replace(modelled, max_gap=None), methods_of(learner))
     for bound in bounds:
         if bound is None:
             yield crossed
+        elif learner.monotone and not learner.uses_sensitive:
+            yield chosen_among(replace(modelled, max_gap=bound), methods_of(learner))[1]
         else:
             yield replace(modelled, max_gap=bound).crossed(METHODS[name])
 
@@ -148,6 +153,7 @@ def _searched(
         variance_penalty=learner.variance_penalty,
         max_passes=learner.max_passes,
         starts=None if warm is None else {"the policy so far": np.array(warm.theta)},
+        signs=signs_of(learner, log),
         unsupported=learner.unsupported,
         rng=rng,
     )

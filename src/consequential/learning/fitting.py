@@ -119,13 +119,15 @@ def fit_policy(
     max_passes: int = 400,
     starts: Mapping[str, Floats] | None = None,
     inputs: Floats | None = None,
+    signs: Floats | None = None,
     unsupported: Unsupported = "reject",
     rng: np.random.Generator,
 ) -> Fitted:
     """Fit theta of a policy like `template` to a log.
 
     With `starts`, thetas by name, these are the only starts. `inputs` takes the place of what the
-    template's feature map would give for the log's settled rows: cross-fitted scores. A log that is
+    template's feature map would give for the log's settled rows: cross-fitted scores. `signs` are
+    those that theta must have, one per input: 1, -1, or 0 where any is allowed. A log that is
     scanned is fitted on a sample first, and then all of its rows are used in a few passes. What is
     done with people whom the log does not support is fixed beforehand by `unsupported`; they count
     in benefits that need no label.
@@ -152,6 +154,8 @@ def fit_policy(
         inputs=inputs,
         counts=bool(constraint.most),
     )
+    if signs is not None:
+        problem = replace(problem, signs=np.tile([0.0, *signs], problem.n_blocks))
     stages = Stages.of(problem, rows, rng)
     known = _known(settled)
     if isinstance(log, LogScan) and len(settled) < len(log):

@@ -56,10 +56,14 @@ def _constant(inputs: Floats, labels: Codes) -> Any:
     return DummyClassifier(strategy="prior").fit(inputs, labels)
 
 
-def default_models(inputs: Floats, n_labels: int, mapped: Any = None) -> dict[str, Model]:
+def default_models(
+    inputs: Floats, n_labels: int, mapped: Any = None, signs: Floats | None = None
+) -> dict[str, Model]:
     """Return regressions on the features and on curves of them, and boosted trees.
 
-    `mapped` is an unfitted transformer of the plain regression's inputs.
+    `mapped` is an unfitted transformer of the plain regression's inputs. With `signs` of the first
+    inputs, predictions never fall as an input of sign 1 grows, and never rise as one of sign -1
+    does; curves, which cannot promise that, are left out.
     """
     from sklearn.base import clone
     from sklearn.compose import make_column_transformer
@@ -67,14 +71,20 @@ def default_models(inputs: Floats, n_labels: int, mapped: Any = None) -> dict[st
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    numbers = np.flatnonzero(~_indicators(inputs))
+    indicators = _indicators(inputs)
+    numbers = np.flatnonzero(~indicators)
+    if signs is not None:
+        signs = np.pad(signs, (0, inputs.shape[1] - len(signs)))  # groups come after features
 
     def regression() -> Any:
         # Indicators stay 0 and 1: scaled by their deviation, those of a few people would all but
         # escape the penalty, and a handful of labels would decide for everybody like them.
         scaled = make_column_transformer((StandardScaler(), numbers), remainder="passthrough")
         first = [scaled] if mapped is None else [clone(mapped), StandardScaler()]
-        return make_pipeline(*first, _regression(1.0, inputs.shape[1]))
+        model = make_pipeline(*first, _regression(1.0, inputs.shape[1]))
+        if signs is None:
+            return model
+        return _SignedRegression(model, np.concatenate([signs[numbers], signs[indicators]]))
 
     def boosted() -> Any:
         return HistGradientBoostingClassifier(
@@ -86,12 +96,14 @@ def default_models(inputs: Floats, n_labels: int, mapped: Any = None) -> dict[st
             early_stopping=True,
             validation_fraction=0.15,
             n_iter_no_change=15,
+            monotonic_cst=None if signs is None else signs.astype(np.int8),
             random_state=0,
         )
 
     models = {"regression": Model(regression, inputs.shape[1])}
     if n_labels >= _FEW_LABELS:
-        models["curves"] = curved(inputs, 0.003)
+        if signs is None:
+            models["curves"] = curved(inputs, 0.003)
         models["boosted trees"] = Model(boosted, 1, _BOOSTED_ON)
     return models
 
@@ -131,6 +143,40 @@ def curved(inputs: Floats, inverse_penalty: float) -> Model:
         )
 
     return Model(make, width)
+
+
+@dataclass(frozen=True, slots=True)
+class _SignedRegression:
+    """A pipeline that ends in a logistic regression, whose coefficients must have given signs."""
+
+    model: Any
+    signs: Floats  # of the regression's inputs; 0 where any is allowed
+
+    def fit(self, inputs: Floats, labels: Codes) -> Any:
+        """Return the fitted pipeline, with the best coefficients of those signs."""
+        from scipy.optimize import Bounds, minimize
+        from scipy.special import expit
+
+        model = self.model.fit(inputs, labels)
+        columns, last = model[:-1].transform(inputs), model[-1]
+        if (last.coef_[0] * self.signs >= 0.0).all():
+            return model
+
+        def loss(beta: Floats) -> tuple[float, Floats]:
+            eta, slopes = beta[0] + columns @ beta[1:], beta[1:] / last.C
+            residual = expit(eta) - labels
+            value = (np.logaddexp(0.0, eta) - labels * eta).sum() + slopes @ beta[1:] / 2.0
+            gradient = np.concatenate([[residual.sum()], residual @ columns + slopes])
+            return value / len(labels), gradient / len(labels)
+
+        signs = np.concatenate([[0.0], self.signs])
+        lower, upper = np.where(signs > 0.0, 0.0, -np.inf), np.where(signs < 0.0, 0.0, np.inf)
+        start = np.clip(np.concatenate([last.intercept_, last.coef_[0]]), lower, upper)
+        options = {"maxiter": 1_000, "ftol": 1e-12, "gtol": 1e-8}
+        bounds = Bounds(lower, upper)
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        last.intercept_, last.coef_ = found[:1].copy(), found[None, 1:].copy()
+        return model
 
 
 def _indicators(inputs: Floats) -> NDArray[np.bool_]:

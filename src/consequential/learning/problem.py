@@ -17,6 +17,7 @@ from consequential.objective import Objective, deviations
 Floats = NDArray[np.float64]
 
 _NEARBY = 1e-6  # a relative difference of sums that is small enough for a derivative
+_LEAST_ROOT = 1e-2  # from 0 itself a root would never move
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An objective over the thetas of one policy class, on the rows of one log."""
+    """An objective over the thetas of one policy class, on the rows of one log.
+
+    The solver's parameters are those of standardised inputs, but for parameters whose sign is
+    given: of them, `sign * root^2`, they are the roots. So any solver's parameters are allowed.
+    """
 
     passes: Passes
     columns: Columns
@@ -100,6 +105,7 @@ class Problem:
     unit: float  # the utility's scale
     n_rows: int
     variance_penalty: float = 0.0
+    signs: Floats | None = None  # of the parameters: 1, -1, or 0 where any is allowed
 
     @property
     def n_blocks(self) -> int:
@@ -117,6 +123,21 @@ class Problem:
         blocks = theta.reshape(self.n_blocks, -1)
         intercept = blocks[:, 0] + blocks[:, 1:] @ self.centre
         return np.column_stack([intercept, blocks[:, 1:] * self.scale]).ravel()
+
+    def rooted(self, beta: Floats) -> Floats:
+        """Return the solver's parameters of the nearest policy whose signs are as given."""
+        if self.signs is None:
+            return beta
+        roots = np.maximum(np.sqrt(np.maximum(self.signs * beta, 0.0)), _LEAST_ROOT)
+        return np.where(self.signs == 0.0, beta, roots)
+
+    def squared(self, free: Floats) -> tuple[Floats, Floats]:
+        """Return parameters for standardised inputs from the solver's, and their derivative."""
+        if self.signs is None:
+            return free, np.ones_like(free)
+        given = self.signs != 0.0
+        beta = np.where(given, self.signs * free**2, free)
+        return beta, np.where(given, 2.0 * self.signs * free, 1.0)
 
     def at(self, theta: Floats) -> tuple[Sums, float]:
         """Return the functionals at a theta, and the objective."""
@@ -150,16 +171,28 @@ class Problem:
         error = variance**0.5
         return error, 0.5 / error, -mean / (self.n_rows * error)
 
-    def loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
-        """Return what is to be minimised, and its gradient, in standardised parameters."""
+    def loss(self, free: Floats, price: Price) -> tuple[float, Floats]:
+        """Return what is to be minimised, and its gradient, in the solver's parameters."""
+        beta, by_free = self.squared(free)
+        loss, gradient = self._loss(beta, price)
+        return loss, gradient * by_free
+
+    def _loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
         _, passed = self._passed(beta)
         value, weights = self._priced(passed[:, :, 0], price)
         free = beta * self._shrunk()
         loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
         return loss, -self._gradient(weights, passed) / self.unit + self.l2 * free
 
-    def curvature(self, beta: Floats, price: Price) -> Floats:
+    def curvature(self, free: Floats, price: Price) -> Floats:
         """Return the loss's second derivative."""
+        beta, by_free = self.squared(free)
+        curved = self._curvature(beta, price) * np.outer(by_free, by_free)
+        if self.signs is None:
+            return curved
+        return curved + np.diag(2.0 * self.signs * self._loss(beta, price)[1])
+
+    def _curvature(self, beta: Floats, price: Price) -> Floats:
         theta, (_, passed) = self.original(beta), self._passed(beta)
         values = passed[:, :, 0]
         _, weights = self._priced(values, price)
@@ -198,14 +231,15 @@ class Problem:
         shrunk[:, 0] = 0.0
         return shrunk.ravel()
 
-    def worst(self, beta: Floats, constraint: Constraint) -> tuple[float, Floats]:
+    def worst(self, free: Floats, constraint: Constraint) -> tuple[float, Floats]:
         """Return the largest excess over a constraint, and its gradient."""
+        beta, by_free = self.squared(free)
         sums, passed = self._passed(beta)
         excess = constraint.excess(sums)
         pressure = np.zeros_like(excess)
         pressure[int(excess.argmax())] = 1.0
         weights = self._weights(sums, *constraint.pulled_back(pressure, sums))
-        return float(excess.max()), self._gradient(weights, passed)
+        return float(excess.max()), self._gradient(weights, passed) * by_free
 
     def _passed(self, beta: Floats) -> tuple[Sums, Floats]:
         passed = self.passes.sums(self.original(beta), self.link)

@@ -84,7 +84,7 @@ class Climb:
     @classmethod
     def of(cls, problem: Problem, theta: Floats, price: Price, max_passes: int) -> Climb:
         """Begin at a theta, without knowing anything."""
-        beta = problem.standardised(theta)
+        beta = problem.rooted(problem.standardised(theta))
         return cls(problem, price, beta, np.eye(len(beta)), max_passes)
 
     @classmethod
@@ -174,7 +174,7 @@ class Climb:
     @property
     def theta(self) -> Floats:
         """The parameters of the inputs as they are."""
-        return self.problem.original(self.beta)
+        return self.problem.original(self.problem.squared(self.beta)[0])
 
     def reached(self) -> Attempt:
         """Return what is reached here; one more pass."""
