@@ -158,10 +158,11 @@ class Pairs:
         )
         # groups share no rows
         spread = np.einsum("bcg,gh->bgch", entries, np.eye(inflation.shape[1]))
-        spread = spread.reshape(inflation.size, -1)[np.ix_(self._columns, self._columns)]
+        spread = spread.reshape(inflation.size, -1)
+        covariance: Floats = spread[np.ix_(self._columns, self._columns)]
         single = ~np.isfinite(self.columns(inflation))
-        spread[single, single] = np.inf
-        return spread
+        covariance[single, single] = np.inf
+        return covariance
 
 
 def widest(differences: Floats, errors: Floats, q: float) -> Interval:
