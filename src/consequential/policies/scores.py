@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import row_products
+from consequential.policies.features import Floats, row_products
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 _CHUNK = 16_384  # rows at a time: feature maps with many columns would need much memory
