@@ -65,15 +65,6 @@ _KINDS: dict[str, Any] = {
     "rules": list,
     "probabilities": list,
 }
-_DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 
 
 def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
@@ -100,9 +91,8 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'no-such-file.json'
     """
-    content = Path(path).read_bytes()
     try:
-        text = content.decode("utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
     return _read(text, os.fspath(path))
@@ -190,7 +180,7 @@ def _read(text: str, where: str) -> DecisionRule:
         policy = decode_rule(document["policy"])
         if schema == _SCHEMA:
             check_probes(policy, document["probes"])
-    except _DAMAGE as error:
+    except Exception as error:  # whatever values of the wrong kind lead to
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
         advice = _other_versions(document)
         raise PolicyError(f"{where} is damaged: {kind}{error}{advice}") from None
@@ -252,8 +242,6 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
 
 def _encode(value: Any) -> Any:
     match value:
-        case DecisionRule():
-            return encode_rule(value)
         case Support() | FeatureSummary() | Preparation():
             return value.to_dict()
         case Link():
@@ -264,13 +252,13 @@ def _encode(value: Any) -> Any:
             return value.tolist()
         case tuple():
             return [_encode_item(item) for item in value]
-        case None | bool() | int() | float() | str():
-            return value
+        case DecisionRule() | None | bool() | int() | float() | str():
+            return _encode_item(value)
     return archived(value)
 
 
 def _encode_item(value: Any) -> Any:
-    """Return a rule of a mixture, a probability, a name or a group."""
+    """Return a rule, a number, a name or a group; groups may be tuples."""
     match value:
         case DecisionRule():
             return encode_rule(value)
