@@ -59,7 +59,7 @@ def cells_of(series: Any) -> Cells:
         return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if dtype == nw.Date or isinstance(dtype, nw.Datetime):
         if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
-            series = series.dt.replace_time_zone(None)  # the day it was there
+            series = series.dt.replace_time_zone(None)  # the local day
         return np.asarray(series.to_numpy()).astype("datetime64[D]")
     if dtype.is_nested() or dtype.is_temporal() or dtype == nw.Binary:
         raise PolicyError(

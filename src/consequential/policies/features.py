@@ -40,7 +40,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
     preparation
         What made the columns of raw ones; None where nothing did.
     raw
-        The raw columns that cannot be told from the matrix: words, dates, numbers with blanks.
+        The raw columns that the matrix does not have: words, dates, numbers with blanks.
     unknown
         For each raw column the words in it that the preparation has never seen, and in how many
         rows; the empty text stands for a missing value in a column that never lacked one.
@@ -86,7 +86,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
         )
 
     def raw_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]] | None:
-        """Return raw columns, or None where one of them cannot be told."""
+        """Return raw columns; None where one of them is not known."""
         known = set(self.names) | set(self.raw)
         if not known.issuperset(names):
             return None
@@ -98,7 +98,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was in raw columns that the preparation had never seen, a sentence each."""
+        """A sentence for each value in raw columns that the preparation has never seen."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Mapped columns: a feature map as the first step of a model, whether or not it selects by name."""
+"""Mapped columns: a feature map as the first step of a model that may also see groups."""
 
 from __future__ import annotations
 

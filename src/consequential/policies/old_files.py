@@ -1,6 +1,6 @@
 """Old files: values and fitted scikit-learn objects as policy files of schemas 1 and 2 hold them.
 
-Of these only tuples are still written. No class is loaded by a name that is not in the list.
+They are read and no longer written. No class is loaded by a name that is not in the list.
 """
 
 from __future__ import annotations
