@@ -97,7 +97,7 @@ class RawColumn:
     words, rare
         Words that have a feature each, and those that share one.
     from_text
-        Whether they were text (or booleans, which are as the text true and false).
+        Whether the values were text; booleans count as the texts true and false.
     """
 
     name: str
