@@ -176,8 +176,8 @@ class RawColumn:
         found = np.zeros(len(self.feature_names))
         if self.kind != "word":
             found[0] = self.typical
-        elif self.words:
-            found[self.words.index(str(self.typical))] = 1.0
+        elif self.typical in self.words:
+            found[self.words.index(self.typical)] = 1.0
         return found
 
     def said(self, features: Floats) -> float | str:
