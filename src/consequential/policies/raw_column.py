@@ -113,14 +113,16 @@ class RawColumn:
         """Decide how a column is prepared."""
         kind = _kind_of(seen.counts) if seen.kind == "text" else seen.kind
         if kind == "word":
-            return cls(name, kind, *_sorted_words(name, seen))
+            common, rare = _common_and_rare(name, seen)
+            commonest = next(iter(common + rare), "")
+            words = tuple(sorted(common)), tuple(sorted(rare))
+            return cls(name, kind, commonest, seen.n_missing, *words)
         from_text, values = seen.kind == "text" and bool(seen.counts), seen.values
         if from_text:
             texts, counts = np.array(list(seen.counts), object), list(seen.counts.values())
             values = np.repeat(_numbers(cls(name, kind, 0.0).read(texts)), counts)
-        typical = float(np.median(values)) if len(values) else 0.0
-        if kind == "boolean":
-            typical = float(typical >= 0.5)
+        median = float(np.median(values)) if len(values) else 0.0
+        typical = float(median >= 0.5) if kind == "boolean" else median
         return cls(name, kind, typical, seen.n_missing, from_text=from_text)
 
     @property
@@ -239,15 +241,14 @@ def _kind_of(counts: Counter[str]) -> Kind:
     return "word" if as_dates(list(counts)) is None else "date"
 
 
-def _sorted_words(name: str, seen: Seen) -> tuple[str, int, tuple[str, ...], tuple[str, ...]]:
-    """Return the commonest word, the number of missing ones, common words and rare words."""
+def _common_and_rare(name: str, seen: Seen) -> tuple[list[str], list[str]]:
+    """Return the words that have a feature each, and the others; the most frequent first."""
     least = min(_FEW_ROWS, seen.n_rows // 100)
     ordered = sorted(seen.counts, key=lambda word: (-seen.counts[word], word))
     common = [word for word in ordered if seen.counts[word] >= least][:_MOST_WORDS]
     if len(ordered) > _MOST_WORDS and (not common or len(ordered) > seen.counts.total() / 2):
         raise _no_categories(name, seen.counts)
-    rare = ordered[len(common) :]
-    return ordered[0] if ordered else "", seen.n_missing, tuple(sorted(common)), tuple(sorted(rare))
+    return common, ordered[len(common) :]
 
 
 def _no_categories(name: str, counts: Counter[str]) -> PolicyError:
