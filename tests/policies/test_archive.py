@@ -32,6 +32,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import consequential as cq
 from consequential.policies.archive import archived, unarchived
+from consequential.policies.mapped import MappedColumns
+from consequential.policies.scores import Scores
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +151,9 @@ FORGED = {
     "a module that ours imports": lambda: renamed(
         "consequential.policies.storage", "os", "FunctionNode"
     ),
+    "a class of ours that no file needs": lambda: renamed(
+        "consequential.policies.summary", "FeatureSummary"
+    ),
     "a module that is not there": lambda: renamed("consequential.policies.nothing", "Scores"),
 }
 
@@ -160,11 +165,12 @@ def test_a_forged_type_is_refused(make):
         unarchived(make())
 
 
-def test_classes_of_the_policies_package_can_be_stored():
-    from consequential.policies import FeatureSummary
-
-    summary = FeatureSummary.of([[1.0], [2.0]], ["income"])
-    assert_array_equal(unarchived(archived(summary)).quantiles, summary.quantiles)
+def test_feature_maps_of_our_own_can_be_stored():
+    people = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    mapped = MappedColumns(StandardScaler(), ("income",), by_name=False)
+    model = make_pipeline(mapped, LogisticRegression()).fit(people, [0, 0, 1])
+    scores = Scores([model], 0.1, [0.8])
+    assert_array_equal(unarchived(archived(scores)).transform(people), scores.transform(people))
 
 
 DAMAGED = {

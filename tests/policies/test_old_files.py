@@ -58,6 +58,21 @@ def test_damaged_splines_are_refused(damage, tmp_path):
         cq.load_policy(tmp_path / "policy.json")
 
 
+def test_a_damaged_encoder_is_refused():
+    document = json.loads((FILES / "schema-1-one-hot.json").read_text())
+    (encoder,) = parts(document, "OneHotEncoder")
+    encoder["state"]["_n_features_outs"] = [1]
+    with pytest.raises(cq.PolicyError, match="OneHotEncoder is damaged"):
+        cq.policy_from_json(json.dumps(document))
+
+
+def parts(data, kind) -> list[dict]:
+    """Return the stored estimators of a kind."""
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    own = [data] if isinstance(data, dict) and data.get("estimator") == kind else []
+    return own + [found for part in inner for found in parts(part, kind)]
+
+
 def test_values_six_hundred_deep_are_refused():
     text = (FILES / "schema-1-groups.json").read_text()
     document = json.loads(text)

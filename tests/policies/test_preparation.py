@@ -61,7 +61,7 @@ KINDS = {
     "months in text": (["1970-01", "1970-02"], {"x": [0, 31]}),
     "numbers in text": (["10", "-2.5", None], {"x": [10, -2.5, 3.75], "x missing": [0, 0, 1]}),
     "codes": (["01", "10", "01"], {"x=01": [1, 0, 1], "x=10": [0, 1, 0]}),
-    "the text nan among numbers": (["1", "nan"], {"x": [1, 1], "x missing": [0, 1]}),
+    "the text nan among numbers": (["1", "NAN"], {"x": [1, 1], "x missing": [0, 1]}),
     "truth in text": (["true", "FALSE"], {"x": [1, 0]}),
     "nothing at all": ([None, None], {"x": [0, 0], "x missing": [1, 1]}),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from consequential.policies import (
     reasons_for,
     table_columns,
 )
-from consequential.policies.cells import cells_of
+from consequential.policies.cells import as_number, cells_of
 from consequential.policies.raw_column import RawColumn
 
 _WRITTEN = ("decision", "propensity", "reasons")
@@ -126,16 +125,9 @@ def _numbers(column: Any) -> tuple[Any, dict[int, str]]:
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         numbers = column.cast(pa.float64()).to_numpy()
     else:
-        numbers = np.array([_number(value) for value in column.to_pylist()], dtype=np.float64)
+        numbers = np.array([as_number(value) for value in column.to_pylist()], dtype=np.float64)
     rows = np.flatnonzero(~np.isfinite(numbers))
     return pa.array(numbers), {int(row): _shown(column[int(row)].as_py()) for row in rows}
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _words(column: Any) -> tuple[Any, dict[int, str]]:

@@ -50,7 +50,7 @@ class Request:
     learned_weighting: Weighting | None = None  # of a learner with a model of the label
 
     def print_log(self) -> None:
-        """Print what policies are learned from, before that takes its time."""
+        """Print what policies are learned from, before the learning, which takes time."""
         print(f"{self.log}\nfeatures: {', '.join(self.log.feature_names)}")
 
     def question(self, *names: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -121,10 +120,10 @@ class Folder:
         shown = {"title": found.title, "introduction": found.introduction, "log": log}
         shown |= {"results": found.results, **found.page}
         columns = columns_text(self.parameters, source.features, source.name)
-        written: dict[str, str | bytes] = {"columns.toml": columns}
+        written = {"columns.toml": columns}
         if found.policy is not None:
-            written["policy.json"] = content = _content(found.policy)
-            digest = hashlib.sha256(content).hexdigest()
+            written["policy.json"] = content = policies.policy_to_json(found.policy)
+            digest = hashlib.sha256(content.encode()).hexdigest()
             shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
             if self.overwrite or not self._has_card(digest):
                 written["model-card.md"] = render("model-card.md", **document | shown)
@@ -197,14 +196,6 @@ def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> i
         return 130
     print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
     return 0
-
-
-def _content(policy: policies.DecisionRule) -> bytes:
-    """Return what the file of a policy holds."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.json"
-        policies.save_policy(policy, file)
-        return file.read_bytes()
 
 
 def _summary(log: DecisionLog) -> dict[str, Any]:

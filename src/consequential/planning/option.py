@@ -49,6 +49,14 @@ class Option:
         return replace(self, **losses)
 
     @property
+    def loss_text(self) -> str:
+        """The loss with its interval, as tables show it."""
+        if self.loss is None:
+            return "unknown"
+        low, high = self.loss_low, self.loss_high
+        return f"{self.loss:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
+
+    @property
     def _interval(self) -> str:
         if self.loss_low is None or self.loss_high is None:
             return ""

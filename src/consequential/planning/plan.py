@@ -73,7 +73,7 @@ class Plan:
         Parameters
         ----------
         worth
-            What label 1 brings more than label 0 takes away: gain and loss together.
+            What a unit of utility is in money: what label 1 brings plus what label 0 takes.
         unit
             What it is counted in.
 
@@ -111,22 +111,18 @@ class Plan:
         return found | {"options": list(found["options"]), "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        rows = []
-        for each in self.options:
-            loss = "unknown" if each.loss is None else f"{each.loss:.2f}"
-            if each.loss_low is not None:
-                loss += f" [{each.loss_low:.2f}, {each.loss_high:.2f}]"
-            rows.append(
-                (
-                    f"{each.floor:g}",
-                    f"{each.extra_acceptances:.1f}",
-                    loss,
-                    f"{each.worst_loss:.2f}",
-                    each.decisions,
-                    "" if each.months is None else f"{each.months:.1f}",
-                    f"{each.total_loss:.1f}",
-                )
+        rows = [
+            (
+                f"{each.floor:g}",
+                f"{each.extra_acceptances:.1f}",
+                each.loss_text,
+                f"{each.worst_loss:.2f}",
+                each.decisions,
+                "" if each.months is None else f"{each.months:.1f}",
+                f"{each.total_loss:.1f}",
             )
+            for each in self.options
+        ]
         lines = text_table([_HEADINGS, *rows], align=">")
         # each of two more headings stands over the columns it heads
         ends = [lines[0].index(each) + len(each) for each in ("floor", "if all fail")]

@@ -1,16 +1,15 @@
 """Archives: fitted scikit-learn objects as text, written by skops and free of code.
 
 skops stores the types and the state of an object, and no instructions to run. Only types that it
-trusts itself are read, a few more that fitted scikit-learn estimators consist of, and the classes
-of `consequential.policies`. An archive of equal objects has equal content: names of files within
-it are digests, and versions of libraries are left to the file around it.
+trusts itself are read, and a few more that fitted scikit-learn estimators and our own feature maps
+consist of. An archive of equal objects has equal content: names of files within it are digests, and
+versions of libraries are left to the file around it.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import json
 import re
 import warnings
@@ -26,8 +25,9 @@ import numpy as np
 from consequential.policies.features import PolicyError
 from consequential.policies.soundness import check_sound
 
-_OWN = "consequential.policies."
 _TRUSTED = {  # by us, beside what skops trusts
+    "consequential.policies.mapped.MappedColumns",
+    "consequential.policies.scores.Scores",
     "functools.partial",  # of functions that are trusted themselves
     "numpy.dtype",
     "scipy.interpolate._bsplines.BSpline",
@@ -102,7 +102,7 @@ def _check_types(archive: bytes) -> list[str]:
     import skops.io
 
     left: list[str] = skops.io.get_untrusted_types(data=archive)
-    refused = [name for name in left if not (name in _TRUSTED or _ASARRAY(name) or _is_own(name))]
+    refused = [name for name in left if not (name in _TRUSTED or _ASARRAY(name))]
     if refused:
         raise PolicyError(
             f"a {refused[0]} cannot be stored in a policy file or read from one: only "
@@ -110,18 +110,6 @@ def _check_types(archive: bytes) -> list[str]:
             "(take HistGradientBoostingClassifier), nearest neighbours and support vector machines"
         )
     return left
-
-
-def _is_own(name: str) -> bool:
-    """Whether a name is that of a class that is defined in this package."""
-    module, _, kind = name.rpartition(".")
-    if not module.startswith(_OWN):
-        return False
-    try:
-        found = getattr(importlib.import_module(module), kind, None)
-    except ImportError:
-        return False
-    return isinstance(found, type) and found.__module__ == module
 
 
 def _canonical(archive: bytes) -> dict[str, bytes]:

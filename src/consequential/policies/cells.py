@@ -6,6 +6,7 @@ missing), or of text (None is missing). Text that is blank or says nan is missin
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import FeaturesError, PolicyError
+from consequential.policies.features import FeaturesError, PolicyError, as_frame, is_records
 
 Cells = NDArray[Any]
 Dates = NDArray[np.datetime64]
@@ -25,32 +26,26 @@ Dates = NDArray[np.datetime64]
 _NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
 _CODE = re.compile(r"\s*[-+]?0\d+\s*")  # 01234 is the code of a place, not a number
 _ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
-_BLANK = ("", "nan", "NaN")
 _MANY = 10  # different numbers that are too many for codes of categories
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")  # and maybe a time
+_MONTH = re.compile(r"\d{4}-\d{2}")
 
 
 def columns_of(people: Any) -> dict[str, Cells] | None:
     """Return the cells of a data frame, a dict (one person) or a list of dicts; None for others."""
-    import narwhals as nw
-
-    if isinstance(people, np.ndarray):  # the usual case, and the fastest
-        return None
-    if isinstance(people, Mapping):
-        people = [people]
-    if isinstance(people, list | tuple) and people and isinstance(people[0], Mapping):
-        names = dict.fromkeys(name for person in people for name in person)
-        for row, person in enumerate(people):
-            if len(person) < len(names):
-                missing = next(name for name in names if name not in person)
-                raise FeaturesError(
-                    f"row {row} has no column {missing!r}, which others have: give None where a "
-                    "value is missing"
-                )
-        return {name: cells_of_values([person[name] for person in people]) for name in names}
-    frame = nw.from_native(people, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        return None
-    return {name: cells_of(frame[name]) for name in frame.columns}
+    if not is_records(people):
+        frame = as_frame(people)
+        return None if frame is None else {name: cells_of(frame[name]) for name in frame.columns}
+    people = [people] if isinstance(people, Mapping) else people
+    names = dict.fromkeys(name for person in people for name in person)
+    for row, person in enumerate(people):
+        if len(person) < len(names):
+            missing = next(name for name in names if name not in person)
+            raise FeaturesError(
+                f"row {row} has no column {missing!r}, which others have: give None where a value "
+                "is missing"
+            )
+    return {name: _cells_of_values([person[name] for person in people]) for name in names}
 
 
 def cells_of(series: Any) -> Cells:
@@ -64,60 +59,37 @@ def cells_of(series: Any) -> Cells:
         return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     if dtype == nw.Date or isinstance(dtype, nw.Datetime):
         if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
-            series = series.dt.replace_time_zone(None)  # the day it was there
+            series = series.dt.replace_time_zone(None)  # the local day
         return np.asarray(series.to_numpy()).astype("datetime64[D]")
     if dtype.is_nested() or dtype.is_temporal() or dtype == nw.Binary:
         raise PolicyError(
             f"the column {series.name!r} has type {dtype}, not numbers, words, dates or booleans"
         )
-    return _texts(series.to_list(), series.is_null().to_numpy())
+    return _texts(series.to_list())
 
 
-def cells_of_values(values: Sequence[Any]) -> Cells:
+def _cells_of_values(values: Sequence[Any]) -> Cells:
     """Return the cells of Python values, those of a column of records."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    missing = missing_values(array)
-    known = array[~missing]
-    if len(known) and all(isinstance(value, Real) and not _is_bool(value) for value in known):
-        numbers = np.full(len(array), np.nan)
-        numbers[~missing] = known.astype(np.float64)
-        return numbers
-    return _texts(values, missing)
+    known = [value for value in values if not _is_missing(value)]
+    if known and all(isinstance(value, Real) and not isinstance(value, bool) for value in known):
+        return np.array([math.nan if _is_missing(value) else value for value in values], np.float64)
+    return _texts(values)
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_)
-
-
-def _texts(values: Iterable[Any], missing: Iterable[Any]) -> Cells:
+def _texts(values: Iterable[Any]) -> Cells:
     found = [
-        None if gone or (text := str(value)).strip() in _BLANK else text
-        for value, gone in zip(values, missing, strict=True)
+        None if _is_missing(value) or (text := str(value)).strip().lower() in ("", "nan") else text
+        for value in values
     ]
-    texts = np.empty(len(found), dtype=object)
-    texts[:] = found
-    return texts
-
-
-def missing_cells(cells: Cells) -> NDArray[np.bool_]:
-    """Return where cells are missing."""
-    match cells.dtype.kind:
-        case "f":
-            return np.isnan(cells)
-        case "M":
-            return np.isnat(cells)
-        case "O":
-            return np.array([value is None for value in cells], dtype=np.bool_)
-    return np.zeros(len(cells), dtype=np.bool_)
+    return np.array(found, dtype=object)
 
 
 def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where an array has None, NaN or another value that is not equal to itself."""
-    if values.dtype.kind == "f":
-        return np.asarray(np.isnan(values))
-    flags = [_is_missing(value) for value in values.ravel()]
-    return np.array(flags, dtype=np.bool_).reshape(values.shape)
+    if values.dtype.kind == "O":
+        flags = [_is_missing(value) for value in values.ravel()]
+        return np.array(flags, dtype=np.bool_).reshape(values.shape)
+    return np.asarray(values != values)
 
 
 def _is_missing(value: Any) -> bool:
@@ -137,6 +109,11 @@ def is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def as_number(value: Any) -> float:
+    """Return a value, or what text says, as a number; NaN where it is none."""
+    return float(value) if is_number(value) else math.nan
 
 
 def is_code(text: str) -> bool:
@@ -188,24 +165,23 @@ def as_dates(values: Any) -> Dates | None:
         return array.astype("datetime64[D]")
     if array.dtype.kind not in "OU" or array.ndim != 1:
         return None
-    array = array.astype(object)
-    absent = missing_values(array)
+    days = days_of(array)
+    unknown = np.isnat(days)
+    return None if unknown.all() or (unknown & ~missing_values(array)).any() else days
+
+
+def days_of(values: NDArray[Any]) -> Dates:
+    """Return the days of dates, times and ISO text; NaT where a value is none of them."""
+    return np.array([_day(value) for value in values.tolist()], dtype="datetime64[D]")
+
+
+def _day(value: Any) -> date | None:
     try:
-        known = {value: _day(value) for value in set(array[~absent].tolist())}
-    except (TypeError, ValueError):
+        if isinstance(value, datetime):
+            return value.date()
+        text = str(value).strip()
+        if _MONTH.fullmatch(text):
+            text += "-01"
+        return datetime.fromisoformat(text).date() if _DAY.match(text) else None
+    except ValueError:  # a day that no month has, or NaT
         return None
-    days = [None if gone else known[value] for gone, value in zip(absent, array, strict=True)]
-    return np.array(days, dtype="datetime64[D]") if known else None
-
-
-def _day(value: Any) -> date:
-    if isinstance(value, datetime):
-        return value.date()
-    if isinstance(value, date):
-        return value
-    text = value.strip()
-    if re.fullmatch(r"\d{4}-\d{2}", text):
-        text += "-01"
-    if not re.match(r"\d{4}-\d{2}-\d{2}", text):
-        raise ValueError(text)
-    return datetime.fromisoformat(text).date()

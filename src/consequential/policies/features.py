@@ -40,7 +40,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
     preparation
         What made the columns of raw ones; None where nothing did.
     raw
-        The raw columns that cannot be told from the matrix: words, dates, numbers with blanks.
+        The raw columns that the matrix does not have: words, dates, numbers with blanks.
     unknown
         For each raw column the words in it that the preparation has never seen, and in how many
         rows; the empty text stands for a missing value in a column that never lacked one.
@@ -86,7 +86,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
         )
 
     def raw_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]] | None:
-        """Return raw columns, or None where one of them cannot be told."""
+        """Return raw columns; None where one of them is not known."""
         known = set(self.names) | set(self.raw)
         if not known.issuperset(names):
             return None
@@ -98,7 +98,7 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was in raw columns that the preparation had never seen, a sentence each."""
+        """A sentence for each value in raw columns that the preparation has never seen."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
@@ -131,7 +131,7 @@ def numbered_names(n: int) -> tuple[str, ...]:
 
 def is_table(features: Any) -> bool:
     """Whether people come in a data frame, a dict (one person) or a list of dicts."""
-    return _records(features) or as_frame(features) is not None
+    return is_records(features) or as_frame(features) is not None
 
 
 def row_products(matrix: Floats, vector: Floats) -> Floats:
@@ -155,7 +155,7 @@ def matched_features(features: Any, names: Sequence[str]) -> Floats:
     if frame is None:
         return _matched_columns(features, tuple(names))
     if not names or (_placeholders(names) and not set(names) <= set(frame.columns)):
-        if _records(features):
+        if is_records(features):
             raise FeaturesError(
                 "the rule was learned from an array and knows no names for its features: give "
                 "people as rows of numbers, in the same order"
@@ -264,7 +264,7 @@ def as_frame(features: Any) -> Any:
 
     A record is a dict, one value per column; one dict is one person, a list of them several.
     """
-    if _records(features):
+    if is_records(features):
         features = _table([features] if isinstance(features, Mapping) else features)
     elif isinstance(features, np.ndarray | list | tuple):  # the usual case, and the fastest
         return None
@@ -274,7 +274,8 @@ def as_frame(features: Any) -> Any:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def _records(features: Any) -> bool:
+def is_records(features: Any) -> bool:
+    """Whether people come in a dict (one person) or a list of dicts."""
     is_list = isinstance(features, list | tuple) and len(features) > 0
     return isinstance(features, Mapping) or (is_list and isinstance(features[0], Mapping))
 

@@ -1,4 +1,4 @@
-"""Groups: the sensitive groups of a policy, and each person's among them."""
+"""Groups: the sensitive groups of a policy, and which of them each person is in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.
 def sensitive_codes(
     sensitive: ArrayLike | None, groups: Sequence[Hashable], n: int
 ) -> NDArray[np.intp]:
-    """Return the position of each of n people's group among those of a policy that has groups."""
+    """Return the position of each of n people's group; refuse missing groups and other lengths."""
     if sensitive is None:
         raise PolicyError(
             "this policy uses the sensitive attribute: pass `sensitive`, one value per row"

@@ -1,16 +1,13 @@
-"""Mapped columns: a feature map as the first step of a model, whether or not it selects by name."""
+"""Mapped columns: a feature map as the first step of a model that may also see groups."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from consequential.policies.features import framed
-
-Floats = NDArray[np.float64]
+from consequential.policies.features import Floats, framed
 
 
 class MappedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases

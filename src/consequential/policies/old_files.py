@@ -1,4 +1,4 @@
-"""Old files: fitted scikit-learn objects as policy files of schemas 1 and 2 hold them, as numbers.
+"""Old files: values and fitted scikit-learn objects as policy files of schemas 1 and 2 hold them.
 
 They are read and no longer written. No class is loaded by a name that is not in the list.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.policies.features import PolicyError
+from consequential.policies.soundness import check_sound
 
 _ESTIMATORS = {
     "KBinsDiscretizer": "sklearn.preprocessing",
@@ -29,7 +30,7 @@ _LONGEST = 1 << 16  # bytes of an item
 
 
 def decoded(data: Any) -> Any:
-    """Return the values, arrays, splines and estimators that old files were made of."""
+    """Return the values, arrays, splines and estimators that JSON stands for."""
     match data:
         case list():
             return [decoded(item) for item in data]
@@ -75,4 +76,5 @@ def _estimator(kind: str, state: dict[str, Any]) -> Any:
     cls = getattr(importlib.import_module(_ESTIMATORS[kind]), kind)
     estimator = cls.__new__(cls)  # parameters and fitted state alike are in its `vars`
     vars(estimator).update({key: decoded(part) for key, part in state.items()})
+    check_sound(estimator)
     return estimator

@@ -63,7 +63,8 @@ class Policy(DecisionRule):
         `phi(x) = (1, x)`.
     floor
         The exploration floor: nobody is accepted with a smaller probability. With a support it
-        explores among supported people only: a rule that accepted nobody of a kind may be the law.
+        explores among supported people only: that the past rule accepted nobody of some kind may
+        have been required by law.
     groups
         Give the sensitive groups here, in the order of theta's blocks, for a policy that uses
         the sensitive attribute: each group then has parameters of its own. Without them (the
@@ -267,7 +268,7 @@ class Policy(DecisionRule):
         return matrix, codes
 
     def unfamiliar(self, features: Any) -> tuple[str, ...]:
-        """Say what raw columns have that nobody had whom the policy learned from."""
+        """Return a sentence for each value in raw columns that the policy has never seen."""
         found = self.looked_at(features)
         return found.notes if isinstance(found, NamedFeatures) else ()
 
@@ -279,7 +280,7 @@ class Policy(DecisionRule):
         if own is not None and isinstance(features, NamedFeatures):
             if features.preparation == own:
                 return features
-            # a log may have been prepared in another way; of an array nobody knows how
+            # the raw columns of a log that was prepared in another way are prepared again
             given = features.preparation is None and set(self.feature_names) <= set(features.names)
             raw = None if given else features.raw_columns(own.names)
             if raw is not None:

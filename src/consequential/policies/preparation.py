@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from consequential.policies.cells import Cells, columns_of
+from consequential.policies.cells import Cells, cells_of, columns_of
 from consequential.policies.features import OTHERS, FeaturesError, NamedFeatures, PolicyError
 from consequential.policies.raw_column import RawColumn, Seen
 
@@ -174,14 +174,14 @@ def seen_columns(
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise PolicyError(f"two features have the name {twice[0]!r}")
-    categories = (nw.Categorical, nw.Enum)
-    cells = columns_of(frame.select(*names))
-    assert cells is not None
     return {
         name: Seen.of(
-            name, values, every=every, category=any(frame[name].dtype == c for c in categories)
+            name,
+            cells_of(frame[name]),
+            every=every,
+            category=frame[name].dtype in (nw.Categorical, nw.Enum),
         )
-        for name, values in cells.items()
+        for name in names
     }
 
 

@@ -31,7 +31,7 @@ def probes_of(rule: DecisionRule) -> dict[str, Any] | None:
     group = [k % len(groups_of(rule)) for k in range(_PEOPLE)] if rule.uses_sensitive else []
     probes = {"features": list(summary.names), "people": people.tolist(), "group": group}
     try:
-        return probes | {"propensity": _asked(rule, probes).tolist()}
+        return probes | {"propensity": _propensities(rule, probes).tolist()}
     except (ValueError, TypeError):
         return None
 
@@ -40,7 +40,7 @@ def check_probes(rule: DecisionRule, probes: Mapping[str, Any] | None) -> None:
     """Refuse a rule that decides on its probes differently from when it was saved."""
     if probes is None:
         return
-    then, now = np.array(probes["propensity"], dtype=np.float64), _asked(rule, probes)
+    then, now = np.array(probes["propensity"], dtype=np.float64), _propensities(rule, probes)
     if then.shape != now.shape or not (np.abs(then - now) <= _TOLERANCE).all():
         raise PolicyError(
             "it does not decide as it did when it was saved: its propensities for made-up people "
@@ -48,11 +48,10 @@ def check_probes(rule: DecisionRule, probes: Mapping[str, Any] | None) -> None:
         )
 
 
-def _asked(rule: DecisionRule, probes: Mapping[str, Any]) -> Floats:
+def _propensities(rule: DecisionRule, probes: Mapping[str, Any]) -> Floats:
     people = NamedFeatures(probes["people"], probes["features"])
     groups = groups_of(rule)
-    sensitive = np.empty(len(probes["group"]), dtype=object)
-    sensitive[:] = [groups[code] for code in probes["group"]]
+    sensitive = np.array([groups[code] for code in probes["group"]], dtype=object)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # made-up people may have values that nobody has
         found = np.asarray(rule.propensity(people, sensitive if groups else None), np.float64)

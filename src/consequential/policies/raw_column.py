@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from consequential.policies.cells import (
     Cells,
     as_dates,
+    as_number,
     check_spelling,
+    days_of,
     is_code,
     is_number,
-    missing_cells,
+    missing_values,
     spelling_advice,
 )
 from consequential.policies.features import OTHERS, FeaturesError, Floats, PolicyError
@@ -51,7 +53,7 @@ class Seen:
     @classmethod
     def of(cls, name: str, cells: Cells, *, every: int = 1, category: bool = False) -> Seen:
         """Look at cells; `every` thins numbers, and a category is words, also if it has numbers."""
-        missing = missing_cells(cells)
+        missing = missing_values(cells)
         known = cells[~missing]
         about = len(cells), int(missing.sum())
         if cells.dtype.kind == "b":  # as text, which booleans with blanks are
@@ -95,7 +97,7 @@ class RawColumn:
     words, rare
         Words that have a feature each, and those that share one.
     from_text
-        Whether they were text (or booleans, which are as the text true and false).
+        Whether the values were text; booleans count as the texts true and false.
     """
 
     name: str
@@ -111,14 +113,16 @@ class RawColumn:
         """Decide how a column is prepared."""
         kind = _kind_of(seen.counts) if seen.kind == "text" else seen.kind
         if kind == "word":
-            return cls(name, kind, *_sorted_words(name, seen))
+            common, rare = _common_and_rare(name, seen)
+            commonest = next(iter(common + rare), "")
+            words = tuple(sorted(common)), tuple(sorted(rare))
+            return cls(name, kind, commonest, seen.n_missing, *words)
         from_text, values = seen.kind == "text" and bool(seen.counts), seen.values
         if from_text:
             texts, counts = np.array(list(seen.counts), object), list(seen.counts.values())
             values = np.repeat(_numbers(cls(name, kind, 0.0).read(texts)), counts)
-        typical = float(np.median(values)) if len(values) else 0.0
-        if kind == "boolean":
-            typical = float(typical >= 0.5)
+        median = float(np.median(values)) if len(values) else 0.0
+        typical = float(median >= 0.5) if kind == "boolean" else median
         return cls(name, kind, typical, seen.n_missing, from_text=from_text)
 
     @property
@@ -132,73 +136,41 @@ class RawColumn:
 
     def read(self, cells: Cells) -> Cells:
         """Return cells as the column's kind has them: floats, days or text."""
-        match self.kind, cells.dtype.kind:
-            case "word", "O":
-                return cells
-            case "word", _:
-                return _as_text(cells)
-            case "date", "M":
-                return cells
-            case "date", _:
-                return self._dates(cells)
-            case _, "M":
-                raise self._wrong(cells, 0)
-            case _, "O":
-                numbers = self._parsed(cells)
-            case _:
-                numbers = cells.astype(np.float64, copy=False)
-        allowed = np.isfinite(numbers)
-        if self.kind == "boolean":
-            allowed = np.isin(numbers, (0.0, 1.0))
-        bad = ~(allowed | np.isnan(numbers))
-        if bad.any():
-            raise self._wrong(cells, int(bad.argmax()))
-        return numbers
-
-    def _parsed(self, texts: Cells) -> Floats:
-        if self.kind == "boolean":
-            texts = np.array([t and _TRUTH.get(t.strip().lower(), t) for t in texts], object)
-        bad = [t is not None and not is_number(t) for t in texts]
-        if any(bad):
-            raise self._wrong(texts, bad.index(True))
-        return np.array([np.nan if t is None else float(t) for t in texts])
-
-    def _dates(self, cells: Cells) -> Cells:
-        missing = missing_cells(cells)
-        days = as_dates(cells)
-        if days is None and not missing.all():
-            bad = [
-                not gone and as_dates(cells[k : k + 1]) is None for k, gone in enumerate(missing)
-            ]
-            raise self._wrong(cells, bad.index(True))
-        return np.full(len(cells), np.datetime64("NaT", "D")) if days is None else days
-
-    def _wrong(self, cells: Cells, row: int) -> FeaturesError:
-        value = cells[row : row + 1].tolist()[0]
-        advice = spelling_advice(value) if self.kind == "number" else ""
-        return FeaturesError(
-            f"the column {self.name!r} must be {_MUST_BE[self.kind]}, but row {row} has "
-            f"{value!r}{advice}"
-        )
+        values, wrong = self._parsed(cells)
+        if wrong.any():
+            row = int(wrong.argmax())
+            value = cells[row : row + 1].tolist()[0]
+            advice = spelling_advice(value) if self.kind == "number" else ""
+            raise FeaturesError(
+                f"the column {self.name!r} must be {_MUST_BE[self.kind]}, but row {row} has "
+                f"{value!r}{advice}"
+            )
+        return values
 
     def unreadable(self, cells: Cells) -> dict[int, Any]:
         """Return the rows whose cells cannot be read, with what is in them."""
-        try:
-            self.read(cells)
-        except FeaturesError:
-            return {
-                row: cells[row : row + 1].tolist()[0]
-                for row in range(len(cells))
-                if not self._readable(cells[row : row + 1])
-            }
-        return {}
+        rows = np.flatnonzero(self._parsed(cells)[1])
+        return dict(zip(rows.tolist(), cells[rows].tolist(), strict=True))
 
-    def _readable(self, cells: Cells) -> bool:
-        try:
-            self.read(cells)
-        except FeaturesError:
-            return False
-        return True
+    def _parsed(self, cells: Cells) -> tuple[Cells, NDArray[np.bool_]]:
+        """Return cells as the column's kind has them, and where they cannot be read."""
+        match self.kind, cells.dtype.kind:
+            case "word", kind:
+                texts = cells if kind == "O" else _as_text(cells)
+                return texts, np.zeros(len(cells), dtype=np.bool_)
+            case "date", kind:
+                values = cells if kind == "M" else days_of(cells)
+            case _, "O" | "M":
+                values = np.array([self._number(value) for value in cells.tolist()])
+            case _:
+                values = cells.astype(np.float64, copy=False)
+        good = np.isin(values, (0.0, 1.0)) if self.kind == "boolean" else np.isfinite(values)
+        return values, ~good & ~missing_values(cells)
+
+    def _number(self, value: Any) -> float:
+        if self.kind == "boolean" and isinstance(value, str):
+            value = _TRUTH.get(value.strip().lower(), value)
+        return as_number(value)
 
     @property
     def reference(self) -> Floats:
@@ -206,8 +178,8 @@ class RawColumn:
         found = np.zeros(len(self.feature_names))
         if self.kind != "word":
             found[0] = self.typical
-        elif self.words:
-            found[self.words.index(str(self.typical))] = 1.0
+        elif self.typical in self.words:
+            found[self.words.index(self.typical)] = 1.0
         return found
 
     def said(self, features: Floats) -> float | str:
@@ -230,7 +202,7 @@ class RawColumn:
         Cells are as `read` returns them. The empty text stands for values that are missing although
         none were before.
         """
-        missing = missing_cells(cells)
+        missing = missing_values(cells)
         if self.kind == "word":
             unknown = self._write_indicators(cells, missing, out)
         else:
@@ -269,15 +241,14 @@ def _kind_of(counts: Counter[str]) -> Kind:
     return "word" if as_dates(list(counts)) is None else "date"
 
 
-def _sorted_words(name: str, seen: Seen) -> tuple[str, int, tuple[str, ...], tuple[str, ...]]:
-    """Return the commonest word, the number of missing ones, common words and rare words."""
+def _common_and_rare(name: str, seen: Seen) -> tuple[list[str], list[str]]:
+    """Return the words that have a feature each, and the others; the most frequent first."""
     least = min(_FEW_ROWS, seen.n_rows // 100)
     ordered = sorted(seen.counts, key=lambda word: (-seen.counts[word], word))
     common = [word for word in ordered if seen.counts[word] >= least][:_MOST_WORDS]
     if len(ordered) > _MOST_WORDS and (not common or len(ordered) > seen.counts.total() / 2):
         raise _no_categories(name, seen.counts)
-    rare = ordered[len(common) :]
-    return ordered[0] if ordered else "", seen.n_missing, tuple(sorted(common)), tuple(sorted(rare))
+    return common, ordered[len(common) :]
 
 
 def _no_categories(name: str, counts: Counter[str]) -> PolicyError:
@@ -300,5 +271,5 @@ def _as_text(cells: Cells) -> NDArray[Any]:
     whole = cells.dtype.kind == "f"
     texts = [str(int(v)) if whole and v == v and v.is_integer() else str(v) for v in cells.tolist()]
     found = np.array(texts, dtype=object)
-    found[missing_cells(cells)] = None
+    found[missing_values(cells)] = None
     return found

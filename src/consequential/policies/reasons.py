@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from consequential.policies.features import Floats, PolicyError, counted_columns
+from consequential.policies.raw_column import RawColumn
 from consequential.policies.summary import FeatureSummary
 
 if TYPE_CHECKING:
     from consequential.policies.policy import Policy
 
+_Column = tuple[RawColumn, list[int]]  # and the places of its features
+
 _AT_ONCE = 200_000  # changed people that are evaluated in one batch
-_NO_WORD = "another word"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +80,43 @@ def reasons_for(
         groups = None if group is None else group[start : start + at_once]
         for person, rise in zip(some, _rises(policy, columns, some, groups), strict=True):
             first = [k for k in np.argsort(-rise, kind="stable")[:most] if rise[k] > 0.0]
-            found.append(tuple(columns[k].reason(person, float(rise[k])) for k in first))
+            found.append(tuple(_reason(columns[k], person, float(rise[k])) for k in first))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column, the places of its features, and what they are for the reference value."""
-
-    name: str
-    places: list[int]
-    reference: Floats
-    said: Callable[[Floats], float | str]
-
-    def reason(self, person: Floats, rise: float) -> Reason:
-        return Reason(self.name, self.said(person[self.places]), self.said(self.reference), rise)
-
-
 def _columns(policy: Policy, summary: FeatureSummary) -> list[_Column]:
+    """Return the columns that features are made of."""
     if policy.preparation is not None:
-        ends = np.cumsum([len(column.feature_names) for column in policy.preparation.columns])
+        columns = policy.preparation.columns
+        ends = np.cumsum([len(raw.feature_names) for raw in columns]).tolist()
         return [
-            _Column(raw.name, [*range(end - len(raw.reference), end)], raw.reference, raw.said)
-            for raw, end in zip(policy.preparation.columns, ends.tolist(), strict=True)
+            (raw, [*range(end - len(raw.feature_names), end)])
+            for raw, end in zip(columns, ends, strict=True)
         ]
-    return [
-        _Column(name, places, summary.reference[places], partial(_said, summary, places))
-        for name, places in summary.columns.items()
-    ]
+    return [(_column(summary, name, places), places) for name, places in summary.columns.items()]
+
+
+def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:
+    """Return a column of features that were not prepared, as a preparation would describe it."""
+    words = tuple(summary.names[k].partition("=")[2] for k in places)
+    reference = summary.reference[places]
+    if not words[0]:
+        return RawColumn(name, "number", float(reference[0]))
+    commonest = words[int(reference.argmax())] if reference.any() else ""
+    return RawColumn(name, "word", commonest, words=words)
+
+
+def _reason(column: _Column, person: Floats, rise: float) -> Reason:
+    raw, places = column
+    return Reason(raw.name, raw.said(person[places]), raw.said(raw.reference), rise)
 
 
 def _rises(policy: Policy, columns: list[_Column], people: Floats, group: Any) -> Floats:
     """Return how much each person's score rises with each column at its reference value."""
     changed = np.repeat(people[:, None, :], len(columns), axis=1)
-    for k, column in enumerate(columns):
-        changed[:, k, column.places] = column.reference
+    for k, (column, places) in enumerate(columns):
+        changed[:, k, places] = column.reference
     groups = None if group is None else np.repeat(group, len(columns))
     scores = policy.linear_score(changed.reshape(-1, people.shape[1]), groups)
     rises: Floats = scores.reshape(len(people), -1) - policy.linear_score(people, group)[:, None]
     return rises
-
-
-def _said(summary: FeatureSummary, places: list[int], features: Floats) -> float | str:
-    """Return the number that a person has in a column, or the word."""
-    words = [summary.names[k].partition("=")[2] for k in places]
-    if not words[0]:
-        return float(features[0])
-    return words[int(features.argmax())] if features.any() else _NO_WORD

@@ -74,7 +74,7 @@ class DecisionRule(ABC):
         return tuple(dict.fromkeys(inner)) or self.feature_names
 
     def unfamiliar(self, features: Any) -> tuple[str, ...]:
-        """Say what raw columns have that nobody had whom the rule learned from."""
+        """Return a sentence for each value in raw columns that the rule has never seen."""
         inner = (
             note
             for rule in self.inner_rules

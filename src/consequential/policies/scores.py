@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import row_products
+from consequential.policies.features import Floats, row_products
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 _CHUNK = 16_384  # rows at a time: feature maps with many columns would need much memory
-_SUREST = 12.0  # log-odds beyond which predictions are cut
+_MOST_LOG_ODDS = 12.0  # predictions are clipped there
 
 # Whom a benefit counts: everybody, people with label 1, people with label 0. The chance of being
 # one of them, as a linear function `a + b q` of the predicted probability q of label 1.
@@ -130,7 +129,7 @@ def with_groups(features: Floats, group: Codes | None, n_groups: int) -> Floats:
 def log_odds(model: Any, inputs: Floats) -> Floats:
     """Return the log-odds of label 1 that a fitted classifier predicts."""
     if len(model.classes_) == 1:
-        return np.full(len(inputs), _SUREST if model.classes_[0] == 1 else -_SUREST)
+        return np.full(len(inputs), _MOST_LOG_ODDS if model.classes_[0] == 1 else -_MOST_LOG_ODDS)
     return _in_chunks(_log_odds, model, inputs)
 
 
@@ -139,8 +138,8 @@ def _log_odds(model: Any, inputs: Floats) -> Floats:
 
     linear = _linear_scores(model, inputs)
     if linear is not None:
-        return np.clip(linear[:, 0], -_SUREST, _SUREST)
-    edge = float(expit(-_SUREST))
+        return np.clip(linear[:, 0], -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
+    edge = float(expit(-_MOST_LOG_ODDS))
     chances: Floats = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
     odds: Floats = logit(np.clip(chances, edge, 1.0 - edge))
     return odds

@@ -1,7 +1,8 @@
 """Soundness: whether what a fitted object points to lies within its arrays.
 
-Compiled code follows the numbers of a tree, a spline or a sparse matrix without checking them. In
-an object read from a damaged file they may point anywhere, and Python would end without an error.
+Compiled code follows the numbers of a tree, a spline or an encoder without checking them. In an
+object from a file that somebody forged (or damaged, where an old file has no digest) they may point
+anywhere, and Python would crash.
 """
 
 from __future__ import annotations

@@ -39,13 +39,14 @@ from consequential.provenance import versions
 
 FORMAT = "consequential policy"
 _SCHEMA = 3
-_READABLE = (1, 2, 3)  # 1 and 2, which had supports, knew no digest and no probes
+_READABLE = (1, 2, 3)  # files of schemas 1 and 2 have no digest and no probes
 
 _RULES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
 }
-_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation")  # not in old
+# absent from older files
+_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation")
 # what each field is in JSON; what it may contain, the rules check themselves
 _KINDS: dict[str, Any] = {
     "theta": list,
@@ -65,15 +66,6 @@ _KINDS: dict[str, Any] = {
     "rules": list,
     "probabilities": list,
 }
-_DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
 
 
 def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
@@ -91,7 +83,7 @@ def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
 
 
 def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
-    """Read a policy that `save_policy` wrote; see there for an example.
+    """Read a policy that `save_policy` wrote.
 
     Examples
     --------
@@ -100,9 +92,8 @@ def load_policy(path: str | os.PathLike[str]) -> DecisionRule:
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'no-such-file.json'
     """
-    content = Path(path).read_bytes()
     try:
-        text = content.decode("utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise PolicyError(f"{os.fspath(path)} is not a policy file: {error}") from None
     return _read(text, os.fspath(path))
@@ -138,7 +129,7 @@ def policy_to_json(policy: DecisionRule) -> str:
 
 
 def policy_from_json(text: str) -> DecisionRule:
-    """Return the policy that `policy_to_json` made a text of; see there for an example.
+    """Return the policy that `policy_to_json` wrote.
 
     Examples
     --------
@@ -190,7 +181,7 @@ def _read(text: str, where: str) -> DecisionRule:
         policy = decode_rule(document["policy"])
         if schema == _SCHEMA:
             check_probes(policy, document["probes"])
-    except _DAMAGE as error:
+    except Exception as error:  # whatever values of the wrong kind lead to
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
         advice = _other_versions(document)
         raise PolicyError(f"{where} is damaged: {kind}{error}{advice}") from None
@@ -198,7 +189,7 @@ def _read(text: str, where: str) -> DecisionRule:
 
 
 def _other_versions(document: dict[str, Any]) -> str:
-    """Return what to do where other versions of libraries wrote a file; else nothing."""
+    """Return advice where other versions of libraries wrote a file; else the empty text."""
     wrote, read = document.get("versions"), versions()
     if not isinstance(wrote, dict) or wrote == read:
         return ""
@@ -224,7 +215,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _without_archives(data: Any) -> Any:
-    """Return JSON without compressed bytes, which may differ while their content does not."""
+    """Return JSON without archives: equal objects may be compressed to different bytes."""
     if isinstance(data, dict):
         return {key: _without_archives(part) for key, part in data.items() if key != "skops"}
     return [_without_archives(part) for part in data] if isinstance(data, list) else data
@@ -234,7 +225,9 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
     """Return a rule as plain JSON values: its type and its fields."""
     kind = type(rule)
     if _RULES.get(kind.__name__) is not kind:
-        raise PolicyError(f"a {kind.__name__} cannot be stored as JSON")
+        raise PolicyError(
+            f"a {kind.__name__} cannot be stored as JSON; these rules can: {', '.join(_RULES)}"
+        )
     values = {each.name: getattr(rule, each.name) for each in fields(cast("Any", rule))}
     return {"type": kind.__name__} | {name: _encode(value) for name, value in values.items()}
 
@@ -252,33 +245,33 @@ def decode_rule(data: dict[str, Any]) -> DecisionRule:
 
 def _encode(value: Any) -> Any:
     match value:
-        case DecisionRule():
-            return encode_rule(value)
         case Support() | FeatureSummary() | Preparation():
             return value.to_dict()
         case Link():
             if value is not LINKS.get(value.name):
-                raise PolicyError(f"the link {value.name!r} cannot be stored as JSON")
+                raise PolicyError(
+                    f"the link {value.name!r} cannot be stored as JSON; these can: "
+                    f"{', '.join(LINKS)}"
+                )
             return value.name
         case np.ndarray():
             return value.tolist()
         case tuple():
             return [_encode_item(item) for item in value]
-        case None | bool() | int() | float() | str():
-            return value
+        case DecisionRule() | None | bool() | int() | float() | str():
+            return _encode_item(value)
     return archived(value)
 
 
 def _encode_item(value: Any) -> Any:
-    """Return a rule of a mixture, a probability, a name or a group."""
-    match value:
-        case DecisionRule():
-            return encode_rule(value)
-        case None | bool() | int() | float() | str():
-            return value
-        case tuple():
-            return {"tuple": [_encode_item(item) for item in value]}
-    raise PolicyError(f"a {type(value).__name__} cannot be stored as JSON")
+    """Return a rule, a number, a name or a group."""
+    if isinstance(value, DecisionRule):
+        return encode_rule(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise PolicyError(
+        f"a group of type {type(value).__name__} cannot be stored as JSON: make it text or a number"
+    )
 
 
 def _decode(name: str, data: Any) -> Any:
