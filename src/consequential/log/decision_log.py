@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import frames, parts
+from consequential.log.attributes import by_attribute, grouped
 from consequential.log.checks import (
     checked_amount,
     checked_cost,
     checked_decision,
     checked_features,
-    checked_groups,
     checked_horizon,
     checked_label,
     checked_propensity,
@@ -58,6 +58,9 @@ class DecisionLog:
     group, groups
         Each row's sensitive group as a position in `groups`, the sorted names. Without a
         sensitive attribute there is one group.
+    attributes
+        Names of the sensitive columns, with the value that each group has in them. Groups of
+        several columns are intersections, such as `"f & young"`; see `by`.
     time_step
         When the decision was taken.
     amount, cost
@@ -105,6 +108,7 @@ class DecisionLog:
     time_step: NDArray[np.int64]
     groups: tuple[Hashable, ...]
     feature_names: tuple[str, ...]
+    attributes: Mapping[str, tuple[Hashable, ...]] = field(default_factory=dict)
     amount: Floats | None = None
     cost: Floats | None = None
     policies: Mapping[int, DecisionRule] = field(default_factory=dict)
@@ -137,7 +141,7 @@ class DecisionLog:
         decision: ArrayLike,
         propensity: ArrayLike | EstimatedPropensity | None,
         label: ArrayLike,
-        sensitive: ArrayLike | None = None,
+        sensitive: ArrayLike | Mapping[str, ArrayLike] | None = None,
         time_step: ArrayLike | int = 0,
         *,
         amount: ArrayLike | None = None,
@@ -154,14 +158,15 @@ class DecisionLog:
         """Check arrays and make a log of them.
 
         Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
-        says which is which. `groups` fixes the groups and their order; without it they are the
-        sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
-        features is used as it is, for large ones: do not change it.
+        says which is which. `sensitive` may be several columns by name. `groups` fixes the groups
+        and their order; without it they are the sorted values seen. With `period`, time steps are
+        dates. With `copy=False` a matrix of features is used as it is, for large ones: do not
+        change it.
         """
         matrix, names = checked_features(features, feature_names, copy=copy)
         n = len(matrix)
         accepted, decision_notes = checked_decision(decision, n)
-        group, group_names = checked_groups(sensitive, groups, n)
+        group, group_names, by_name = grouped(sensitive, groups, n)
         horizon = checked_horizon(horizon)
         if isinstance(propensity, EstimatedPropensity):
             chances = propensity.propensities(matrix, accepted, group, group_names)
@@ -179,6 +184,7 @@ class DecisionLog:
             group=group,
             time_step=steps,
             groups=group_names,
+            attributes=by_name,
             feature_names=names,
             amount=checked_amount(amount, n),
             cost=checked_cost(cost, n),
@@ -202,7 +208,7 @@ class DecisionLog:
         decision: str,
         propensity: str | EstimatedPropensity,
         label: str,
-        sensitive: str | None = None,
+        sensitive: str | Sequence[str] | None = None,
         time_step: str | None = None,
         amount: str | None = None,
         cost: str | None = None,
@@ -299,6 +305,7 @@ class DecisionLog:
 
     split = parts.split
     settled = parts.settled
+    by = by_attribute
 
     # Views
 
@@ -381,18 +388,7 @@ class DecisionLog:
 
     to_frame = frames.to_frame
 
-    def __repr__(self) -> str:
-        n_features = self.features.shape[1]
-        said = (
-            f"{len(self)} decisions, {self.n_accepted} accepted, {self.n_pending} pending, "
-            f"{n_features} feature{'s' if n_features != 1 else ''}"
-        )
-        if len(self.groups) > 1:
-            sizes = zip(self.groups, self.group_counts, strict=True)
-            said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
-        if self.estimated_propensity:
-            said += ", propensities estimated"
-        return f"DecisionLog({said})"
+    __repr__ = parts.described
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Parts of a log: split, settled or concatenated; the functions are methods of a log."""
+"""Parts of a log: split, settled, concatenated or described; the functions are its methods."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
         raise DecisionLogError("nothing to concatenate: give at least one log")
     first = logs[0]
     for log in logs[1:]:
-        for name in ("groups", "feature_names", "horizon", "missing"):
+        for name in ("groups", "attributes", "feature_names", "horizon", "missing"):
             if getattr(log, name) != getattr(first, name):
                 raise DecisionLogError(
                     f"logs with different {name} cannot be concatenated: "
@@ -138,3 +138,18 @@ def _raw_names(logs: Sequence[DecisionLog]) -> list[str]:
 def _raw(log: DecisionLog, name: str) -> NDArray[Any]:
     """Return a raw column; one without blanks is among the features."""
     return log.raw[name] if name in log.raw else log.features[:, log.feature_names.index(name)]
+
+
+def described(log: DecisionLog) -> str:
+    """Return what is in a log, in a line."""
+    n_features = log.features.shape[1]
+    said = (
+        f"{len(log)} decisions, {log.n_accepted} accepted, {log.n_pending} pending, "
+        f"{n_features} feature{'s' if n_features != 1 else ''}"
+    )
+    if len(log.groups) > 1:
+        sizes = zip(log.groups, log.group_counts, strict=True)
+        said += ", groups " + ", ".join(f"{name}: {count}" for name, count in sizes)
+    if log.estimated_propensity:
+        said += ", propensities estimated"
+    return f"DecisionLog({said})"
