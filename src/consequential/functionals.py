@@ -254,7 +254,6 @@ class Sums:
     numerators: Floats  # (benefits, groups)
     denominators: Floats  # (benefits, groups); ones where a benefit is linear
     acceptance: Floats | None = None  # rates of the groups, then of everybody, where counted
-    totals: Floats | None = None  # (benefits, groups), what benefits are means over, where counted
 
     @property
     def benefits(self) -> Floats:

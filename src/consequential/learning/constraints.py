@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -21,13 +21,15 @@ class GapBound:
 
     `rows` are the positions of these benefits, and `whom` the people they count; None for all of
     them. `merged` has for each group of the log the name of the group that it is part of, where
-    coarser groups are compared than those of the log.
+    coarser groups are compared than those of the log. `shares` says how much of these each of the
+    log's groups is, (benefits, groups, groups of the log): see `weighed`.
     """
 
     max_gap: float
     rows: tuple[int, ...] | None = None
     whom: tuple[str, ...] | None = None
     merged: tuple[Hashable, ...] | None = None
+    shares: Floats | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.max_gap <= 1.0:
@@ -46,25 +48,26 @@ class GapBound:
         """Add up what the log's groups have, along the first axis, to that of merged groups."""
         return by_group if self.merged is None else self._union @ by_group
 
+    def weighed(self, totals: Floats) -> GapBound:
+        """Return the bound with the shares of a log, from what its benefits are means over.
+
+        That is the number of people, or of those with label 1, say: (benefits, groups of the log).
+        """
+        if self.merged is None:
+            return self
+        parts = self._union * totals[self.at][:, None, :]
+        whole = parts.sum(axis=2, keepdims=True)
+        shares = np.divide(parts, whole, out=np.zeros_like(parts), where=whole > 0.0)
+        return replace(self, shares=shares)
+
     def benefits(self, sums: Sums) -> Floats:
         """Return the benefits that are compared, by group; NaN where nobody is there."""
         benefits = sums.benefits[self.at]
-        if self.merged is None:
+        if self.shares is None:
             return benefits
-        shares = self.shares(sums)
-        known = np.einsum("kgc,kc->kg", shares, np.nan_to_num(benefits))
-        return np.where(shares.any(axis=2), known, np.nan)
-
-    def shares(self, sums: Sums) -> Floats:
-        """Return how much of a merged group each of the log's groups is, for each benefit.
-
-        A group's benefit is a mean over people, or over those with label 1, say: `sums.totals`.
-        """
-        assert sums.totals is not None  # they are counted by every fit
-        parts = self._union * sums.totals[self.at][:, None, :]
-        totals = parts.sum(axis=2, keepdims=True)
-        shares: Floats = np.divide(parts, totals, out=np.zeros_like(parts), where=totals > 0.0)
-        return shares
+        known = np.where(np.isfinite(benefits), benefits, 0.0)
+        means = (self.shares @ known[:, :, None])[:, :, 0]
+        return np.where(self.shares.any(axis=2), means, np.nan)
 
     @property
     def _union(self) -> Floats:
@@ -143,16 +146,20 @@ class Constraint:
         n_benefits, n_groups = sums.numerators.shape
         by_benefit, by_rate = np.zeros((n_benefits, n_groups)), np.zeros(n_groups + 1)
         for bound in self.gaps:
-            shape = (*bound.benefits(sums).shape, -1)
-            n_pairs = shape[0] * shape[1] ** 2
-            pairs, pressure = pressure[:n_pairs].reshape(shape), pressure[n_pairs:]
+            k = n_benefits if bound.rows is None else len(bound.rows)
+            z = n_groups if bound.shares is None else bound.shares.shape[1]
+            pairs, pressure = pressure[: k * z * z].reshape(k, z, z), pressure[k * z * z :]
             slopes = self._up * pairs.sum(axis=2) - pairs.sum(axis=1)
-            if bound.merged is not None:
-                slopes = np.einsum("kg,kgc->kc", slopes, bound.shares(sums))
+            if bound.shares is not None:
+                slopes = (slopes[:, None, :] @ bound.shares)[:, 0]
             by_benefit[bound.at] += slopes
         for sign, rates in self._rates:
             by_rate, pressure = by_rate + sign * pressure[: len(rates)], pressure[len(rates) :]
         return by_benefit, by_rate
+
+    def weighed(self, totals: Floats) -> Constraint:
+        """Return the constraint on one log: see `GapBound.weighed`."""
+        return replace(self, bounds=tuple(bound.weighed(totals) for bound in self.bounds))
 
     @property
     def _up(self) -> float:

@@ -170,6 +170,7 @@ def fit_policy(
         for bound in constraint.gaps or (GapBound(1.0),):
             _check_measured(objective.fairness, bound, known, problem.columns, settled.groups)
     _check_reachable(constraint, problem, settled.groups)
+    constraint = constraint.weighed(problem.columns.totals)
     if starts is not None:
         starts = {name: flattened(problem, theta) for name, theta in starts.items()}
     else:

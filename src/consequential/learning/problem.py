@@ -59,7 +59,7 @@ class Columns:
             accepted = values[self.counted_at]
             rates = np.append(_divided(accepted, self.group_shares), accepted.sum())
         utility = float(values[0].sum()) + self.utility_constant
-        return Sums(utility, numerators, denominators, rates, self.totals)
+        return Sums(utility, numerators, denominators, rates)
 
 
 def _totals(benefit: Benefit) -> Floats:

@@ -202,7 +202,7 @@ class LogScan:
         """Names of the sensitive columns, with the value that each group has in them."""
         names, groups = self.names.sensitive, self._common.groups
         if isinstance(names, tuple):
-            return dict(zip(names, zip(*groups, strict=True), strict=True))  # type: ignore[call-overload]
+            return dict(zip(names, zip(*groups, strict=True), strict=True))
         return {} if names is None else {names: groups}
 
     @property
