@@ -29,6 +29,7 @@ from consequential.functionals import (
 
 __all__ = [
     "BenefitParity",
+    "Bound",
     "DemographicParity",
     "EqualOpportunity",
     "EqualisedOdds",
@@ -196,6 +197,26 @@ class BenefitParity(ShapedFairness):
         return (mean_shape(at_reject, at_accept),)
 
 
+@dataclass(frozen=True, slots=True)
+class Together(ShapedFairness):
+    """Several notions at once: all their benefits, each of them once."""
+
+    notions: tuple[Fairness, ...]
+    name = "several_notions"
+
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the notions' shapes, one notion after the other."""
+        every: list[Shape] = []
+        for notion in self.notions:
+            if not isinstance(notion, ShapedFairness):
+                raise ValueError(
+                    f"{type(notion).__name__} is given by benefits: beside other notions one must "
+                    "be a fairness.ShapedFairness, which is given by shapes"
+                )
+            every += notion.shapes()
+        return tuple(dict.fromkeys(every))
+
+
 NOTIONS: dict[str, type[Fairness]] = {
     notion.name: notion
     for notion in (DemographicParity, EqualOpportunity, EqualisedOdds, PredictiveParity)
@@ -286,6 +307,47 @@ def _four_people() -> Tally:
     """Two people of each of two groups, who may have either label."""
     ones, halves, group = np.ones(4), np.full(4, 0.5), np.array([0, 0, 1, 1])
     return Tally(ones, halves, halves, group, np.array([2.0, 2.0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound on the gap of one notion, between the groups of one sensitive attribute or of all.
+
+    Attributes
+    ----------
+    fairness
+        The notion, or its name.
+    max_gap
+        The largest difference allowed between any two groups' benefits.
+    by
+        The sensitive attribute whose groups are compared, a column of the log. None compares all
+        groups of the log; of several sensitive columns these are the intersections.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> bound = cq.fairness.Bound("equal_opportunity", 0.05, by="age")
+    >>> print(bound)
+    equal_opportunity by age: gap at most 0.05
+    """
+
+    fairness: str | Fairness
+    max_gap: float
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fairness", fairness_named(self.fairness))
+        if not 0.0 <= self.max_gap <= 1.0:
+            raise ValueError(f"max_gap lies between 0 and 1, not {self.max_gap!r}")
+
+    @property
+    def notion(self) -> Fairness:
+        """The notion itself, where it was given by name."""
+        return fairness_named(self.fairness)
+
+    def __str__(self) -> str:
+        by = "" if self.by is None else f" by {self.by}"
+        return f"{self.notion.name}{by}: gap at most {self.max_gap:g}"
 
 
 def _checked(notion: Fairness) -> Fairness:

@@ -246,3 +246,71 @@ def test_a_capacity_of_an_unknown_group_is_refused_with_the_groups_there_are(sha
     arguments = [*FEATURES, *LOGGED, *COST, "--max-acceptance", "women=0.2"]
     assert main(["fit", str(shared / "loans.csv"), *arguments]) != 0
     assert "which are f, m" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def of_two_attributes(shared, tmp_path_factory):
+    """A log with two sensitive columns, and what `fit` wrote about it."""
+    folder = tmp_path_factory.mktemp("attributes")
+    table = people()
+    age = np.random.default_rng(1).choice(["old", "young"], len(table))
+    pa.csv.write_csv(table.append_column("age", pa.array(age)), folder / "loans.csv")
+    bounds = ["--bound", "demographic_parity:0.05:sex", "--bound", "equal-opportunity:0.3:age"]
+    columns = ["--decision", "approved", "--label", "repaid", "--propensity", "p"]
+    arguments = [*FEATURES, "--sensitive", "sex,age", *columns, *COST, *bounds, "--uses-sensitive"]
+    shares = ["--min-acceptance", "0.4", "--max-acceptance", "0.4"]
+    learn = ["--learn", "direct", "--folds", "2", "--out", str(folder / "fit")]
+    assert main(["fit", str(folder / "loans.csv"), *arguments, *shares, *learn]) == 0
+    return folder
+
+
+def test_fit_states_every_bound_and_every_share(of_two_attributes):
+    found = results(of_two_attributes / "fit")["results"]
+    lines = found["bound"].splitlines()
+    assert [line.partition(":")[0] for line in lines[2:]] == [
+        "Capacity (accept at most 0.4)",
+        "Capacity (accept at least 0.4)",
+    ]
+    for line, bound in zip(lines, found["policy_gaps"], strict=False):
+        assert line.startswith(f"Bound ({bound}): ")
+    assert list(found["policy_gaps"]) == [
+        "demographic_parity by sex: gap at most 0.05",
+        "equal_opportunity by age: gap at most 0.3",
+    ]
+    assert set(found["value"]["benefits"]) == {"f", "m"}
+    assert abs(found["certificates"]["benefit_gap"]) <= 0.0502
+    assert lines[0] in text_of(of_two_attributes / "fit" / "report.html")
+
+
+def test_several_sensitive_columns_are_kept_for_later_commands(of_two_attributes, here):
+    columns = of_two_attributes / "fit" / "columns.toml"
+    assert 'sensitive = "sex,age"' in columns.read_text()
+    file = str(of_two_attributes / "loans.csv")
+    assert main(["overlap", file, "--columns", str(columns)]) == 0
+    groups = results(here / "consequential-overlap")["log"]["groups"]
+    assert set(groups) == {"f & old", "f & young", "m & old", "m & young"}
+
+
+def test_a_policy_of_intersections_decides_by_several_columns(of_two_attributes, here, capsys):
+    policy = str(of_two_attributes / "fit" / "policy.json")
+    file = str(of_two_attributes / "loans.csv")
+    asked = ["--policy", policy, "--seed", "1"]
+    assert main(["decide", file, *asked, "--sensitive", "sex,age"]) == 0
+    decided = pa.csv.read_csv(here / "decisions.csv")["propensity"].to_numpy()
+    assert decided.mean() == pytest.approx(0.4, abs=1e-3)
+    assert main(["decide", file, *asked, "--sensitive", "sex", "--overwrite"]) != 0
+    assert "not one of f & old" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--bound", "demographic_parity"], "--bound takes a notion, a gap"),
+        (["--bound", "demographic_parity:0.1:age"], "no sensitive attribute 'age'"),
+        (["--bound", "demographic_parity:0.1", "--bound-confidence", "0.9"], "does not go with"),
+    ],
+)
+def test_bounds_that_cannot_be_meant_are_refused(shared, here, capsys, arguments, said):
+    given = [*FEATURES, *LOGGED, *COST, *arguments]
+    assert main(["fit", str(shared / "loans.csv"), *given]) != 0
+    assert said in capsys.readouterr().err

@@ -8,10 +8,16 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
 from consequential.functionals import Sums
-from consequential.learning import Constraint, acceptance_bounds
+from consequential.learning import Constraint, GapBound, acceptance_bounds
 
 BENEFITS = np.array([[0.5, 0.2, 0.6], [0.1, 0.1, 0.4]])
 RATES = np.array([0.5, 0.2, 0.6, 0.4])
+
+TOTALS = np.array([[100.0, 300.0, 50.0], [40.0, 10.0, 7.0]])
+MERGED = tuple(
+    bound.weighed(TOTALS)
+    for bound in (GapBound(0.05, rows=(0,), merged=("f", "f", "m")), GapBound(0.1, rows=(1,)))
+)
 
 
 def reached(benefits, rates=None):
@@ -44,6 +50,8 @@ def test_the_excess_of_a_capacity_is_what_is_accepted_beyond_it():
         Constraint(max_gap=0.1),
         Constraint(min_ratio=0.9, most=(0.3, 0.2, 0.1, 0.3)),
         Constraint(most=(0.3, 0.2, 0.1, 0.3)),
+        Constraint(most=(0.3, 0.2, 0.1, 0.3), least=(0.2, 0.6, 0.1, 0.5)),
+        Constraint(least=(0.2, 0.3, 0.1, 0.5), bounds=MERGED),
     ],
 )
 def test_pressure_is_pulled_back_to_the_benefits_and_the_acceptance_rates(constraint):
@@ -54,10 +62,26 @@ def test_pressure_is_pulled_back_to_the_benefits_and_the_acceptance_rates(constr
         return float(pressure @ constraint.excess(reached(flat[:6].reshape(2, 3), flat[6:])))
 
     numeric = approx_fprime(np.append(BENEFITS, RATES), pressed, 1e-7)
-    if constraint.compares:  # a group is not compared with itself
-        pressure[:18].reshape(2, 3, 3)[:, np.eye(3, dtype=bool)] = 0.0
+    pressure[excess == -1.0] = 0.0  # a group is not compared with itself
     pulled = constraint.pulled_back(pressure, reached(BENEFITS, RATES))
     assert_allclose(np.concatenate([each.ravel() for each in pulled]), numeric, atol=1e-5)
+
+
+def test_merged_groups_are_means_over_all_their_people():
+    merged = (100.0 * 0.5 + 300.0 * 0.2) / 400.0
+    assert_allclose(MERGED[0].benefits(reached(BENEFITS)), [[merged, 0.6]])
+    constraint = Constraint(bounds=MERGED)
+    assert_allclose(constraint.violation(reached(BENEFITS)), 0.6 - merged - 0.05)
+    assert_allclose(constraint.relaxed(0.2).violation(reached(BENEFITS)), 0.6 - merged - 0.25)
+    nobody = MERGED[0].weighed(np.array([[100.0, 300.0, 0.0]]))
+    alone = Constraint(bounds=(nobody,))
+    assert alone.violation(reached(np.array([[0.5, 0.2, np.nan]]))) == 0.0
+
+
+def test_the_excess_of_a_least_acceptance_is_what_is_lacking():
+    constraint = Constraint(least=(-np.inf, 0.3, -np.inf, 0.45))
+    assert_allclose(constraint.violation(reached(BENEFITS, RATES)), 0.3 - 0.2)
+    assert_allclose(constraint.relaxed(0.08).violation(reached(BENEFITS, RATES)), 0.02)
 
 
 def test_a_group_without_a_benefit_binds_nobody():

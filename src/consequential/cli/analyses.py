@@ -11,6 +11,7 @@ from sklearn.base import clone
 from consequential import evaluation, planning, tradeoff
 from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
 from consequential.cli.results import Findings, cluster_of
+from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
 from consequential.evaluation import (
     CrossFitted,
     Estimate,
@@ -18,6 +19,7 @@ from consequential.evaluation import (
     GroupMetrics,
     Stability,
 )
+from consequential.fairness import Bound
 from consequential.learning.fitting import Fitted
 from consequential.log import DecisionLog
 from consequential.plotting import svg_of
@@ -168,7 +170,9 @@ def fit(request: Request) -> Findings:
     rule, rows, policy = tested.rule, tested.rows, tested.fitted.policy
     others = {"what the log did": Logged(), "accept all": AcceptAll(), "reject all": RejectAll()}
     against = {
-        name: evaluation.compare(rule, other, rows, **request.interval, **question)
+        name: evaluation.compare(
+            rule, other, request.compared(rows), **request.interval, **question
+        )
         for name, other in others.items()
     }
     logged = against["what the log did"]
@@ -178,7 +182,7 @@ def fit(request: Request) -> Findings:
     swaps = evaluation.swap_set(rule, rows, **request.question("confidence", "seed"))
     exploration = evaluation.overlap(log)
     bound = "\n".join(
-        [_bound(request, tested.gap, metrics, logged.new), *_capacity(request, metrics, logged.new)]
+        [*_bounds(request, tested, metrics, logged.new), *_capacity(request, metrics, logged.new)]
     ).strip()
     folds = f", {options.folds} folds" if options.bound_confidence is None else ""
     evaluated = f"{tested.how}{folds}: {logged.new}"
@@ -206,6 +210,7 @@ def fit(request: Request) -> Findings:
             "bound": bound,
             "candidates": candidates,
             "policy_gap": tested.gap,
+            **({"policy_gaps": tested.gaps} if request.bounds else {}),
             "value": logged.new,
             "comparisons": against,
             **earned,
@@ -235,6 +240,7 @@ class _Tested:
     rule: DecisionRule
     rows: DecisionLog
     gap: Estimate  # of the fitted policy itself
+    gaps: dict[Bound, Estimate]  # the same for each bound
     how: str
     note: str
     weighting: Weighting | None = None
@@ -258,6 +264,7 @@ def _fit(request: Request) -> _Tested:
             rule=fit.policy_,
             rows=fit.safety_.held_out,
             gap=fit.policy_gap_,
+            gaps=fit.policy_gaps_,
             how="on held-out rows",
             note="policy.json was learned from one half of the log, and all figures come from the "
             "other",
@@ -265,14 +272,23 @@ def _fit(request: Request) -> _Tested:
     rows, weighting = log.settled(), None
     if direct:
         rule = evaluation.cross_fitted(learner, log, options.folds, seed=options.seed)
-        gap = evaluation.deployed_gap(rule, rows, **request.question())
+        asked = request.question("cost", "weighting", "confidence", "seed")
+        gaps = {
+            bound: evaluation.deployed_gap(
+                rule, compared_in(rows, bound), fairness=bound.notion, **asked
+            )
+            for bound in asked_bounds(learner) or (first_bound(learner),)
+        }
+        gap = next(iter(gaps.values()))
     else:
         rule, gap, weighting = fit.cross_fitted_, fit.policy_gap_, fit.weighting_
+        gaps = getattr(fit, "policy_gaps_", {})
     return _Tested(
         fitted=fit.result_,
         rule=rule,
         rows=rows,
         gap=gap,
+        gaps=gaps,
         how="cross-fitted",
         note="figures are cross-fitted, and policy.json was learned from all rows",
         weighting=weighting,
@@ -286,51 +302,58 @@ def _certificates(fitted: Fitted) -> dict[str, Any]:
     return {name: getattr(fitted, name) for name in sorted(names)}
 
 
-def _bound(request: Request, gap: Estimate, metrics: GroupMetrics, value: Evaluation) -> str:
-    """Say whether the bound that was asked for is kept among people the policy has not seen."""
+def _bounds(
+    request: Request, tested: _Tested, metrics: GroupMetrics, value: Evaluation
+) -> list[str]:
+    """Say whether the bounds that were asked for are kept among people the policy has not seen."""
     options, fairness = request.options, request.fairness
     rates = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
-    if options.max_gap is not None:
-        asked, found = f"gap at most {options.max_gap:g}", gap
-        kept = max(gap.high, -gap.low) <= options.max_gap
-        broken = max(gap.low, -gap.high) > options.max_gap
+    asked: list[tuple[str, Estimate, bool, bool]] = []  # what, how much, surely kept or broken
+    if options.max_gap is not None or request.bounds:
+        for bound, gap in tested.gaps.items():
+            kept = max(gap.high, -gap.low) <= bound.max_gap
+            broken = max(gap.low, -gap.high) > bound.max_gap
+            what = str(bound) if request.bounds else f"gap at most {bound.max_gap:g}"
+            asked.append((what, gap, kept, broken))
     elif options.min_ratio is not None and fairness in rates:
-        asked = f"ratio at least {options.min_ratio:g}"
-        found = metrics.ratio[rates[fairness]]
-        kept, broken = found.low >= options.min_ratio, found.high < options.min_ratio
-    else:
-        return ""
-    if options.bound_confidence is not None:
-        verdict = f"shown to be kept with confidence {options.bound_confidence:g}"
-    elif kept:
-        verdict = "kept"
-    else:
+        found, least = metrics.ratio[rates[fairness]], options.min_ratio
+        asked.append((f"ratio at least {least:g}", found, found.low >= least, found.high < least))
+    lines: list[str] = []
+    for what, found, kept, broken in asked:
         verdict = "NOT KEPT" if broken else "cannot tell whether it is kept"
-    apart = value.furthest_apart if len(value.benefits) > 2 else None  # two groups are clear
-    between = "" if apart is None else f" between {apart[0]}, the highest, and {apart[1]}"
-    return (
-        f"Bound ({asked}): {verdict} among people it was not learned from; there it is "
-        f"{found!r}{between}."
-    )
+        if options.bound_confidence is not None:
+            verdict = f"shown to be kept with confidence {options.bound_confidence:g}"
+        elif kept:
+            verdict = "kept"
+        # two groups are clear, and `value` is about the first bound
+        apart = value.furthest_apart if len(value.benefits) > 2 and not lines else None
+        between = "" if apart is None else f" between {apart[0]}, the highest, and {apart[1]}"
+        lines.append(
+            f"Bound ({what}): {verdict} among people it was not learned from; there it is "
+            f"{found!r}{between}."
+        )
+    return lines
 
 
 def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> list[str]:
     """Say whether the bounds on acceptance are kept among people the policy has not seen."""
-    asked = request.max_acceptance
-    if asked is None:
-        return []
-    shares = asked if isinstance(asked, dict) else {"": asked}
     lines = []
-    for group, share in shares.items():
-        of_group = f" of {group}" if isinstance(asked, dict) else ""
-        found = metrics.by_group["selection_rate"][group] if of_group else value.acceptance
-        verdict = "kept" if found.value <= share else "kept up to chance"
-        if found.low > share:
-            verdict = "NOT KEPT"
-        lines.append(
-            f"Capacity (accept at most {share:g}{of_group}): {verdict} among people it was not "
-            f"learned from; there it is {found!r}."
-        )
+    for option, words in {"max_acceptance": "at most", "min_acceptance": "at least"}.items():
+        asked = request.acceptance(option)
+        shares = asked if isinstance(asked, dict) else {} if asked is None else {"": asked}
+        for group, share in shares.items():
+            of_group = f" of {group}" if isinstance(asked, dict) else ""
+            found = metrics.by_group["selection_rate"][group] if of_group else value.acceptance
+            least = words == "at least"
+            verdict = "kept up to chance"
+            if found.value >= share if least else found.value <= share:
+                verdict = "kept"
+            elif found.high < share if least else found.low > share:
+                verdict = "NOT KEPT"
+            lines.append(
+                f"Capacity (accept {words} {share:g}{of_group}): {verdict} among people it was not "
+                f"learned from; there it is {found!r}."
+            )
     return lines
 
 
@@ -341,11 +364,6 @@ def _notes(request: Request, tested: _Tested) -> list[str]:
         notes.append(
             f"{left_out} decisions younger than the horizon of {log.horizon} time steps are left "
             "out, accepted and rejected alike"
-        )
-    if fitted.violation > 1e-3:
-        notes.append(
-            f"the constraint is missed by {fitted.violation:.3g} where it was learned: no policy "
-            "of this form was found that meets it"
         )
     if options.uses_sensitive:
         notes.append("the policy decides by the sensitive attribute")

@@ -16,9 +16,10 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from consequential.cli.inputs import NamedRule, named, read_rows
+from consequential.cli.inputs import NamedRule, named, read_rows, sensitive_names
 from consequential.cli.results import check_writable
 from consequential.files import write_atomically
+from consequential.log.attributes import intersection
 from consequential.policies import (
     DecisionRule,
     Policy,
@@ -44,11 +45,14 @@ def decide(options: argparse.Namespace) -> int:
     rule = NamedRule.read(options.policy)
     rule.check_groups_given(options.sensitive)
     table, notes = read_rows(options.file)
-    for option in ("sensitive", "id"):
-        if (name := getattr(options, option)) is not None:
-            named(f"column for --{option}:", name, dict.fromkeys(table.column_names))
+    known = dict.fromkeys(table.column_names)
+    asked = {"id": [options.id] if options.id else []}
+    asked["sensitive"] = sensitive_names(options.sensitive, known) if options.sensitive else []
+    for option, names in asked.items():
+        for name in names:
+            named(f"column for --{option}:", name, known)
     ids = table[options.id] if options.id else pa.array(range(len(table)))
-    people = _People.of(table, rule.rule, options.sensitive)
+    people = _People.of(table, rule.rule, asked["sensitive"])
     if isinstance(rule.rule, Policy) and rule.rule.summary is None:
         notes += ("no reasons are given: the policy does not know the people it was learned from",)
     for note in (*notes, *people.notes):
@@ -75,7 +79,7 @@ class _People:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, table: Any, rule: DecisionRule, sensitive: str | None) -> _People:
+    def of(cls, table: Any, rule: DecisionRule, sensitive: list[str]) -> _People:
         names, known = rule.raw_columns, dict.fromkeys(table.column_names)
         prepared = {
             column.name: column
@@ -98,11 +102,13 @@ class _People:
                 columns[name], wrong = (_numbers if name in names else _words)(table[name])
             undecided |= {row: f"{name} is {text}" for row, text in wrong.items()}
         groups = None
-        if rule.uses_sensitive and sensitive is not None:
-            groups = np.array(table[sensitive].to_pylist(), dtype=object)
+        if rule.uses_sensitive and sensitive:
+            values = [table[name].to_pylist() for name in sensitive]
+            several = [intersection(each) for each in zip(*values, strict=True)]
+            groups = np.array(several if len(values) > 1 else values[0], dtype=object)
             for row in [row for row, each in enumerate(groups) if each not in groups_of(rule)]:
-                listed = ", ".join(map(str, groups_of(rule)))
-                undecided[row] = f"{sensitive} is {_shown(groups[row])}, not one of {listed}"
+                column, listed = ", ".join(sensitive), ", ".join(map(str, groups_of(rule)))
+                undecided[row] = f"{column} is {_shown(groups[row])}, not one of {listed}"
         rows = np.array([row for row in range(len(table)) if row not in undecided], dtype=np.intp)
         features = pa.table(columns).take(rows) if columns else np.empty((len(rows), 0))
         return cls(

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -98,7 +98,8 @@ class Source:
         known = dict.fromkeys(table.column_names)
         roles = {role: name for role in _ROLES if (name := getattr(options, role)) is not None}
         for role, name in roles.items():
-            named(f"column for --{role.replace('_', '-')}:", name, known)
+            for each in sensitive_names(name, known) if role == "sensitive" else (name,):
+                named(f"column for --{role.replace('_', '-')}:", each, known)
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         seed = getattr(options, "seed", 0)
@@ -129,14 +130,23 @@ class Source:
         if "cost_column" in columns:
             columns["cost"] = columns.pop("cost_column")
         given: dict[str, Any] = {**columns, "propensity": columns.get("propensity", self.estimate)}
+        if "sensitive" in columns:
+            given["sensitive"] = sensitive_names(columns["sensitive"], table.column_names)
         log = DecisionLog.from_frame(table, features=list(features), **self.outcomes, **given)
         return replace(log, notes=(*self.notes, *log.notes))
+
+
+def sensitive_names(text: str, known: Container[str]) -> list[str]:
+    """Return the columns that `--sensitive` names: one, with a comma in it or not, or several."""
+    return [text] if text in known else [part.strip() for part in text.split(",")]
 
 
 def _features(
     asked: Sequence[str], known: dict[str, None], roles: dict[str, str]
 ) -> tuple[str, ...]:
     taken = {name: role for role, name in roles.items()}
+    for name in sensitive_names(taken_by, known) if (taken_by := roles.get("sensitive")) else ():
+        taken[name] = "sensitive"
     names: list[str] = []
     for text in asked:
         if text == _ALL_OTHERS and text not in known:

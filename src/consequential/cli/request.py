@@ -18,6 +18,7 @@ from consequential.cli.inputs import NamedRule, Source, named
 from consequential.cli.money import Money
 from consequential.cli.results import Findings, Folder
 from consequential.estimator import FairPolicyLearner
+from consequential.estimator.bounds import compared_in
 from consequential.evaluation import (
     Earnings,
     Overlap,
@@ -26,7 +27,7 @@ from consequential.evaluation import (
     earnings,
     sensitivity,
 )
-from consequential.fairness import fairness_named
+from consequential.fairness import Bound, fairness_named
 from consequential.log import DecisionLog
 from consequential.weightings import (
     Clipped,
@@ -103,7 +104,9 @@ class Request:
 
     @property
     def fairness(self) -> str:
-        """The name of the fairness notion."""
+        """The name of the fairness notion, of several bounds that of the first."""
+        if self.bounds:
+            return self.bounds[0].notion.name
         return fairness_named(self.options.fairness.replace("-", "_").replace(" ", "_")).name
 
     @property
@@ -131,9 +134,27 @@ class Request:
         return made
 
     @property
-    def max_acceptance(self) -> float | dict[Any, float] | None:
-        """The capacity that is asked for: a share of all applicants, or shares by group."""
-        shares = self.options.max_acceptance
+    def bounds(self) -> list[Bound]:
+        """The bounds that are asked for one by one."""
+        found = []
+        for text in vars(self.options).get("bound") or ():
+            notion, gap, by = (*text.split(":", 2), None, None)[:3]
+            try:
+                found.append(Bound(notion.replace("-", "_"), float(gap or ""), by))
+            except ValueError as error:
+                raise ValueError(
+                    f"--bound takes a notion, a gap and maybe a sensitive column, as in "
+                    f"equal_opportunity:0.05:age, not {text!r}: {error}"
+                ) from None
+        return found
+
+    def compared(self, rows: DecisionLog) -> DecisionLog:
+        """Return rows with the groups that figures are about: those of the first bound."""
+        return compared_in(rows, self.bounds[0]) if self.bounds else rows
+
+    def acceptance(self, option: str) -> float | dict[Any, float] | None:
+        """Return the bound of an option: a share of all applicants, or shares by group."""
+        shares = getattr(self.options, option)
         if shares is None:
             return None
         if len(shares) == 1 and shares[0][0] is None:
@@ -141,8 +162,8 @@ class Request:
         groups = {str(group): group for group in self.log.groups}
         if any(name not in groups for name, _ in shares):
             raise ValueError(
-                "--max-acceptance takes one share of all applicants, or GROUP=SHARE for groups of "
-                f"the log, which are {', '.join(groups)}"
+                f"--{option.replace('_', '-')} takes one share of all applicants, or GROUP=SHARE "
+                f"for groups of the log, which are {', '.join(groups)}"
             )
         return {groups[name]: share for name, share in shares}
 
@@ -156,8 +177,11 @@ class Request:
             # unscaled, products of large amounts would dominate all other features
             feature_map = make_pipeline(StandardScaler(), products)
         return FairPolicyLearner(
-            **self.question("cost", "fairness", "weighting"),
-            max_acceptance=self.max_acceptance,
+            **self.question("cost", "weighting"),
+            fairness=options.fairness if self.bounds else self.fairness,
+            bounds=self.bounds or None,
+            max_acceptance=self.acceptance("max_acceptance"),
+            min_acceptance=self.acceptance("min_acceptance"),
             monotone=dict(options.monotone or ()) or None,
             method=options.learn,
             link=options.link,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
 from consequential.estimator.modelled import Modelled
 from consequential.evaluation import CrossFitted, Estimate, Evaluation
 from consequential.evaluation.contrasts import normal_quantile
@@ -127,21 +128,25 @@ class _Contest:
     modelled: Modelled
     gains: Floats  # what accepting each person is worth
     propensities: Mapping[str, Floats]
-    values: Mapping[str, Evaluation]
+    values: Mapping[str, tuple[Evaluation, ...]]  # under each bound, the first at first
     penalties: Mapping[str, float]
 
     @classmethod
     def of(cls, modelled: Modelled, propensities: Mapping[str, Floats]) -> _Contest:
         learner = modelled.learner
-        objective = Objective(learner.cost, learner.fairness, weighting=modelled.doubly_robust)
-        weighted = WeightedLog.of(objective, modelled.log)
-        values = {}
-        for name, propensity in propensities.items():
-            measured = weighted.measure(propensity)
-            values[name] = evaluation(objective, measured, Normal(measured.ratios, _CONFIDENCE, 0))
-            del measured  # several arrays as long as the log
-        coefficients = objective.coefficients(modelled.log)
-        penalised = replace(objective, penalty=learner.penalty)
+        objective = Objective(learner.cost, weighting=modelled.doubly_robust)
+        compared = [
+            WeightedLog.of(
+                replace(objective, fairness=bound.notion), compared_in(modelled.log, bound)
+            )
+            for bound in asked_bounds(learner) or (first_bound(learner),)
+        ]
+        values = {
+            name: tuple(_evaluated(weighted, propensity) for weighted in compared)
+            for name, propensity in propensities.items()
+        }
+        penalised = replace(compared[0].objective, penalty=learner.penalty)
+        coefficients = penalised.coefficients(modelled.log)
         sums = {name: coefficients.sums(each) for name, each in propensities.items()}
         penalties = {name: each.utility - penalised.value_at(each) for name, each in sums.items()}
         gains = len(modelled.log) * coefficients.utility
@@ -151,22 +156,26 @@ class _Contest:
         """Return one rule's utility less another's; rows on which they agree add no error."""
         each = self.gains * (self.propensities[name] - self.propensities[other])
         value, error = float(each.mean()), float(each.std()) / len(each) ** 0.5
-        reach, of = normal_quantile(_CONFIDENCE) * error, self.values[name].utility
+        reach, of = normal_quantile(_CONFIDENCE) * error, self.values[name][0].utility
         return replace(of, value=value, low=value - reach, high=value + reach, standard_error=error)
 
     def within(self, name: str) -> bool:
         """Return whether a rule may be within the bounds."""
-        gap, max_gap = self.values[name].benefit_gap, self.modelled.max_gap
-        narrowest = abs(gap.value) - _SURELY_BROKEN * gap.standard_error
-        if max_gap is not None and gap.known and narrowest > max_gap:
-            return False
-        group, most = self.modelled.log.group, self.modelled.most
-        for code, rate in enumerate(most):
-            everybody = code == len(most) - 1
-            each = self.propensities[name][slice(None) if everybody else group == code]
-            error = float(each.std()) / max(len(each), 1) ** 0.5
-            if float(each.mean()) - _SURELY_BROKEN * error > rate:
+        modelled = self.modelled
+        # with bounds=() in place of the learner's own there is nothing to keep
+        for value, bound in zip(self.values[name], modelled.bounds, strict=False):
+            gap = value.benefit_gap
+            narrowest = abs(gap.value) - _SURELY_BROKEN * gap.standard_error
+            if gap.known and narrowest > bound.max_gap:
                 return False
+        for sign, rates in ((1.0, modelled.most), (-1.0, modelled.least)):
+            for code, rate in enumerate(rates):
+                everybody = code == len(rates) - 1
+                mine = slice(None) if everybody else modelled.log.group == code
+                each = self.propensities[name][mine]
+                error = float(each.std()) / max(len(each), 1) ** 0.5
+                if sign * (float(each.mean()) - rate) > _SURELY_BROKEN * error:
+                    return False
         return True
 
     def choice(self, names: tuple[str, ...]) -> str:
@@ -185,11 +194,17 @@ class _Contest:
         entries = [
             Candidate(
                 name,
-                value,
+                values[0],
                 None if name == chosen else self.difference(name, chosen),
                 self.within(name),
                 name == chosen,
             )
-            for name, value in self.values.items()
+            for name, values in self.values.items()
         ]
         return Candidates(tuple(entries))
+
+
+def _evaluated(weighted: WeightedLog, propensity: Floats) -> Evaluation:
+    measured = weighted.measure(propensity)
+    intervals = Normal(measured.ratios, _CONFIDENCE, 0)
+    return evaluation(weighted.objective, measured, intervals)

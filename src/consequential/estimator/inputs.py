@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -15,9 +14,9 @@ from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from consequential.estimator.bounds import check_bounds, notion_of
 from consequential.estimator.monotone import signs_of
 from consequential.evaluation import overlap
-from consequential.learning import acceptance_bounds
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import yes_or_no
 from consequential.objective import Objective
@@ -57,14 +56,9 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
         raise ValueError(
             f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"
         )
-    Objective(learner.cost, learner.fairness).check_countable(log)
+    Objective(learner.cost, notion_of(learner)).check_countable(log)
     signs_of(learner, log)
-    for rate in acceptance_bounds(learner.max_acceptance, log.groups):
-        if rate < learner.floor:
-            raise ValueError(
-                f"floor={learner.floor:g} accepts more people than max_acceptance allows, "
-                f"{rate:g}: choose a smaller floor"
-            )
+    check_bounds(learner, log)
     if learner.uses_sensitive and len(log.groups) < 2:
         raise DecisionLogError(
             "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "
@@ -102,6 +96,13 @@ def column_of(values: Any) -> Any:
         return None
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def sensitive_of(values: Any) -> Any:
+    """Return sensitive features as an array; those of a frame of several columns by name."""
+    if not _is_frame(values) or np.ndim(values) != 2 or np.shape(values)[1] < 2:
+        return column_of(values)
+    return {name: column_of(values[name]) for name in values.columns}
 
 
 def features_of(learner: Any, X: Any, *, reset: bool) -> Floats:
@@ -172,7 +173,7 @@ class Table:
             decided,
             decided if self.decisions is None else column_of(self.propensities),
             _coded_labels(seen, accepted, learner.classes_),
-            column_of(self.sensitive_features),
+            sensitive_of(self.sensitive_features),
             amount=column_of(self.amounts),
             cost=column_of(self.costs),
             copy=False,
@@ -274,18 +275,18 @@ def selects_columns(transformer: Any) -> bool:
     return isinstance(transformer, ColumnTransformer)
 
 
-def at_step(log: DecisionLog, step: int, groups: tuple[Hashable, ...] | None) -> DecisionLog:
+def at_step(log: DecisionLog, step: int, earlier: DecisionLog | None) -> DecisionLog:
     """Return the log as that of one time step, its groups numbered as they were before."""
     stamped = replace(log, time_step=np.full(len(log), step), as_of=step)
-    if groups is None or groups == log.groups:
+    if earlier is None or earlier.groups == log.groups:
         return stamped
     try:
-        codes = group_codes(log.sensitive, groups)
+        codes = group_codes(log.sensitive, earlier.groups)
     except PolicyError as error:
         raise DecisionLogError(
             f"a later batch has a group that the first had not: {error}"
         ) from None
-    return replace(stamped, group=codes, groups=groups)
+    return replace(stamped, group=codes, groups=earlier.groups, attributes=earlier.attributes)
 
 
 def frame_like(frame: Any, columns: dict[str, NDArray[Any]], otherwise: NDArray[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,17 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 from consequential.estimator.inputs import (
     Table,
     at_step,
-    column_of,
     features_of,
     frame_like,
+    sensitive_of,
 )
 from consequential.estimator.training import Learned, cross_evaluated, learned
 from consequential.evaluation import cross_fitted
 from consequential.evaluation.rules import checked_log
-from consequential.fairness import Fairness
+from consequential.fairness import Bound, Fairness
 from consequential.learning import Fitted
 from consequential.links import Link
 from consequential.log import DecisionLog, LogScan
+from consequential.log.attributes import intersection
 from consequential.objective import Objective
 from consequential.policies import FeatureMap, Policy, PolicyError, Unsupported
 from consequential.sequences import Aggregated
@@ -61,10 +62,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     min_ratio
         The smallest ratio allowed between any two groups' benefits. 0.8 with demographic parity is
         the four-fifths *screen*: a rule of thumb for where to look closer, not a legal test.
-    max_acceptance
+    bounds
+        Several bounds at once, a list of `fairness.Bound`, in place of `fairness` and `max_gap`:
+        each has a notion, a gap and maybe the one sensitive column of several that it is about.
+    max_acceptance, min_acceptance
         The largest share of applicants that may be accepted, 0.3 say: what there is capacity for.
-        A dict has shares by group, of some groups or all. It is kept on the rows learned from, and
-        among as many other people up to chance.
+        And the smallest; for exactly a share give both. A dict has shares by group, of some groups
+        or all. They are kept on the rows learned from, and among as many other people up to chance.
     monotone
         Directions of columns, `{"income": 1, "debt": -1}`: all else equal, a person with more
         income is never accepted with a smaller probability, and one with more debt never with a
@@ -135,10 +139,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     value_
         What such a policy is worth, each row evaluated with a policy that was not fitted on it.
         With `confidence`, what `policy_` is worth on the held-out rows. With `method="direct"` it
-        needs `fit_log(log, folds=k)`.
+        needs `fit_log(log, folds=k)`. With `bounds` it is about the notion and the groups of the
+        first.
     policy_gap_
         The gap of `policy_` itself among people, with an interval; where there is a `value_`. It is
         wider than that of `value_`, which is the average policy's.
+    policy_gaps_
+        With `bounds` or `max_gap`: the same for each `Bound`, as a dict.
     cross_fitted_, weighting_
         The policies behind `value_`, each of which was learned from other rows, as a rule to
         evaluate and compare on the log; and the weighting that goes with it.
@@ -167,7 +174,9 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         max_gap: float | None = None,
         confidence: float | None = None,
         min_ratio: float | None = None,
+        bounds: Sequence[Bound] | None = None,
         max_acceptance: float | Mapping[Hashable, float] | None = None,
+        min_acceptance: float | Mapping[Hashable, float] | None = None,
         monotone: Mapping[str | int, int] | None = None,
         link: str | Link = "logistic",
         feature_map: FeatureMap | None = None,
@@ -190,7 +199,9 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.max_gap = max_gap
         self.confidence = confidence
         self.min_ratio = min_ratio
+        self.bounds = bounds
         self.max_acceptance = max_acceptance
+        self.min_acceptance = min_acceptance
         self.monotone = monotone
         self.link = link
         self.feature_map = feature_map
@@ -280,14 +291,14 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])
-        batch = at_step(log, self.n_batches_ - 1, None if kept is None else kept.groups)
+        batch = at_step(log, self.n_batches_ - 1, kept)
         self.kept_ = Aggregated(self.max_rows).extend(kept, batch, rng)
         return self._keep(learned(self, self.kept_, warm=getattr(self, "policy_", None)))
 
     def _keep(self, found: Learned) -> FairPolicyLearner:
         self.result_: Fitted = found.result
         self.policy_: Policy = found.result.policy
-        for name in ("value", "policy_gap", "cross_fitted", "weighting", "safety"):
+        for name in ("value", "policy_gap", "policy_gaps", "cross_fitted", "weighting", "safety"):
             if getattr(found, name) is not None:
                 setattr(self, f"{name}_", getattr(found, name))
         return self
@@ -349,7 +360,9 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 raise PolicyError(
                     "this policy uses the sensitive attribute: pass sensitive_features="
                 )
-            sensitive = column_of(sensitive_features)
+            sensitive = sensitive_of(sensitive_features)
+            if isinstance(sensitive, dict):
+                sensitive = np.array(list(map(intersection, zip(*sensitive.values(), strict=True))))
         return self.policy_.propensity(people, sensitive)
 
     def _remember_features(self, log: DecisionLog | LogScan) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from consequential.estimator.capacity import at_capacity
+from consequential.estimator.bounds import asked_bounds, gap_bounds, notion_of, rate_bounds
+from consequential.estimator.capacity import Rates, at_rate
 from consequential.estimator.inputs import selects_columns, template_for
 from consequential.estimator.monotone import signs_of
 from consequential.evaluation import CrossFitted
 from consequential.evaluation.rules import checked_folds
-from consequential.fairness import fairness_named
-from consequential.learning import Constraint, Fitted, acceptance_bounds, fit_policy
+from consequential.learning import Constraint, Fitted, GapBound, fit_policy
 from consequential.learning.fair_rule import FairRule
 from consequential.learning.models import Model, default_models
 from consequential.learning.outcome import Outcome, counted_by, outcome_of
@@ -40,15 +40,16 @@ _LARGE = 200_000  # rows from which on two folds are enough
 class Modelled:
     """The settled rows of a log, models of their labels, and the learner that asks.
 
-    `max_gap` is the bound on the gap in force: the learner's own, or a stricter one. `most` are
-    bounds on acceptance rates, `signs` the directions of monotone features.
+    `bounds` are the bounds on gaps in force: the learner's own, or stricter ones. `most` and
+    `least` are bounds on acceptance rates, `signs` the directions of monotone features.
     """
 
     learner: Any
     log: DecisionLog
     outcome: Outcome
-    max_gap: float | None
-    most: tuple[float, ...]
+    bounds: tuple[GapBound, ...]
+    most: Rates
+    least: Rates
     signs: Floats | None
 
     @classmethod
@@ -67,8 +68,9 @@ class Modelled:
             models = default_models(inputs, int(rows.labelled.sum()), mapped, signs)
         else:
             models = {"outcome_model": Model(lambda: clone(learner.outcome_model), inputs.shape[1])}
-        most = acceptance_bounds(learner.max_acceptance, rows.groups)
-        fair = (learner.max_gap, learner.min_ratio) != (None, None) or learner.penalty > 0
+        most, least = rate_bounds(learner, rows)
+        bounds = gap_bounds(asked_bounds(learner), rows)
+        fair = bool(bounds) or learner.min_ratio is not None or learner.penalty > 0
         outcome = outcome_of(
             rows,
             models,
@@ -77,12 +79,12 @@ class Modelled:
             # a rule that goes by chances of the group need not be monotone
             whom=()
             if aware or signs is not None
-            else _modelled_groups(learner, most, compared=fair or bounded),
+            else _modelled_groups(learner, (most, least), fair or bounded),
             sees_group=aware,
             # with so many rows models remember nobody, and a bound is best met by those that decide
-            deciding=(fair or bounded or bool(most)) and len(rows) >= _LARGE,
+            deciding=(fair or bounded or bool(most or least)) and len(rows) >= _LARGE,
         )
-        return cls(learner, rows, outcome, learner.max_gap, most, signs)
+        return cls(learner, rows, outcome, bounds, most, least, signs)
 
     def take(self, rows: NDArray[np.bool_]) -> Modelled:
         """Return the same with some of the rows; the models stay."""
@@ -153,10 +155,11 @@ class Modelled:
     def at_capacity(self, found: Fitted) -> Fitted:
         """Return a policy whose bounds on acceptance hold with the models it decides with."""
         scores = self.outcome.scores, self.outcome.rule_scores
-        if not self.most or found.policy.feature_map not in scores:
+        if found.policy.feature_map not in scores:
             return found
         crossed = self.propensity(found.policy)
-        return replace(found, policy=at_capacity(found.policy, self.log, self.most, crossed))
+        policy = at_rate(found.policy, self.log, self.least, crossed, upper=False)
+        return replace(found, policy=at_rate(policy, self.log, self.most, crossed, upper=True))
 
     def _columns(self, scores: Any) -> Floats:
         """Return the columns of some scores for the rows."""
@@ -186,18 +189,17 @@ class Modelled:
     def _rules(self) -> dict[str, Floats]:
         """Return parameters of the model's plain threshold, and of the best one under bounds."""
         outcome, learner = self.outcome, self.learner
-        cost = self.log.mean_cost(learner.cost)
-        compared, n_groups = counted_by(fairness_named(learner.fairness)), len(self.log.groups)
+        cost, n_groups = self.log.mean_cost(learner.cost), len(self.log.groups)
         if learner.uses_sensitive:
-            whom = tuple(dict.fromkeys((*compared, "people")))
+            whom = tuple(dict.fromkeys((*counted_by(notion_of(learner)), "people")))
             rule = FairRule.by_group(outcome.deciding, whom, self.log.group, n_groups, cost)
         else:
             whom = tuple(outcome.scores.group_models)
             rule = FairRule.of(outcome.deciding, whom, n_groups, cost)
-        rules = {"threshold": rule.theta(None)}
+        rules = {"threshold": rule.theta()}
         by_group = learner.uses_sensitive or self.signs is None  # else nobody's group is modelled
-        if by_group and (self.max_gap is not None or self.most):
-            rules["bounded threshold"] = rule.theta(self.max_gap, self.most, compared)
+        if by_group and (self.bounds or self.most or self.least):
+            rules["bounded threshold"] = rule.theta(self.bounds, self.most, self.least)
         return rules
 
     def _fit(
@@ -212,8 +214,8 @@ class Modelled:
         found = fit_policy(
             self.log,
             template,
-            Objective(learner.cost, learner.fairness, learner.penalty, weighting=weighting),
-            Constraint(self.max_gap, learner.min_ratio, self.most),
+            Objective(learner.cost, notion_of(learner), learner.penalty, weighting=weighting),
+            Constraint(None, learner.min_ratio, self.most, self.least, self.bounds),
             l2=l2,
             n_starts=learner.n_starts,
             variance_penalty=learner.variance_penalty,
@@ -225,10 +227,10 @@ class Modelled:
         return replace(found, remarks=self.outcome.notes)
 
 
-def _modelled_groups(learner: Any, most: tuple[float, ...], *, compared: bool) -> tuple[str, ...]:
+def _modelled_groups(learner: Any, rates: tuple[Rates, ...], compared: bool) -> tuple[str, ...]:
     """Return among whom groups are modelled for a policy that does not see them."""
-    notion = counted_by(fairness_named(learner.fairness)) if compared else ()
-    bounded = ("people",) if any(np.isfinite(most[:-1])) else ()
+    notion = counted_by(notion_of(learner)) if compared else ()
+    bounded = ("people",) if any(any(np.isfinite(each[:-1])) for each in rates) else ()
     return tuple(dict.fromkeys((*notion, *bounded)))
 
 

@@ -9,17 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from consequential.estimator.bounds import (
+    asked_bounds,
+    compared_in,
+    first_bound,
+    gap_bounds,
+    notion_of,
+    rate_bounds,
+)
 from consequential.estimator.candidates import METHODS, Candidates, chosen_among
 from consequential.estimator.inputs import check_options, template_for, unexplored
 from consequential.estimator.modelled import Modelled
 from consequential.estimator.monotone import signs_of
 from consequential.estimator.safety import Safety, safely_fitted
 from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
+from consequential.fairness import Bound
 from consequential.learning import (
     Constraint,
     Fitted,
+    GapBound,
     UnexploredLogError,
-    acceptance_bounds,
     fit_policy,
 )
 from consequential.log import DecisionLog, DecisionLogError, LogScan
@@ -37,6 +46,7 @@ class Learned:
     result: Fitted
     value: Evaluation | None = None
     policy_gap: Estimate | None = None
+    policy_gaps: dict[Bound, Estimate] | None = None
     cross_fitted: CrossFitted | None = None
     weighting: Weighting | None = None
     safety: Safety | None = None
@@ -57,7 +67,8 @@ def learned(
             assert isinstance(log, DecisionLog)  # check_options has refused a scan
             return _learned_safely(learner, log, rng)
         if learner.method == "direct":
-            return Learned(_searched(learner, log, learner.max_gap, rng, warm))
+            bounds = gap_bounds(asked_bounds(learner), log)
+            return Learned(_searched(learner, log, bounds, rng, warm))
         rows = log.sample(_SAMPLED, rng) if isinstance(log, LogScan) else log
         modelled = Modelled.of(learner, rows, folds)
         name, crossed, candidates = chosen_among(modelled, methods_of(learner))
@@ -77,13 +88,15 @@ def cross_evaluated(
     weighting: Weighting | None,
 ) -> Learned:
     """Add what cross-fitted policies are worth, each on the rows it was not learned from."""
-    asked: dict[str, Any] = {
-        "cost": learner.cost,
-        "fairness": learner.fairness,
-        "weighting": weighting,
+    asked: dict[str, Any] = {"cost": learner.cost, "weighting": weighting}
+    first = first_bound(learner)
+    value = evaluate(crossed, compared_in(log, first), fairness=first.notion, **asked)
+    gaps = {
+        bound: deployed_gap(crossed, compared_in(log, bound), fairness=bound.notion, **asked)
+        for bound in dict.fromkeys((first, *asked_bounds(learner)))
     }
-    value, gap = evaluate(crossed, log, **asked), deployed_gap(crossed, log, **asked)
-    return Learned(result, value, gap, crossed, weighting)
+    kept = {bound: gaps[bound] for bound in asked_bounds(learner)}
+    return Learned(result, value, gaps[first], kept or None, crossed, weighting)
 
 
 def cross_fitted_under(
@@ -96,14 +109,18 @@ def cross_fitted_under(
     chosen under each.
     """
     modelled = Modelled.of(learner, log, folds, bounded=True)
-    name, crossed, _ = chosen_among(replace(modelled, max_gap=None), methods_of(learner))
+    name, crossed, _ = chosen_among(replace(modelled, bounds=()), methods_of(learner))
+
+    def bounded(max_gap: float) -> Modelled:
+        return replace(modelled, bounds=_on_gap(learner, max_gap, log))
+
     for bound in bounds:
         if bound is None:
             yield crossed
         elif learner.monotone and not learner.uses_sensitive:
-            yield chosen_among(replace(modelled, max_gap=bound), methods_of(learner))[1]
+            yield chosen_among(bounded(bound), methods_of(learner))[1]
         else:
-            yield replace(modelled, max_gap=bound).crossed(METHODS[name])
+            yield bounded(bound).crossed(METHODS[name])
 
 
 def methods_of(learner: Any) -> tuple[str, ...]:
@@ -122,32 +139,38 @@ def _learned_safely(learner: Any, log: DecisionLog, rng: np.random.Generator) ->
 
     def fit(rows: DecisionLog, bound: float) -> Fitted:
         if learner.method == "direct":
-            return _searched(learner, rows, bound, rng)
+            return _searched(learner, rows, _on_gap(learner, bound, rows), rng)
         modelled, name, candidates = contest(rows)
-        found = modelled.at_capacity(METHODS[name](replace(modelled, max_gap=bound), rng))
+        bounded = replace(modelled, bounds=_on_gap(learner, bound, rows))
+        found = modelled.at_capacity(METHODS[name](bounded, rng))
         return replace(found, candidates=candidates)
 
     objective = Objective(learner.cost, learner.fairness, weighting=learner.weighting)
     safety = safely_fitted(fit, log, objective, learner.max_gap, learner.confidence, rng)
     chosen = safety.chosen
-    return Learned(chosen.fitted, chosen.value, chosen.value.benefit_gap, safety=safety)
+    gap = chosen.value.benefit_gap
+    return Learned(chosen.fitted, chosen.value, gap, {first_bound(learner): gap}, safety=safety)
+
+
+def _on_gap(learner: Any, max_gap: float, log: DecisionLog) -> tuple[GapBound, ...]:
+    """Return the bound on the gap of the learner's notion, looser or stricter than its own."""
+    return gap_bounds((Bound(learner.fairness, max_gap),), log)
 
 
 def _searched(
     learner: Any,
     log: DecisionLog | LogScan,
-    max_gap: float | None,
+    bounds: tuple[GapBound, ...],
     rng: np.random.Generator,
     warm: Policy | None = None,
 ) -> Fitted:
     """Search over the features by weighted labels."""
+    most, least = rate_bounds(learner, log)
     return fit_policy(
         log,
         template_for(learner, log) if warm is None else warm,
-        Objective(learner.cost, learner.fairness, learner.penalty, weighting=learner.weighting),
-        Constraint(
-            max_gap, learner.min_ratio, acceptance_bounds(learner.max_acceptance, log.groups)
-        ),
+        Objective(learner.cost, notion_of(learner), learner.penalty, weighting=learner.weighting),
+        Constraint(min_ratio=learner.min_ratio, most=most, least=least, bounds=bounds),
         l2=learner.l2,
         n_starts=learner.n_starts,
         variance_penalty=learner.variance_penalty,

@@ -1,7 +1,7 @@
 """Learning: from a policy and a log to a better policy."""
 
 from consequential.learning.algorithm import Collector, Learner, TimeStep, consequential_learning
-from consequential.learning.constraints import Constraint, acceptance_bounds
+from consequential.learning.constraints import Constraint, GapBound, acceptance_bounds
 from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
 from consequential.learning.update import Update, UpdatePolicy
@@ -12,6 +12,7 @@ __all__ = [
     "FitFairPredictor",
     "FitPredictor",
     "Fitted",
+    "GapBound",
     "Learner",
     "PredictionUpdate",
     "TimeStep",

@@ -2,8 +2,9 @@
 
 With `q(x)` the probability of label 1 and `a_z(x)` the coefficient of group z's benefit, the policy
 that maximises `E[(q - c) pi]` under `|b_z - b_z'| <= g` accepts where
-`q(x) - c - sum_z nu_z a_z(x) >= 0`. A bound on acceptance adds a number mu >= 0 to the cost, or a
-bound on one group's `mu_z a_z(x)`. The numbers nu and mu solve a convex problem, the dual, so that
+`q(x) - c - sum_z nu_z a_z(x) >= 0`. Of several bounds each adds such a sum. A bound on acceptance
+adds a number to the cost, mu >= 0 if it is an upper and mu <= 0 if it is a lower one; a bound on
+one group's adds `mu_z a_z(x)`. The numbers nu and mu solve a convex problem, the dual, so that
 there are no local optima. It is solved here for `pi = sigma((q - c - sum nu a) / width)`, the
 optimum with a little entropy added. That is a logistic policy over the columns of `Scores` and
 randomises at ties.
@@ -11,13 +12,14 @@ randomises at ties.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from consequential.learning.constraints import GapBound
 from consequential.policies.scores import COUNTED
 
 Floats = NDArray[np.float64]
@@ -25,20 +27,21 @@ Codes = NDArray[np.intp]
 
 _WIDTH = 0.01  # of the band where the rule randomises, in standard deviations of the prediction
 _SOLVED_ON = 50_000  # rows, at most
+_HIGHEST = 100.0  # multiplier of a lower bound; what people gain is less than 1
 
 
 @dataclass(frozen=True, slots=True)
 class FairRule:
     """The dual problem of one log: gains and rates as linear functions of score columns.
 
-    `rates` are those at which people are accepted of each group, by whom they count: the benefits
-    of fairness notions, and with `"people"` the groups' acceptance rates.
+    `counted` are the accepted people of each group, by whom they count. Divided by how many there
+    are, they are the benefits of fairness notions, and with `"people"` acceptance rates.
     """
 
     inputs: Floats  # (n, 1 + columns), the first column constant
     gain: Floats  # coefficients of the inputs
     accepted: Floats  # coefficients of everybody's acceptance rate
-    rates: Mapping[str, Floats]  # coefficients by group, (groups, 1 + columns)
+    counted: Mapping[str, Floats]  # coefficients by group, (groups, 1 + columns)
 
     @classmethod
     def of(cls, columns: Floats, whom: tuple[str, ...], n_groups: int, cost: float) -> FairRule:
@@ -49,15 +52,15 @@ class FairRule:
         inputs = _inputs(columns)
         constant, gain = np.zeros((2, inputs.shape[1]))
         constant[0], gain[:2] = 1.0, (-cost, 1.0)
-        rates = {}
+        counted = {}
         for k, each in enumerate(whom):
             own = 2 + k * (n_groups - 1) + np.arange(n_groups - 1)
-            counted = np.zeros((n_groups, inputs.shape[1]))
-            counted[np.arange(1, n_groups), own] = 1.0
+            people = np.zeros((n_groups, inputs.shape[1]))
+            people[np.arange(1, n_groups), own] = 1.0
             # the first group is whoever is left
-            counted[0, :2], counted[0, own] = COUNTED[each], -1.0
-            rates[each] = _rates(counted, inputs)
-        return cls(inputs, gain, constant, rates)
+            people[0, :2], people[0, own] = COUNTED[each], -1.0
+            counted[each] = people
+        return cls(inputs, gain, constant, counted)
 
     @classmethod
     def by_group(
@@ -70,9 +73,9 @@ class FairRule:
         inputs = blocks.reshape(len(plain), -1)
         # a group's rate depends on its own parameters alone
         own = np.eye(n_groups)
-        rates = {each: _rates(np.kron(own, np.array(COUNTED[each])), inputs) for each in whom}
+        counted = {each: np.kron(own, np.array(COUNTED[each])) for each in whom}
         gain, constant = (np.tile(block, n_groups) for block in ([-cost, 1.0], [1.0, 0.0]))
-        return cls(inputs, gain, constant, rates)
+        return cls(inputs, gain, constant, counted)
 
     @property
     def width(self) -> float:
@@ -81,30 +84,39 @@ class FairRule:
 
     def theta(
         self,
-        max_gap: float | None,
+        bounds: Sequence[GapBound] = (),
         most: tuple[float, ...] = (),
-        compared: tuple[str, ...] | None = None,
+        least: tuple[float, ...] = (),
     ) -> Floats:
         """Return the logistic policy's parameters; without a bound those of the plain threshold.
 
-        `max_gap` bounds the difference between any two groups' rates among `compared`, by default
-        everybody who is counted; `most` bounds acceptance rates, see `acceptance_bounds`.
+        `bounds` are those on the differences between groups' rates; `most` and `least` bound
+        acceptance rates, see `acceptance_bounds`.
         """
         rows, limits = [], []
-        if max_gap is not None:
-            for each in self.rates if compared is None else compared:
-                rates = self.rates[each]
+        for bound in bounds:
+            for each in self.counted if bound.whom is None else bound.whom:
+                rates = self._rates(bound.united(self.counted[each]))
                 first, second = np.nonzero(~np.eye(len(rates), dtype=np.bool_))
                 rows += list(rates[first] - rates[second])
-                limits += [max_gap] * len(first)
-        for k, limit in enumerate(most):
-            if limit < 1.0:
-                last = k == len(most) - 1
-                rows.append(self.accepted if last else self.rates["people"][k])
-                limits.append(limit)
+                limits += [bound.max_gap] * len(first)
+        for sign, rate_bounds in ((1.0, most), (-1.0, least)):
+            for k, limit in enumerate(rate_bounds):
+                if np.isfinite(limit) and sign * limit < 1.0:
+                    last = k == len(rate_bounds) - 1
+                    rate = self.accepted if last else self._rates(self.counted["people"])[k]
+                    rows.append(sign * rate)
+                    limits.append(sign * limit)
         if not rows:
             return self.gain / self.width
-        return (self.gain - self._prices(np.array(rows), np.array(limits))) / self.width
+        prices = self._prices(np.array(rows), np.array(limits))
+        return (self.gain - prices) / self.width
+
+    def _rates(self, counted: Floats) -> Floats:
+        """Divide what is counted of each group by how many people that is."""
+        people = np.maximum(counted @ self.inputs.mean(axis=0), 1e-12)
+        rates: Floats = counted / people[:, None]
+        return rates
 
     def _prices(self, bounded: Floats, limits: Floats) -> Floats:
         """Return the bounded rates, each times its multiplier in the dual's optimum, added up."""
@@ -118,6 +130,9 @@ class FairRule:
             return value, limits - bounded @ moments
 
         found = np.zeros(len(bounded))  # one multiplier, at least 0, for each bound
+        # where no policy accepts as many as a lower bound (below 0 here) asks for, the dual has no
+        # optimum
+        largest = [_HIGHEST if limit < 0.0 else None for limit in limits]
         for width in (30.0 * self.width, 5.0 * self.width, self.width):
             found = minimize(
                 dual,
@@ -125,7 +140,7 @@ class FairRule:
                 args=(width,),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(0.0, None)] * len(found),
+                bounds=[(0.0, each) for each in largest],
             ).x
         prices: Floats = found @ bounded
         return prices
@@ -138,9 +153,3 @@ def _kept(n: int) -> Codes:
 def _inputs(columns: Floats) -> Floats:
     kept = columns[_kept(len(columns))]
     return np.column_stack([np.ones(len(kept)), kept])
-
-
-def _rates(counted: Floats, inputs: Floats) -> Floats:
-    """Divide what is counted of each group by how many people that is."""
-    rates: Floats = counted / np.maximum(counted @ inputs.mean(axis=0), 1e-12)[:, None]
-    return rates

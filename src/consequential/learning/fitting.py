@@ -14,16 +14,18 @@ from threadpoolctl import threadpool_limits
 from consequential.fairness import Fairness, ShapedFairness, benefit_gap
 from consequential.functionals import LABELLED, NEGATIVES, POSITIVES
 from consequential.kernels.links import LinkNumbers
-from consequential.learning.constraints import Constraint
+from consequential.learning.constraints import Constraint, GapBound
 from consequential.learning.problem import Columns, Problem
 from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, scanned_totals
 from consequential.learning.search import (
+    SURE,
     Stages,
     flattened,
     free_attempts,
     search,
     starting_points,
 )
+from consequential.learning.solver import KEPT
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, Totals
 from consequential.policies import FeatureSummary, Policy, Support, Unsupported, link_numbers
@@ -34,6 +36,7 @@ SAMPLED = 1_000_000  # rows that are drawn from a scan at least; one in a hundre
 LEAST_SHRUNK = 1e-9  # with none at all the best policy may be infinitely steep
 _WHOM = {POSITIVES: "with label 1", NEGATIVES: "with label 0"}
 _CERTAIN = 1.0 - 1e-9  # a propensity that leaves nothing to chance
+_MISSED = 1e-3  # violation of a constraint that is worth a note
 
 
 class UnexploredLogError(DecisionLogError):
@@ -49,7 +52,7 @@ class Fitted:
     Attributes
     ----------
     utility, benefit_gap, benefits
-        What the log says of the policy.
+        What the log says of the policy; of several bounds, benefits are those of the first.
     violation
         By how much the constraint is broken on the log; 0 without a constraint.
     unconstrained_utility
@@ -102,6 +105,11 @@ class Fitted:
             )
         elif not self.converged:
             notes.append("the fit stopped before nothing was left to gain")
+        if self.violation > _MISSED:
+            notes.append(
+                f"the constraint is missed by {self.violation:.3g} where it was learned: no policy "
+                "of this form was found that meets it"
+            )
         if self.policy.support is not None:
             notes.append(self.policy.support.note)
         return tuple(notes)
@@ -152,7 +160,7 @@ def fit_policy(
         shrinkage,
         variance_penalty,
         inputs=inputs,
-        counts=bool(constraint.most),
+        counts=constraint.counts,
     )
     if signs is not None:
         problem = replace(problem, signs=np.tile([0.0, *signs], problem.n_blocks))
@@ -163,7 +171,10 @@ def fit_policy(
         problem, known = _scanned(log, totals, problem, template), totals.sums
         stages = stages.followed_by(problem)
     if (constraint.compares or objective.penalty > 0.0) and objective.fairness is not None:
-        _check_measured(objective.fairness, known, problem.columns, settled.groups)
+        for bound in constraint.gaps or (GapBound(1.0),):
+            _check_measured(objective.fairness, bound, known, problem.columns, settled.groups)
+    _check_reachable(constraint, problem, settled.groups)
+    constraint = constraint.weighed(problem.columns.totals)
     if starts is not None:
         starts = {name: flattened(problem, theta) for name, theta in starts.items()}
     else:
@@ -178,7 +189,8 @@ def fit_policy(
                 free = free_attempts(stages, starts, max_passes=max_passes)
             found = search(stages, free, constraint, max_passes=max_passes)
     sums = found.sums
-    benefits = [] if objective.fairness is None else sums.benefits[0].tolist()
+    compared = constraint.gaps[0] if constraint.compares else GapBound(1.0)
+    benefits = compared.benefits(sums)
     return Fitted(
         policy=replace(
             template.at(found.theta),
@@ -188,8 +200,12 @@ def fit_policy(
             preparation=log.preparation,
         ),
         utility=sums.utility,
-        benefit_gap=benefit_gap(sums.benefits),
-        benefits=dict(zip(settled.groups, benefits, strict=False)),
+        benefit_gap=benefit_gap(benefits),
+        benefits={
+            group: float(value)
+            for first in benefits[:1]
+            for group, value in zip(compared.names(settled.groups), first, strict=True)
+        },
         violation=found.violation,
         unconstrained_utility=max(unbound.sums.utility, sums.utility),
         start=found.start,
@@ -266,14 +282,21 @@ def _known(log: DecisionLog) -> Floats:
 
 
 def _check_measured(
-    notion: Fairness, known: Floats, columns: Columns, groups: tuple[Hashable, ...]
+    notion: Fairness,
+    bound: GapBound,
+    known: Floats,
+    columns: Columns,
+    groups: tuple[Hashable, ...],
 ) -> None:
-    """Refuse a notion of fairness that says nothing about one of the groups.
+    """Refuse a notion of fairness that says nothing about one of the groups it compares.
 
     `known` counts, by group, people, people known to have label 1, and those known to have label 0.
     """
+    groups, known = bound.names(groups), bound.united(known.T).T
     if isinstance(notion, ShapedFairness):
-        needed = [shape.share_of or LABELLED for shape in notion.shapes() if shape.labelled]
+        shapes = notion.shapes()
+        compared = [shapes[k] for k in range(len(shapes)) if bound.rows is None or k in bound.rows]
+        needed = [shape.share_of or LABELLED for shape in compared if shape.labelled]
         unmeasured = [
             (_WHOM.get(mix, "with a label"), np.asarray(mix) @ known <= 0) for mix in needed
         ]
@@ -286,6 +309,25 @@ def _check_measured(
                 f"the log has nobody {whom} there, so a bound or a penalty would constrain "
                 'nothing. Merge groups, use fairness="demographic_parity", which needs no labels, '
                 "or collect more decisions on this group"
+            )
+
+
+def _check_reachable(
+    constraint: Constraint, problem: Problem, groups: tuple[Hashable, ...]
+) -> None:
+    """Refuse to accept more people than may be accepted at all."""
+    if not constraint.least:
+        return
+    ((everybody, _),) = problem.alike(problem.passes.totals(), [SURE])
+    assert everybody.acceptance is not None  # it is counted
+    whom = (*(f"group {group!r}" for group in groups), "all applicants")
+    for name, least, rate in zip(whom, constraint.least, everybody.acceptance, strict=True):
+        if least > rate + KEPT:
+            raise DecisionLogError(
+                f"min_acceptance asks for {least:.1%} of {name}, but {rate:.1%} is the most that "
+                "can be accepted: about the others the log cannot speak, and they are decided on "
+                "as unsupported= says. Ask for less, or extrapolate with "
+                'unsupported="trust_model"'
             )
 
 

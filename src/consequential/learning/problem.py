@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Coefficients, Sums
+from consequential.functionals import Benefit, Coefficients, Sums
 from consequential.kernels.links import LinkNumbers, propensities
 from consequential.learning.constraints import Constraint
 from consequential.learning.rows import Passes
@@ -28,6 +28,7 @@ class Columns:
     constants: Floats  # (benefits, groups)
     defined: NDArray[np.bool_]  # (benefits, groups)
     is_ratio: NDArray[np.bool_]  # (benefits,)
+    totals: Floats  # (benefits, groups), what a benefit is a mean over
     group_shares: Floats | None = None  # of all people, where acceptance is counted
 
     @classmethod
@@ -39,6 +40,7 @@ class Columns:
             np.array([b.constant for b in coefficients.benefits]).reshape(shape),
             np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
             np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
+            np.array([_totals(b) for b in coefficients.benefits]).reshape(shape),
             group_shares,
         )
 
@@ -59,6 +61,12 @@ class Columns:
             rates = np.append(_divided(accepted, self.group_shares), accepted.sum())
         utility = float(values[0].sum()) + self.utility_constant
         return Sums(utility, numerators, denominators, rates)
+
+
+def _totals(benefit: Benefit) -> Floats:
+    """Return what a benefit is a mean over, by group; 0 where there is nobody."""
+    scale = np.zeros(len(benefit.defined)) if benefit.scale is None else benefit.scale
+    return _divided(np.ones_like(scale), scale)
 
 
 def _divided(values: Floats, by: Floats) -> Floats:

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 SCREENED = 30_000  # rows of the sample on which starts are compared
 POLISHED = 150_000  # and of the one on which the best of them goes on
-_SURE = 30.0  # a score at which acceptance is all but certain
+SURE = 30.0  # a score at which acceptance is all but certain
 _FLAT = 4.0  # the largest standardised slope of a start
 _NO_COST = 1e-9  # of a log whose values are all gains, as good as none
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
@@ -249,7 +249,7 @@ class _Trivial:
 
 def _trivial(problem: Problem, constraint: Constraint) -> _Trivial | None:
     """The better one of accepting and rejecting everybody, of those that the constraint allows."""
-    scores = {"accept all": _SURE, "reject all": -_SURE}
+    scores = {"accept all": SURE, "reject all": -SURE}
     found = []
     alike = problem.alike(problem.passes.totals(), list(scores.values()))
     for (name, score), (sums, value) in zip(scores.items(), alike, strict=True):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consequential.log import frames, parts
+from consequential.log.attributes import by_attribute, grouped
 from consequential.log.checks import (
     checked_decision,
     checked_features,
-    checked_groups,
     checked_horizon,
     checked_outcomes,
     checked_propensity,
@@ -56,6 +56,9 @@ class DecisionLog:
     group, groups
         Each row's sensitive group as a position in `groups`, the sorted names. Without a
         sensitive attribute there is one group.
+    attributes
+        Names of the sensitive columns, with the value that each group has in them. Groups of
+        several columns are intersections, such as `"f & young"`; see `by`.
     time_step
         When the decision was taken.
     amount, cost
@@ -106,6 +109,7 @@ class DecisionLog:
     time_step: NDArray[np.int64]
     groups: tuple[Hashable, ...]
     feature_names: tuple[str, ...]
+    attributes: Mapping[str, tuple[Hashable, ...]] = field(default_factory=dict)
     amount: Floats | None = None
     cost: Floats | None = None
     value_range: tuple[float, float] | None = None
@@ -139,7 +143,7 @@ class DecisionLog:
         decision: ArrayLike,
         propensity: ArrayLike | EstimatedPropensity | None,
         label: ArrayLike | None = None,
-        sensitive: ArrayLike | None = None,
+        sensitive: ArrayLike | Mapping[str, ArrayLike] | None = None,
         time_step: ArrayLike | int = 0,
         *,
         value: ArrayLike | None = None,
@@ -160,14 +164,15 @@ class DecisionLog:
         Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
         says which is which. In place of labels, `value` is what each accepted person brought or
         took, in money say; `value_range` is the least and the most it can be, by default of the
-        values there are. `groups` fixes the groups and their order; without it they are the
-        sorted values seen. With `period`, time steps are dates. With `copy=False` a matrix of
-        features is used as it is, for large ones: do not change it.
+        values there are. `sensitive` may be several columns by name. `groups` fixes the groups and
+        their order; without it they are the sorted values seen. With `period`, time steps are
+        dates. With `copy=False` a matrix of features is used as it is, for large ones: do not
+        change it.
         """
         matrix, names = checked_features(features, feature_names, copy=copy)
         n = len(matrix)
         accepted, decision_notes = checked_decision(decision, n)
-        group, group_names = checked_groups(sensitive, groups, n)
+        group, group_names, by_name = grouped(sensitive, groups, n)
         horizon = checked_horizon(horizon)
         if isinstance(propensity, EstimatedPropensity):
             chances = propensity.propensities(matrix, accepted, group, group_names)
@@ -185,6 +190,7 @@ class DecisionLog:
             group=group,
             time_step=steps,
             groups=group_names,
+            attributes=by_name,
             feature_names=names,
             amount=outcome.amount,
             cost=outcome.cost,
@@ -211,7 +217,7 @@ class DecisionLog:
         label: str | None = None,
         value: str | None = None,
         value_range: tuple[float, float] | None = None,
-        sensitive: str | None = None,
+        sensitive: str | Sequence[str] | None = None,
         time_step: str | None = None,
         amount: str | None = None,
         cost: str | None = None,
@@ -311,6 +317,7 @@ class DecisionLog:
     split = parts.split
     settled = parts.settled
     mean_cost = parts.mean_cost
+    by = by_attribute
 
     # Views
 

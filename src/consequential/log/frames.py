@@ -89,11 +89,20 @@ def check_features_are_listed(features: Sequence[str] | None) -> None:
 
 def named_columns(table: Any, **named: Any) -> dict[str, Any]:
     """Return the columns of a narwhals frame by role; what is no name of one stays as it is."""
-    wanted = {role: name for role, name in named.items() if isinstance(name, str)}
-    unknown = [name for name in wanted.values() if name not in table.columns]
-    if unknown:
-        raise DecisionLogError(f"no column {unknown[0]!r} in the frame; it has {table.columns}")
-    return named | {role: _column(table[name]) for role, name in wanted.items()}
+
+    def column(name: str) -> FrameColumn:
+        if name not in table.columns:
+            raise DecisionLogError(f"no column {name!r} in the frame; it has {table.columns}")
+        return _column(table[name])
+
+    return {
+        role: column(name)
+        if isinstance(name, str)
+        else {each: column(each) for each in name}
+        if isinstance(name, list | tuple)
+        else name
+        for role, name in named.items()
+    }
 
 
 def _column(series: Any) -> FrameColumn:

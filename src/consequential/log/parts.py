@@ -1,4 +1,4 @@
-"""Parts of a log: split, settled or concatenated; the functions are methods of a log."""
+"""Parts of a log: split, settled, concatenated or described; the functions are its methods."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
         raise DecisionLogError("nothing to concatenate: give at least one log")
     first = logs[0]
     for log in logs[1:]:
-        for name in ("groups", "feature_names", "horizon", "missing", "value_range"):
+        for name in ("groups", "attributes", "feature_names", "horizon", "missing", "value_range"):
             if getattr(log, name) != getattr(first, name):
                 raise DecisionLogError(
                     f"logs with different {name} cannot be concatenated: "

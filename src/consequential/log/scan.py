@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.log.attributes import Attributes, intersection
 from consequential.log.columns import DecisionLogError, Period
 from consequential.log.decision_log import DecisionLog
 from consequential.log.frames import (
@@ -46,7 +48,7 @@ class Names:
     decision: str
     propensity: str
     label: str | None = None
-    sensitive: str | None = None
+    sensitive: str | tuple[str, ...] | None = None
     time_step: str | None = None
     amount: str | None = None
     cost: str | None = None
@@ -57,11 +59,16 @@ class Names:
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        roles = [name for name in self.roles.values() if name is not None]
-        return list(dict.fromkeys((*self.features, *roles)))
+        roles = [(name,) if isinstance(name, str) else name or () for name in self.roles.values()]
+        return list(dict.fromkeys((*self.features, *chain(*roles))))
 
     @property
-    def roles(self) -> dict[str, str | None]:
+    def several(self) -> bool:
+        """Whether groups are intersections, here tuples of values."""
+        return isinstance(self.sensitive, tuple)
+
+    @property
+    def roles(self) -> dict[str, str | tuple[str, ...] | None]:
         """The columns other than features, by role."""
         others = ("features", "value_range", "period")
         return {k: name for k, name in vars(self).items() if k not in others}
@@ -198,7 +205,16 @@ class LogScan:
     @property
     def groups(self) -> tuple[Hashable, ...]:
         """The sensitive groups, sorted."""
-        return self._common.groups
+        groups = self._common.groups
+        return tuple(map(intersection, groups)) if self.names.several else groups  # type: ignore[arg-type]
+
+    @property
+    def attributes(self) -> Attributes:
+        """Names of the sensitive columns, with the value that each group has in them."""
+        names, groups = self.names.sensitive, self._common.groups
+        if isinstance(names, tuple):
+            return dict(zip(names, zip(*groups, strict=True), strict=True))
+        return {} if names is None else {names: groups}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -320,6 +336,8 @@ def scan_of(
 ) -> LogScan:
     """Return a scan, after a look at every file's schema."""
     check_features_are_listed(features)
+    if isinstance(sensitive := columns.get("sensitive"), list | tuple):
+        columns["sensitive"] = tuple(sensitive) if len(sensitive) > 1 else sensitive[0]
     counted = None if period is None else Period(period)
     names = Names(tuple(features), period=counted, value_range=value_range, **columns)
     if groups is not None and names.sensitive is None:
@@ -328,7 +346,7 @@ def scan_of(
         asked = "a horizon counts time steps" if horizon else "period says what a time step is"
         raise DecisionLogError(f"{asked}: name the column with time_step=")
     for role, name in columns.items():
-        if not isinstance(name, str | None):
+        if not isinstance(name, str | None) and not (role == "sensitive" and names.several):
             raise DecisionLogError(f"{role} of a scan is the name of a column, not {name!r}")
     pieces = found_pieces(path, names.columns)
     known = None if groups is None else plain_groups(groups)
@@ -358,7 +376,8 @@ def _contents(names: Names, every: int, piece: Piece) -> Contents:
         log = DecisionLog.from_arrays(np.zeros(len(table)), **columns)
         seen = seen_columns(table, names.features, every=every)
     first, last = int(log.time_step.min()), int(log.time_step.max())
-    return Contents(log.groups, seen, first, last, log.value_range, log.notes)
+    several = tuple(zip(*log.attributes.values(), strict=True)) if names.several else log.groups
+    return Contents(several, seen, first, last, log.value_range, log.notes)
 
 
 def _preparation(contents: Sequence[Contents]) -> Preparation:

@@ -39,6 +39,7 @@ def frontier(
     learner: Any = None,
     max_gaps: Sequence[float | None] = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, None),
     max_acceptance: float | Mapping[Hashable, float] | None = None,
+    min_acceptance: float | Mapping[Hashable, float] | None = None,
     feature_map: Any = None,
     folds: int = 5,
     weighting: Weighting | None = None,
@@ -66,9 +67,9 @@ def frontier(
         An unfitted learner with a parameter `max_gap`; a `FairPolicyLearner` by default.
     max_gaps
         The bounds to try; None for no bound.
-    max_acceptance
-        What there is capacity for, at every bound on the gap: see `FairPolicyLearner`. Only for the
-        default learner; another one has a capacity of its own.
+    max_acceptance, min_acceptance
+        What share may and must be accepted, at every bound on the gap: see `FairPolicyLearner`.
+        Only for the default learner; another one has shares of its own.
     feature_map
         A scikit-learn transformer for the default learner and the predictors beside it.
     folds
@@ -106,12 +107,16 @@ def frontier(
             cost=cost,
             fairness=fairness,
             max_acceptance=max_acceptance,
+            min_acceptance=min_acceptance,
             feature_map=feature_map,
             weighting=weighting,
             random_state=seed,
         )
-    elif max_acceptance is not None:
-        raise ValueError("max_acceptance= is for the default learner: set it in the learner itself")
+    elif (max_acceptance, min_acceptance) != (None, None):
+        raise ValueError(
+            "max_acceptance= and min_acceptance= are for the default learner: set them in the "
+            "learner itself"
+        )
     _check_learner(learner, None if log.has_costs else cost, notion)
     bounds = _checked_bounds(max_gaps)
     learners = [clone(learner).set_params(max_gap=bound) for bound in bounds]
@@ -265,5 +270,6 @@ def _check_learner(learner: Any, cost: float | None, notion: Fairness) -> None:
             f"the learner bounds {fairness_named(parameters['fairness']).name} and the frontier "
             f"shows {notion.name}: give both the same"
         )
-    if parameters.get("min_ratio") is not None:
-        raise ValueError("the learner has a min_ratio already: a frontier is traced by max_gap")
+    for what, name in {"a min_ratio": "min_ratio", "bounds": "bounds"}.items():
+        if parameters.get(name) is not None:
+            raise ValueError(f"the learner has {what} already: a frontier is traced by max_gap")
