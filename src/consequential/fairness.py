@@ -291,14 +291,7 @@ def fairness_named(notion: str | Fairness) -> Fairness:
 
 
 def needs_labels(notion: Fairness) -> bool:
-    """Whether a notion counts people by their label; True where that is not known.
-
-    Examples
-    --------
-    >>> from consequential.fairness import DemographicParity, EqualOpportunity, needs_labels
-    >>> needs_labels(DemographicParity()), needs_labels(EqualOpportunity())
-    (False, True)
-    """
+    """Whether a notion counts people by their label; True where that is not known."""
     shapes = [benefit.shape for benefit in notion.benefits(_four_people())]
     return any(shape is None or shape.labelled for shape in shapes)
 

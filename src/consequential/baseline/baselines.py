@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
-from tqdm import tqdm
 
 from consequential.baseline.predictors import (
     accepted_only,
@@ -26,6 +25,7 @@ from consequential.evaluation.rules import as_rule, is_learner, objective_of
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog
 from consequential.policies import AcceptAll, DecisionRule, Logged
+from consequential.progress import shown
 from consequential.shares import checked_share
 from consequential.tables import text_table
 from consequential.weightings import Weighting
@@ -195,8 +195,7 @@ def baselines(
         if hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule):
             ways[name] = predictors[name] = partial(accepted_only, classifier=rule)
     entries = []
-    # None: shown where somebody can see it
-    for name, way in tqdm(ways.items(), desc="baselines", leave=False, disable=None):
+    for name, way in shown(ways.items(), "baselines"):
         try:
             if name in predictors:
                 rule = predictors[name](known, cost, feature_map=feature_map)

@@ -32,6 +32,7 @@ METHODS: dict[str, Fit] = {
     "reject all": Modelled.reject_all,
 }
 _SURELY_BETTER = 2.0  # standard errors by which a candidate must beat the method before it
+_MARGIN = 0.5  # standard errors of the gap by which a learner stays inside its bound
 _TRIVIAL = ("accept all", "reject all")
 _CONFIDENCE = 0.95
 _SURELY_BROKEN = 2.0  # standard errors by which a bound must be exceeded to count as broken
@@ -103,22 +104,50 @@ def chosen_among(
     that breaks a bound, on the gap or on acceptance, by more than two standard errors gives way to
     any that does not. What the learner's penalty takes off a candidate counts against it.
     """
-    crossed = {method: modelled.crossed(METHODS[method]) for method in methods}
+    crossed = {method: modelled.crossed(METHODS[method], method) for method in methods}
     n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
     constant = {"accept all": np.ones(len(fold)), "reject all": np.zeros(len(fold))}
     crossed |= {
         name: CrossFitted(np.tile(propensity, (n_folds, 1)), fold)
         for name, propensity in constant.items()
     }
-    cost = modelled.learner.cost if modelled.log.cost is None else modelled.log.cost
-    regression = (modelled.outcome.regression >= cost).astype(np.float64)
     propensities = {name: each.values for name, each in crossed.items()} | {
-        "plain regression": regression,
+        "plain regression": _thresholded(modelled, modelled.outcome.regression),
         "past rule": modelled.log.propensity,
     }
     contest = _Contest.of(modelled, propensities)
     name = contest.choice(tuple(crossed))
     return name, crossed[name], contest.table(name)
+
+
+def inside_bounds(modelled: Modelled) -> Modelled:
+    """Return the same with bounds on gaps that are tighter by half a standard error.
+
+    What just keeps a bound on the rows it was learned from exceeds it among other people more often
+    than not. Half an error costs little utility, and a whole one was hardly kept more often. The
+    error is that of the rule for the model without any bound.
+    """
+    if not modelled.bounds:
+        return modelled
+    plain = {"plain": _thresholded(modelled, modelled.outcome.predicted)}
+    values = _Contest.of(modelled, plain).values["plain"]
+    return replace(
+        modelled,
+        bounds=tuple(
+            replace(
+                bound, max_gap=max(bound.max_gap - _MARGIN * value.benefit_gap.standard_error, 0.0)
+            )
+            if value.benefit_gap.known
+            else bound
+            for bound, value in zip(modelled.bounds, values, strict=True)
+        ),
+    )
+
+
+def _thresholded(modelled: Modelled, predicted: Floats) -> Floats:
+    """Return the propensities of a rule that accepts where the prediction reaches the cost."""
+    cost = modelled.learner.cost if modelled.log.cost is None else modelled.log.cost
+    return (predicted >= cost).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +192,8 @@ class _Contest:
         """Return whether a rule may be within the bounds."""
         modelled = self.modelled
         # with bounds=() in place of the learner's own there is nothing to keep
-        for value, bound in zip(self.values[name], modelled.bounds, strict=False):
+        asked = asked_bounds(modelled.learner) if modelled.bounds else ()
+        for value, bound in zip(self.values[name], asked, strict=False):
             gap = value.benefit_gap
             narrowest = abs(gap.value) - _SURELY_BROKEN * gap.standard_error
             if gap.known and narrowest > bound.max_gap:

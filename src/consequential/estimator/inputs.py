@@ -56,9 +56,9 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
         raise ValueError(
             f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"
         )
+    check_bounds(learner, log)
     Objective(learner.cost, notion_of(learner)).check_countable(log)
     signs_of(learner, log)
-    check_bounds(learner, log)
     if learner.uses_sensitive and len(log.groups) < 2:
         raise DecisionLogError(
             "uses_sensitive=True needs a sensitive attribute with at least two groups; the log "

@@ -25,6 +25,7 @@ from consequential.objective import Objective
 from consequential.policies import Policy
 from consequential.policies.mapped import MappedColumns
 from consequential.policies.scores import Scores, with_groups
+from consequential.progress import shown
 from consequential.weightings import DoublyRobust, InversePropensity, Weighting
 from consequential.weightings.predicted import ModelOnly, Predicted
 
@@ -129,11 +130,13 @@ class Modelled:
         policy = replace(found.policy, theta=blocks.ravel())
         return replace(found, policy=policy, start=name, fallback=True)
 
-    def crossed(self, fit: Callable[[Modelled, np.random.Generator], Fitted]) -> CrossFitted:
+    def crossed(
+        self, fit: Callable[[Modelled, np.random.Generator], Fitted], name: str
+    ) -> CrossFitted:
         """Return what policies do with each row that were fitted without it."""
         fold = self.outcome.fold
         by_fold = np.empty((int(fold.max()) + 1, len(fold)))
-        for k in range(len(by_fold)):
+        for k in shown(range(len(by_fold)), f"policies, {name}"):
             rng = np.random.default_rng(self.learner.random_state)
             modelled = replace(self, outcome=self.outcome.of_fold(k))
             by_fold[k] = modelled.propensity(fit(modelled.take(fold != k), rng).policy)

@@ -17,7 +17,12 @@ from consequential.estimator.bounds import (
     notion_of,
     rate_bounds,
 )
-from consequential.estimator.candidates import METHODS, Candidates, chosen_among
+from consequential.estimator.candidates import (
+    METHODS,
+    Candidates,
+    chosen_among,
+    inside_bounds,
+)
 from consequential.estimator.inputs import check_options, template_for, unexplored
 from consequential.estimator.modelled import Modelled
 from consequential.estimator.monotone import signs_of
@@ -70,7 +75,7 @@ def learned(
             bounds = gap_bounds(asked_bounds(learner), log)
             return Learned(_searched(learner, log, bounds, rng, warm))
         rows = log.sample(_SAMPLED, rng) if isinstance(log, LogScan) else log
-        modelled = Modelled.of(learner, rows, folds)
+        modelled = inside_bounds(Modelled.of(learner, rows, folds))
         name, crossed, candidates = chosen_among(modelled, methods_of(learner))
         found = modelled.at_capacity(METHODS[name](modelled, rng))
     except UnexploredLogError as error:
@@ -120,7 +125,7 @@ def cross_fitted_under(
         elif learner.monotone and not learner.uses_sensitive:
             yield chosen_among(bounded(bound), methods_of(learner))[1]
         else:
-            yield bounded(bound).crossed(METHODS[name])
+            yield bounded(bound).crossed(METHODS[name], name)
 
 
 def methods_of(learner: Any) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from consequential.policies.scores import (
     log_odds,
     score_columns,
 )
+from consequential.progress import shown
 from consequential.weightings.fractional import are_whole
 from consequential.weightings.weights import counted_rows, inverse_propensity
 
@@ -126,12 +127,18 @@ def outcome_of(
     with warnings.catch_warnings(record=True) as caught, _threads(len(log)):
         warnings.simplefilter("always")
         fits = [
-            _cross_fitted(_Task(model, inputs, labels, seen), log_odds, fold)
-            for model in models.values()
+            _cross_fitted(_Task(name, model, inputs, labels, seen), log_odds, fold)
+            for name, model in models.items()
         ]
         groups = {
             each: _cross_fitted(
-                _Task(curved(inputs, _GROUPS_SHRUNK), inputs, log.group, *_counted(each, log)),
+                _Task(
+                    f"groups of {each}",
+                    curved(inputs, _GROUPS_SHRUNK),
+                    inputs,
+                    log.group,
+                    *_counted(each, log),
+                ),
                 partial(group_chances, n_groups=n_groups),
                 fold,
             )
@@ -197,6 +204,7 @@ def _warned(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
 class _Task:
     """A model to be fitted to some rows of a log."""
 
+    name: str
     model: Model
     inputs: Floats
     targets: NDArray[Any]
@@ -216,7 +224,7 @@ def _cross_fitted(
 
     Each model is fitted without a fold, the last one to all rows.
     """
-    models = [task.fitted(fold != k) for k in range(int(fold.max()) + 2)]
+    models = [task.fitted(fold != k) for k in shown(range(int(fold.max()) + 2), task.name)]
     found = np.empty((len(fold), *predict(models[-1], task.inputs[:1]).shape[1:]))
     for k, model in enumerate(models[:-1]):
         found[fold == k] = predict(model, task.inputs[fold == k])
