@@ -52,7 +52,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     penalty
         The paper's lambda: `utility - penalty/2 (benefit gap)^2`.
     max_gap
-        The largest difference allowed between any two groups' benefits.
+        The largest difference allowed between any two groups' benefits. The policy stays half a
+        standard error inside it; with `method="direct"` it goes up to the bound.
     confidence
         How sure to be that people keep `max_gap`, not only the rows learned from. With 0.95 the
         true gap of `policy_` exceeds the bound in at most 5 % of logs: candidates are learned from
