@@ -193,3 +193,9 @@ def test_200_000_decisions_teach_nearly_the_best_policy_there_is(world, options,
     assert found.utility > best - 0.002
     if options:
         assert abs(found.benefit_gap) < 0.005
+
+
+def test_a_policy_stays_half_a_standard_error_inside_its_bound(log):
+    learner = cq.FairPolicyLearner(cost=COST, max_gap=0.05, method="model").fit_log(log)
+    error = learner.value_.benefit_gap.standard_error
+    assert abs(learner.result_.benefit_gap) < 0.05 - 0.4 * error  # the plain rule's differs a bit
