@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
-__all__ = ["cluster", "in_order", "on_cluster", "spread"]
+__all__ = ["cluster", "in_order", "on_cluster", "spread", "threads_for"]
+
+MANY_ROWS = 100_000  # from here on, threads gain more than they cost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -131,3 +133,21 @@ def _alone(function: Callable[[Item], Result], item: Item) -> Result:
 
     with threadpool_limits(limits=1, user_api="blas"):
         return function(item)
+
+
+def threads_for(n_rows: int) -> Any:
+    """Return a context in which libraries use several threads for many rows, and one for few.
+
+    With few rows each thread has little to do between two points where all of them wait for one
+    another, and where other processes are busy too that takes a hundred times as long.
+    """
+    return _thread_pools().limit(limits=None if n_rows >= MANY_ROWS else 1)
+
+
+@cache
+def _thread_pools() -> Any:
+    """The pools of libraries that are loaded by now; to find them takes a millisecond."""
+    import sklearn.ensemble  # noqa: F401  # loads OpenMP
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.weightings.fractional import are_whole, fit_classifier
+from consequential.workers import MANY_ROWS
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MANY_ROWS = 100_000  # from here on, threads gain more than they cost
 _CELLS = 12_000_000  # numbers in the matrix that one regression is fitted to, at most
 _BOOSTED_ON = 200_000  # rows that boosted trees are fitted to, at most
 _FEW_VALUES = 8  # a column with fewer gets no splines

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from consequential.fairness import Fairness, ShapedFairness
 from consequential.functionals import NONE
-from consequential.learning.models import MANY_ROWS, Model, curved
+from consequential.learning.models import Model, curved
 from consequential.log import DecisionLog
 from consequential.policies.scores import (
     Scores,
@@ -29,6 +29,7 @@ from consequential.policies.scores import (
 from consequential.progress import shown
 from consequential.weightings.fractional import are_whole
 from consequential.weightings.weights import counted_rows, inverse_propensity
+from consequential.workers import threads_for
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -124,7 +125,7 @@ def outcome_of(
     n_groups, labels = len(log.groups), log.outcome
     seen, gained = counted_rows(log), labels > log.mean_cost(0.5)
     fold = _stratified(folds, log.group, seen.astype(np.intp) + (seen & gained))
-    with warnings.catch_warnings(record=True) as caught, _threads(len(log)):
+    with warnings.catch_warnings(record=True) as caught, threads_for(len(log)):
         warnings.simplefilter("always")
         fits = [
             _cross_fitted(_Task(name, model, inputs, labels, seen), log_odds, fold)
@@ -185,13 +186,6 @@ def _stratified(folds: int, group: Codes, label: Codes) -> Codes:
     fold = np.empty(len(group), dtype=np.intp)
     fold[order] = np.arange(len(group)) % folds
     return fold
-
-
-def _threads(n_rows: int) -> Any:
-    """Return a context in which few rows are fitted by one thread: several would only wait."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(None if n_rows >= MANY_ROWS else 1)
 
 
 def _warned(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import checked_observed
 from consequential.log.columns import DecisionLogError
+from consequential.workers import threads_for
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
@@ -19,7 +20,6 @@ Floats = NDArray[np.float64]
 Missing = Literal["refuse", "against", "at_random"]
 
 _BELOW_ONE = 1.0 - 1e-6  # a rejected person cannot have been sure to be accepted
-_MANY = 100_000  # rows from which on several threads are faster than one
 _SMALLEST_OBSERVED = 0.01  # estimated probability that a label is known
 
 
@@ -133,7 +133,6 @@ class EstimatedPropensity:
         from sklearn.calibration import CalibratedClassifierCV
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.model_selection import StratifiedKFold, cross_val_predict
-        from threadpoolctl import threadpool_limits
 
         model = self.classifier
         if model is None:
@@ -144,7 +143,7 @@ class EstimatedPropensity:
         inner = StratifiedKFold(3, shuffle=True, random_state=self.seed)
         outer = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
         calibrated = CalibratedClassifierCV(clone(model), method=self.calibration, cv=inner)
-        with threadpool_limits(None if len(inputs) >= _MANY else 1):
+        with threads_for(len(inputs)):
             found = cross_val_predict(
                 calibrated, inputs, decision.astype(np.int64), cv=outer, method="predict_proba"
             )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.policies.features import Floats, row_products
+from consequential.workers import threads_for
 
 Codes = NDArray[np.intp]
 
@@ -188,4 +189,5 @@ def _in_chunks(predict: Callable[[Any, Floats], Floats], model: Any, inputs: Flo
         return predict(model, np.zeros((1, inputs.shape[1])))[:0]
     size = _CHUNK if hasattr(model, "steps") else len(inputs)
     starts = range(0, len(inputs), size)
-    return np.concatenate([predict(model, inputs[start : start + size]) for start in starts])
+    with threads_for(len(inputs)):
+        return np.concatenate([predict(model, inputs[start : start + size]) for start in starts])

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from consequential.functionals import Tally
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.weightings.fractional import fit_classifier
+from consequential.workers import threads_for
 
 Floats = NDArray[np.float64]
-
-_MANY = 100_000
 
 
 class Weighting(ABC):
@@ -344,7 +343,6 @@ class DoublyRobust(Weighting):
         """Return each row's probability of label 1, by a model fitted on the other folds."""
         from sklearn.base import clone
         from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits
 
         model = self.classifier
         if model is None:
@@ -364,8 +362,7 @@ class DoublyRobust(Weighting):
             if labels.min() == labels.max():
                 predicted[unseen] = labels[0]
             elif unseen.any():
-                # on few rows threads wait for one another longer than they work
-                with threadpool_limits(None if len(log) >= _MANY else 1):
+                with threads_for(len(log)):
                     fitted = fit_classifier(clone(model), inputs[seen], labels)
                     predicted[unseen] = fitted.predict_proba(inputs[unseen])[:, 1]
         return predicted
