@@ -114,7 +114,7 @@ def simulate(options: argparse.Namespace) -> int:
     def write() -> Path:
         with Store.opened(options.out, "simulate", parameters) as store:
             tasks.complete(store, [task], n_jobs=options.jobs)
-            runs = Runs.load(store.result("runs"))
+            runs = Runs.load(store.checked(store.result("runs")))
             print(runs.summary())
             return _write_page(options.out / "report.html", world, runs)
 
