@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core.caching import IndexDataCacheFile
+from numba.core import caching
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,12 +32,15 @@ def _sources_digest() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
+_Cached: Any = caching.IndexDataCacheFile
+
+
+class _CacheFile(_Cached):  # type: ignore[misc]
     """The cache of a function: damaged files count as missing, and a full disk is no error."""
 
-    def _load_index(self) -> dict[Any, str]:
+    def _load_index(self) -> Any:
         try:
-            return cast(dict[Any, str], super()._load_index())
+            return super()._load_index()
         except Exception:  # whatever reading half a pickle raises
             return {}
 
@@ -65,7 +68,7 @@ def compiled(function: _Function) -> _Function:
         _once = "for this process; set NUMBA_CACHE_DIR to a writable directory to do so once"
         dispatcher = _njit(function, **_VECTORISED)
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if isinstance(file, IndexDataCacheFile):
+    if isinstance(file, _Cached):
         file.__class__ = _CacheFile
         # the version is compared before the index is read, which may name modules that are gone
         file._version = f"{file._version} {_sources_digest()}"
@@ -82,8 +85,8 @@ def compiled_exactly(function: _Function) -> _Function:
 
 
 def _njit(function: Callable[..., Any], **options: Any) -> Any:
-    if numba.config.DISABLE_JIT:  # compiled code does not warn of overflow either
-        return np.errstate(all="ignore")(function)
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return np.errstate(all="ignore")(function)  # compiled code does not warn of overflow either
     return numba.njit(**options)(function)
 
 
