@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +35,9 @@ def everything(folder):
 
 
 def changed_manifest(folder, **changes) -> None:
-    file = folder / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    there = Store.existing(folder)
+    there.manifest |= changes
+    there._write_manifest()
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def folder(tmp_path):
     place = tmp_path / "results here"
     with opened(place) as there:
         there.make_folders("a")
-        there.result("a").write_bytes(b"a result")
+        there.write({there.result("a"): lambda path: path.write_bytes(b"a result")}, "a")
         there.expect(["a"])
         there.remove_parts("a")
     return place
@@ -54,8 +57,8 @@ def folder(tmp_path):
 
 def test_a_new_directory_says_how_it_is_made(tmp_path):
     with opened(tmp_path / "deep" / "inside") as there:
-        there.add_seconds("a", 1.5)
-        there.add_seconds("a", 0.25)
+        there.write({}, "a", 1.5)
+        there.write({}, "a", 0.25)
     manifest = json.loads((tmp_path / "deep" / "inside" / "manifest.json").read_text())
     assert manifest["command"] == "reproduce"
     assert manifest["parameters"] == ASKED
@@ -123,6 +126,99 @@ def test_a_directory_whose_manifest_was_never_finished_is_as_good_as_new(tmp_pat
     with opened(tmp_path):
         pass
     assert list(everything(tmp_path)) == ["manifest.json"]
+
+
+# --- damage
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """A directory with the results of two studies and two parts of a third."""
+    with opened(tmp_path / "unfinished") as there:
+        for name in ("a", "b", "c"):
+            there.make_folders(name)
+        files = [there.result("a"), there.result("b"), there.part("c", 0), there.part("c", 1)]
+        saves = {
+            path: partial(save_columns, columns={"utility": np.array([0.5, k])})
+            for k, path in enumerate(files)
+        }
+        there.write(saves, "abc", 1.5)
+    return there
+
+
+@pytest.mark.parametrize("kind", ["result", "part"])
+def test_every_changed_byte_of_a_result_or_a_part_is_found(unfinished, kind):
+    path = unfinished.result("a") if kind == "result" else unfinished.part("c", 1)
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(StoreError, match=r"is damaged or was replaced: .* Delete it and run"):
+            unfinished.checked(path)
+    path.write_bytes(whole)
+    assert unfinished.checked(path) == path
+
+
+def test_every_changed_byte_of_a_manifest_is_found_or_changes_nothing(unfinished):
+    path = unfinished.folder / "manifest.json"
+    whole, found = path.read_bytes(), 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        try:
+            assert Store.existing(unfinished.folder).manifest == unfinished.manifest
+        except StoreError:
+            found += 1
+    assert found > 0.7 * len(whole)  # other bytes are indentation
+
+
+def test_a_manifest_without_one_of_its_keys_is_refused(unfinished):
+    path = unfinished.folder / "manifest.json"
+    whole = json.loads(path.read_text())
+    for key in whole:
+        path.write_text(json.dumps({name: value for name, value in whole.items() if name != key}))
+        with pytest.raises(StoreError, match="is damaged or not a manifest"):
+            Store.existing(unfinished.folder)
+        with pytest.raises(StoreError, match="is damaged or not a man"), opened(unfinished.folder):
+            pass
+
+
+def test_the_result_of_another_study_or_another_part_is_refused(unfinished):
+    there = Store.existing(unfinished.folder)
+    for path, other in [
+        (there.result("a"), there.result("b")),
+        (there.part("c", 1), there.part("c", 0)),
+    ]:
+        path.write_bytes(other.read_bytes())
+        with pytest.raises(StoreError, match=rf"{path.name} is damaged or was replaced"):
+            there.checked(path)
+
+
+def test_a_file_that_is_not_in_the_manifest_counts_as_missing(unfinished):
+    unfinished.result("c").write_bytes(unfinished.result("a").read_bytes())
+    unfinished.part("c", 2).write_bytes(unfinished.part("c", 0).read_bytes())
+    with opened(unfinished.folder) as there:
+        assert not there.has("c")
+        assert not there.is_finished(there.part("c", 2))
+        assert there.is_finished(there.part("c", 1))
+
+
+def test_the_manifest_lists_a_file_before_it_appears(tmp_path, monkeypatch):
+    with opened(tmp_path) as there:
+        there.make_folders("a")
+        monkeypatch.setattr(Path, "replace", lambda *_: 1 / 0)  # killed at this moment
+        with pytest.raises(ZeroDivisionError):
+            there.write({there.result("a"): lambda path: path.write_bytes(b"a result")}, "a")
+        monkeypatch.undo()
+    assert "results/a.parquet" in Store.existing(tmp_path).manifest["files"]
+    with opened(tmp_path) as there:
+        assert not there.has("a")
+    assert list(everything(tmp_path)) == ["manifest.json"]
+
+
+def test_what_is_deleted_is_run_again(unfinished):
+    unfinished.result("a").unlink()
+    with opened(unfinished.folder) as there:
+        assert not there.has("a")
+        assert there.has("b")
 
 
 # --- refused, and left as it was

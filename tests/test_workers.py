@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -34,6 +37,32 @@ def test_what_fails_elsewhere_fails_here(place):
 
 def test_no_work_has_no_results():
     assert list(in_order(reciprocal, [], 2, local=True)) == []
+
+
+BUSY = """
+import socket, sys, time
+from consequential.workers import in_order
+
+def busy(port):
+    with socket.create_connection(("127.0.0.1", port)):
+        time.sleep(300.0)
+
+list(in_order(busy, [int(sys.argv[1])] * 4, 2, local=True))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a process does not see there that its parent ended")
+def test_the_workers_of_a_killed_process_end():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60.0)
+        program = [sys.executable, "-c", BUSY, str(server.getsockname()[1])]
+        with subprocess.Popen(program) as process:
+            workers = [server.accept()[0] for _ in range(2)]
+            process.kill()
+        for connection in workers:
+            with connection:
+                connection.settimeout(30.0)
+                assert connection.recv(1) == b""  # the system closed it with its process
 
 
 def test_both_ways_of_sharing_work_can_follow_each_other_in_one_process():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from consequential import provenance
 from consequential.files import write_atomically
 
 FORMAT = "consequential results"
-SCHEMA = 1
+SCHEMA = 2
 
 # where a process that was killed may have left a file it had not finished
 _FOLDERS = ("results", "parts", "figures")
@@ -30,8 +31,10 @@ class Store:
     """A folder of results: `results/`, `parts/` of those not finished, and `manifest.json`.
 
     Every file is written completely or not at all, so that a process can be killed at any moment
-    and another one continue. A folder belongs to one command and its parameters; a folder that
-    holds anything else is refused and left as it is.
+    and another one continue. The manifest has the SHA-256 of every finished file and a digest of
+    itself: a file that it does not list counts as missing, one whose content is not what was
+    written is refused. A folder belongs to one command and its parameters; a folder that holds
+    anything else is refused and left as it is.
     """
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
@@ -51,6 +54,7 @@ class Store:
             # as they will be read from the file
             "parameters": json.loads(json.dumps(parameters)),
             "studies": [],
+            "files": {},
             "code": provenance.code(),
             "versions": provenance.versions(),
             "machine": provenance.machine(),
@@ -61,7 +65,7 @@ class Store:
         _make_folder(place)
         with _locked(place):
             store = cls(place, _checked_manifest(place, wanted) or wanted)
-            _remove_leftovers(place)
+            store._remove_leftovers()
             store._write_manifest()
             yield store
 
@@ -70,10 +74,9 @@ class Store:
         """Return a store to read from."""
         place = Path(folder)
         try:
-            text = (place / "manifest.json").read_text(encoding="utf-8")
+            return cls(place, _read_manifest(place / "manifest.json"))
         except (FileNotFoundError, NotADirectoryError):
             raise StoreError(f"{place} holds no results: it has no manifest.json") from None
-        return cls(place, json.loads(text))
 
     def expect(self, names: Sequence[str]) -> None:
         """Note which results were asked for.
@@ -92,32 +95,63 @@ class Store:
 
     def has(self, name: str) -> bool:
         """Whether a result is there."""
-        return self.result(name).is_file()
+        return self.is_finished(self.result(name))
 
     def part(self, name: str, number: int) -> Path:
         """Return where a part of a result is or will be."""
         return self.folder / "parts" / name / f"{number:04d}.parquet"
+
+    def is_finished(self, path: Path) -> bool:
+        """Whether a result or a part is there; a file that the manifest does not list is not."""
+        return self._name(path) in self.manifest["files"] and path.is_file()
+
+    def checked(self, path: Path) -> Path:
+        """Return a finished file to read, if its content is what was written."""
+        if _sha256(path.read_bytes()) != self.manifest["files"].get(self._name(path)):
+            raise StoreError(
+                f"{path} is damaged or was replaced: its content is not what was written. Delete "
+                "it and run the same command again"
+            )
+        return path
 
     def make_folders(self, name: str) -> None:
         """Make the folders of a result and of its parts."""
         self.part(name, 0).parent.mkdir(parents=True, exist_ok=True)
         self.result(name).parent.mkdir(exist_ok=True)
 
-    def add_seconds(self, name: str, seconds: float) -> None:
-        """Note how long a part took."""
+    def write(
+        self, files: Mapping[Path, Callable[[Path], None]], study: str, seconds: float = 0.0
+    ) -> None:
+        """Write results or parts, each by its function, and note how long a study took for them.
+
+        The manifest lists a file before it appears, so that no moment to be killed at loses it.
+        """
+        for path, save in files.items():
+            save(_unfinished(path))
+            self.manifest["files"][self._name(path)] = _sha256(_unfinished(path).read_bytes())
         spent = self.manifest["seconds"]
-        spent[name] = round(spent.get(name, 0.0) + seconds, 2)
+        spent[study] = round(spent.get(study, 0.0) + seconds, 2)
         self._write_manifest()
+        for path in files:
+            _unfinished(path).replace(path)
 
     def remove_parts(self, name: str) -> None:
         """Remove the parts of a result that is there."""
         parts = self.folder / "parts"
+        files = self.manifest["files"].items()
+        own = f"parts/{name}/"
+        self.manifest["files"] = {path: sha for path, sha in files if not path.startswith(own)}
+        self._write_manifest()
         shutil.rmtree(parts / name, ignore_errors=True)
         if not any(parts.iterdir()):
             parts.rmdir()
 
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
     def _write_manifest(self) -> None:
-        text = json.dumps(self.manifest, indent=2, ensure_ascii=False, allow_nan=False)
+        document = self.manifest | {"digest": _digest(self.manifest)}
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(self.folder / "manifest.json", text + "\n")
 
     def _check_surroundings(self) -> None:
@@ -132,6 +166,16 @@ class Store:
                 "differ from new ones: name another folder with --out"
             )
 
+    def _remove_leftovers(self) -> None:
+        """Remove files that killed processes had not finished, and parts of finished results."""
+        inside = [path for name in _FOLDERS for path in (self.folder / name).rglob(".*")]
+        for path in [*filter(_is_leftover, self.folder.glob(".*")), *inside]:
+            if path.is_file():
+                path.unlink()
+        for parts in list((self.folder / "parts").glob("*")):
+            if self.has(parts.name):
+                self.remove_parts(parts.name)
+
 
 def _checked_manifest(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     """Return the manifest of a folder, None for a new or empty one; refuse that of other work."""
@@ -143,14 +187,7 @@ def _checked_manifest(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | N
                 "folder with --out"
             )
         return None
-    try:
-        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if known["format"] != FORMAT or known["schema"] != SCHEMA:
-            raise ValueError("another format")
-    except (ValueError, KeyError, TypeError):
-        raise StoreError(
-            f"{file} is not a manifest that this version reads: name another folder with --out"
-        ) from None
+    known = _read_manifest(file)
     if known["command"] != wanted["command"]:
         raise StoreError(
             f"{place} was made by `consequential {known['command']}`: name another folder "
@@ -174,6 +211,32 @@ def _checked_manifest(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | N
             f"{wanted['code']['digest'][:8]}): name another folder with --out"
         )
     return known
+
+
+def _read_manifest(file: Path) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        whole = known.pop("digest") == _digest(known)
+        if not whole or known["format"] != FORMAT or known["schema"] != SCHEMA:
+            raise ValueError("damaged, or another format")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StoreError(
+            f"{file} is damaged or not a manifest that this version reads: name another folder "
+            "with --out"
+        ) from None
+    return known
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return _sha256(json.dumps(manifest, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}")
 
 
 def _short(value: Any) -> str:
@@ -215,14 +278,3 @@ def _locked(place: Path) -> Iterator[None]:
 def _is_leftover(path: Path) -> bool:
     """Whether a file of the folder itself was left unfinished by a process that was killed."""
     return any(path.name.startswith(f".{name}.") for name in _FILES)
-
-
-def _remove_leftovers(place: Path) -> None:
-    """Remove files that killed processes had not finished, and parts of results that are there."""
-    inside = [path for name in _FOLDERS for path in (place / name).rglob(".*")]
-    for path in [*filter(_is_leftover, place.glob(".*")), *inside]:
-        if path.is_file():
-            path.unlink()
-    for parts in (place / "parts").glob("*"):
-        if (place / "results" / f"{parts.name}.parquet").is_file():
-            shutil.rmtree(parts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -98,7 +100,7 @@ def _results(
     from joblib import Parallel, delayed, effective_n_jobs
 
     # what a function holds travels with it; an argument would lie with one worker, and work there
-    alone = partial(_alone, function)
+    alone = partial(_alone, function, os.getpid())
     options: dict[str, Any] = {"n_jobs": n_jobs}
     if local:
         options = {"n_jobs": n_jobs or os.cpu_count(), "backend": "loky"}
@@ -127,12 +129,29 @@ def _by_the_only_worker(
         client.cancel(futures)
 
 
-def _alone(function: Callable[[Item], Result], item: Item) -> Result:
+def _alone(function: Callable[[Item], Result], parent: int, item: Item) -> Result:
     """Work with one thread of linear algebra: the order of sums is then the same everywhere."""
     from threadpoolctl import threadpool_limits
 
+    _end_with(parent)
     with threadpool_limits(limits=1, user_api="blas"):
         return function(item)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process, if it is a child, within a second after its parent was killed.
+
+    The workers of joblib would wait for more work for minutes.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def threads_for(n_rows: int) -> Any:

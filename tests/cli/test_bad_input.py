@@ -115,6 +115,10 @@ BAD = {
         ["plan", "loans.csv", *FEATURES, *LOGGED, *COST, "--improvement", "0.9"],
         "out of reach",
     ),
+    "an improvement too small to prove": (
+        ["plan", "loans.csv", *FEATURES, *LOGGED, *COST, "--improvement", "1e-300"],
+        "would not be proven in 1e+12 decisions: ask for a larger one",
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -74,6 +75,18 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def test_bash_completes(line, offered, tmp_path):
     (tmp_path / "loans.csv").touch()
     assert offered in completions(line, tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes differ there")
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["fit", "--help"]], ids=" ".join)
+def test_output_that_nobody_reads_to_its_end_is_no_error(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    program = [sys.executable, "-m", "consequential", *arguments]
+    done = subprocess.run(program, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert done.stderr == b""
+    assert done.returncode in (0, 141)  # argparse itself ignores it
 
 
 def test_an_unknown_shell_is_refused(capsys):

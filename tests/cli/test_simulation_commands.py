@@ -172,6 +172,29 @@ def test_a_penalty_that_cannot_be_is_refused(folder, capsys, value):
     assert "--penalties: must be" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nowhere_to_be_found", "line 1: ModuleNotFoundError: No module named 'nowhere_"),
+        ("def f(:", "line 1: SyntaxError: invalid syntax"),
+        (OWN + "    def propose(self, n, rng): return n[0]", "line 21: TypeError: 'int' object is"),
+    ],
+    ids=["import", "syntax", "method"],
+)
+def test_an_error_in_a_file_of_ones_own_is_told_with_its_line(folder, capsys, text, message):
+    (folder / "bad.py").write_text(text.replace("(self, cost):", "(self, cost=0.5):"))
+    small = ["--seeds", "1", "--strategies", "logistic-iterative"]
+    assert main(["simulate", "bad.py:Demanding", *small]) == 2
+    assert f"consequential: an error in bad.py, {message}" in capsys.readouterr().err
+
+
+def test_an_error_in_another_process_is_told_with_its_line(folder, capsys):
+    (folder / "bad.py").write_text(OWN.replace("features[:, 0]", "features[:, 7]"))
+    asked = ["--seeds", "2", "--jobs", "2", "--strategies", "fair-deterministic-iterative"]
+    assert main(["simulate", "bad.py:Coins", *asked]) == 2
+    assert "an error in bad.py, line 12: IndexError: index 7" in capsys.readouterr().err
+
+
 def test_a_class_with_defaults_can_be_made(folder):
     small = ["--seeds", "1", "--strategies", "logistic-iterative"]
     assert main(["simulate", "mine.py:Costly", *small]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import consequential as cq
 from consequential.paper.lending_example import LendingTable
 from consequential.paper.results import Results
 from consequential.simulation import Run, Runs
+from consequential.store import Store
 
 PREDICTING = ("deterministic, iterative", "deterministic, aggregated")
 EXPLORING = (
@@ -118,12 +118,11 @@ def lending_table(utility_of=None, gap_of=None) -> LendingTable:
 
 def results_in(folder: Path, studies: dict[str, object], columns=("paper", "corrected")) -> Results:
     """Write studies into a folder, the same for each column, and read them back."""
-    (folder / "results").mkdir(parents=True, exist_ok=True)
-    manifest = {"parameters": {"seeds": SEEDS}, "versions": {"numpy": np.__version__}}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for study, found in studies.items():
-        for column in ("paper",) if study == "lending" else columns:
-            found.save(folder / "results" / f"{study}-{column}.parquet")
+    with Store.opened(folder, "reproduce", {"seeds": SEEDS}) as store:
+        (folder / "results").mkdir(exist_ok=True)
+        for study, found in studies.items():
+            for column in ("paper",) if study == "lending" else columns:
+                store.write({store.result(f"{study}-{column}"): found.save}, study)
     return Results(folder)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -85,7 +87,22 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Run strategies in a world; results are stored as they come, and the command can go on."""
+    """Run strategies in a world; errors in a file of the user's are told with their line."""
+    try:
+        return _simulate(options)
+    except Exception as error:
+        file = options.world.rpartition(":")[0]
+        place = re.escape(f'File "{os.path.abspath(file)}", line ')
+        # as text, which has the frames of other processes too
+        lines = re.findall(rf"{place}(\d+)", "".join(traceback.format_exception(error)))
+        if not file or not lines:
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"an error in {file}, line {lines[-1]}: {why}") from error
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    """Store results as they come, so that the command can be stopped and go on."""
     world, about = _world(options)
     strategies = _strategies(options)
     fairness_named(options.fairness)  # an unknown name is an error now, not after the work
@@ -114,7 +131,7 @@ def simulate(options: argparse.Namespace) -> int:
     def write() -> Path:
         with Store.opened(options.out, "simulate", parameters) as store:
             tasks.complete(store, [task], n_jobs=options.jobs)
-            runs = Runs.load(store.result("runs"))
+            runs = Runs.load(store.checked(store.result("runs")))
             print(runs.summary())
             return _write_page(options.out / "report.html", world, runs)
 

@@ -6,12 +6,14 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numba.core import caching
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -30,15 +32,44 @@ def _sources_digest() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
+_Cached: Any = caching.IndexDataCacheFile
+
+
+class _CacheFile(_Cached):  # type: ignore[misc]
+    """The cache of a function: damaged files count as missing, and a full disk is no error."""
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # whatever reading half a pickle raises
+            return {}
+
+    def load(self, key: Any) -> Any:
+        try:
+            return super().load(key)
+        except Exception:
+            return None
+
+    def save(self, key: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save(key, data)
+
+
 def compiled(function: _Function) -> _Function:
     """Compile a function on its first call, and cache it on disk until any kernel changes.
 
     Numba checks only the function's own file, and would go on using old code of the functions that
-    it calls.
+    it calls. Where no directory can be written to, every process compiles again.
     """
-    dispatcher = numba.njit(cache=True, **_VECTORISED)(function)
+    global _once
+    try:
+        dispatcher = _njit(function, cache=True, **_VECTORISED)
+    except RuntimeError:  # no locator available: neither the package nor the home is writable
+        _once = "for this process; set NUMBA_CACHE_DIR to a writable directory to do so once"
+        dispatcher = _njit(function, **_VECTORISED)
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if file is not None and hasattr(file, "_version") and hasattr(file, "_source_stamp"):
+    if isinstance(file, _Cached):
+        file.__class__ = _CacheFile
         # the version is compared before the index is read, which may name modules that are gone
         file._version = f"{file._version} {_sources_digest()}"
         file._source_stamp = None
@@ -50,10 +81,17 @@ def compiled_exactly(function: _Function) -> _Function:
 
     Such functions are small and compiled into their callers.
     """
-    return cast(_Function, numba.njit(error_model="numpy", fastmath={"contract"})(function))
+    return cast(_Function, _njit(function, error_model="numpy", fastmath={"contract"}))
+
+
+def _njit(function: Callable[..., Any], **options: Any) -> Any:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return np.errstate(all="ignore")(function)  # compiled code does not warn of overflow either
+    return numba.njit(**options)(function)
 
 
 _reported = False
+_once = "for this machine, once"
 
 
 @contextmanager
@@ -68,7 +106,7 @@ def compiling_reported() -> Iterator[None]:
         yield
         return
     _reported = True
-    message = "compiling for this machine, once; this takes up to a minute ...\n"
+    message = f"compiling {_once}; this takes up to a minute ...\n"
     timer = threading.Timer(2.0, lambda: sys.stderr.write(message))
     timer.daemon = True
     timer.start()

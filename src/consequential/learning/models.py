@@ -108,7 +108,7 @@ def default_models(
     return models
 
 
-def curved(inputs: Floats, inverse_penalty: float) -> Model:
+def curved(inputs: Floats, inverse_penalty: float, n_classes: int = 2) -> Model:
     """Return a penalised regression on splines and products of the features."""
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
@@ -139,7 +139,7 @@ def curved(inputs: Floats, inverse_penalty: float) -> Model:
         ]
         return make_pipeline(
             make_column_transformer(*(part for part in parts if len(part[1]))),
-            _regression(inverse_penalty, width),
+            _regression(inverse_penalty, width * max(n_classes - 1, 1)),
         )
 
     return Model(make, width)

@@ -135,7 +135,7 @@ def outcome_of(
             each: _cross_fitted(
                 _Task(
                     f"groups of {each}",
-                    curved(inputs, _GROUPS_SHRUNK),
+                    curved(inputs, _GROUPS_SHRUNK, n_groups),
                     inputs,
                     log.group,
                     *_counted(each, log),

@@ -23,7 +23,7 @@ class Results:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._store = Store.existing(folder)
         self.manifest: dict[str, Any] = self._store.manifest
-        self._runs: dict[Path, Runs] = {}  # cached: figures and claims read them several times
+        self._runs: dict[str, Runs] = {}  # cached: figures and claims read them several times
 
     def __reduce__(self) -> tuple[type[Results], tuple[Path]]:
         # the cache may change while another thread pickles this object for a worker
@@ -39,10 +39,10 @@ class Results:
         The last policies on a table have `train_utility` and `train_benefit_gap` too, which are
         exact on the rows that people are drawn from.
         """
-        file = self._file(study, column)
-        if file not in self._runs:
-            self._runs[file] = Runs.load(file)
-        return self._runs[file]
+        name = f"{study}-{column}"
+        if name not in self._runs:
+            self._runs[name] = Runs.load(self._file(study, column))
+        return self._runs[name]
 
     def lending(self, scoring: Scoring = "accuracy") -> LendingTable:
         """Return the lending example, its ridge chosen by one score or the other."""
@@ -55,7 +55,7 @@ class Results:
                 f"no results of {study} ({column}) in {folder}; "
                 f"`consequential reproduce {study} --out {folder}` makes them"
             )
-        return self._store.result(f"{study}-{column}")
+        return self._store.checked(self._store.result(f"{study}-{column}"))
 
 
 def last_values(runs: Runs, metric: str, strategy: str) -> list[Floats]:

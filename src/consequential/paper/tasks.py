@@ -199,7 +199,7 @@ def complete(
         task.name: [
             k
             for k in range(len(task.blocks))
-            if not all(store.has(file) or store.part(file, k).is_file() for file in task.files)
+            if not all(store.has(f) or store.is_finished(store.part(f, k)) for f in task.files)
         ]
         for task in tasks
     }
@@ -227,11 +227,11 @@ def _complete_one(
         store.make_folders(file)
     started = time.monotonic()
     for k, parts in task.run(numbers, n_jobs, progress) if numbers else ():
-        for file, part in zip(task.files, parts, strict=True):
-            part.save(store.part(file, k))
-        store.add_seconds(task.name, time.monotonic() - started)
+        written = {store.part(f, k): p.save for f, p in zip(task.files, parts, strict=True)}
+        store.write(written, task.name, time.monotonic() - started)
         started = time.monotonic()
     for file in task.files:
         if not store.has(file):
-            task.join([store.part(file, k) for k in range(len(task.blocks))], store.result(file))
+            pieces = [store.checked(store.part(file, k)) for k in range(len(task.blocks))]
+            store.write({store.result(file): partial(task.join, pieces)}, task.name)
         store.remove_parts(file)

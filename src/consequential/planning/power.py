@@ -170,6 +170,8 @@ def decisions_to_normal_proof(bins: Bins, power: float, confidence: float) -> in
     the rules differ.
     """
     mean, square = bins.moments[:2] @ bins.masses
+    if 8.0 * square > _MOST * mean**2:
+        raise ValueError(_NEVER)
     return _smallest(
         lambda n: share_proven(bins, n, confidence) >= power, max(8.0 * square / mean**2, 4.0)
     )
