@@ -15,7 +15,7 @@ import consequential as cq
 from consequential.learning import fitting
 from consequential.learning.problem import Columns
 from consequential.learning.rows import Rows, ScannedRows, scanned_totals
-from consequential.log import frames
+from consequential.log import pieces
 from consequential.policies import link_numbers
 from exploring_logs import exploring_log
 from scanned_logs import NAMES, written
@@ -65,7 +65,7 @@ def test_few_pieces_are_in_memory_at_a_time(scan):
 
 
 def test_large_row_groups_come_in_stretches(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(frames, "PIECE_ROWS", 100)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 100)
     scan = cq.DecisionLog.scan(written(log, tmp_path, 1, 1000), **NAMES)
     assert [piece.n_rows for piece in scan.pieces] == [100] * 10
     assert sum(scan.map(len)) == 1000

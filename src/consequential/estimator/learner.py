@@ -236,6 +236,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         propensities: ArrayLike | None = None,
         amounts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
+        positive_label: Any = None,
     ) -> FairPolicyLearner:
         """Learn from arrays or a data frame; y of rejected people (decision 0) is ignored.
 
@@ -243,10 +244,12 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `Preparation`. An array has finite numbers. Without `decisions` everybody was accepted and
         every label is known. With them, `propensities` are the probabilities with which people
         were accepted. Decisions and labels may be words, as in a log (approved and declined,
-        repaid and defaulted): `coding_` says which is 1.
+        repaid and defaulted): `coding_` says which is 1. Of labels in other words,
+        `positive_label` is the one hoped for.
         """
         table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        return self._keep(learned(self, table.log(self, reset=True)))
+        log = table.log(self, reset=True, positive_label=positive_label)
+        return self._keep(learned(self, log))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
@@ -280,6 +283,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         propensities: ArrayLike | None = None,
         amounts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
+        positive_label: Any = None,
     ) -> FairPolicyLearner:
         """Learn from one more batch, beginning where the last one ended.
 
@@ -288,7 +292,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         first = not hasattr(self, "policy_")
         table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        log = table.log(self, reset=first, classes=classes)
+        log = table.log(self, reset=first, classes=classes, positive_label=positive_label)
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])
