@@ -47,6 +47,8 @@ def prepared_features(
 
     They are prepared as in `like`, a log or a policy, or else in a way of their own.
     """
+    import pyarrow as pa
+
     try:
         if like is None:
             check_features_are_listed(features)
@@ -57,8 +59,8 @@ def prepared_features(
         if missing:
             raise DecisionLogError(f"no column {missing[0]!r} in the frame; it has {table.columns}")
         people = preparation.transform(table.select(*preparation.names))
-    except PolicyError as error:
-        raise DecisionLogError(str(error)) from None
+    except (PolicyError, pa.ArrowException) as error:
+        raise DecisionLogError(f"{error}") from None
     return people, preparation.notes if like is None else people.notes
 
 
@@ -133,7 +135,10 @@ def _column(series: Any) -> FrameColumn:
     if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
         series = series.dt.replace_time_zone(None)  # the day it was there
     if dtype.is_numeric() and series.is_null().any():
-        series = series.cast(nw.Float64)
+        try:
+            series = series.cast(nw.Float64)
+        except ValueError as error:  # Arrow's, about whole numbers that floats cannot hold
+            raise DecisionLogError(f"the column {series.name!r}: {error}") from None
     if dtype.is_temporal() or dtype.is_numeric():
         values = np.asarray(series.to_numpy())
     else:
@@ -199,8 +204,8 @@ def read_damage(where: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        advice = ""
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        advice = ": save it as UTF-8" if isinstance(error, UnicodeError) else ""
         if re.search(r"Expected \d+ columns, got", str(error)):
             advice = (
                 ". A comma within a number or a text must be in quotes; with decimal commas, "

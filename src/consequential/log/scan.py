@@ -396,7 +396,9 @@ def _preparation(contents: Sequence[Contents]) -> Preparation:
 @contextmanager
 def located(piece: Piece) -> Iterator[None]:
     """Say which piece an error is about."""
+    import pyarrow as pa
+
     try:
         yield
-    except (DecisionLogError, PolicyError) as error:
+    except (DecisionLogError, PolicyError, pa.ArrowException) as error:
         raise DecisionLogError(f"{piece.place}: {error}") from None
