@@ -145,15 +145,9 @@ class Table:
     propensities: ArrayLike | None = None
     amounts: ArrayLike | None = None
     costs: ArrayLike | None = None
+    positive_label: Any = None
 
-    def log(
-        self,
-        learner: Any,
-        *,
-        reset: bool,
-        classes: ArrayLike | None = None,
-        positive_label: Any = None,
-    ) -> DecisionLog:
+    def log(self, learner: Any, *, reset: bool, classes: ArrayLike | None = None) -> DecisionLog:
         """Return the table as a log; labels of rejected people are not looked at.
 
         With `reset` the learner remembers the features and classes it sees. Features are not
@@ -174,7 +168,7 @@ class Table:
         if seen.dtype == object:  # as whole numbers come beside missing values
             seen = np.array(seen.tolist())
         if reset:
-            name, positive = getattr(self.y, "name", None), as_positive(positive_label)
+            name, positive = getattr(self.y, "name", None), as_positive(self.positive_label)
             learner.classes_, said = _classes(seen, classes, name, positive)
             learner.coding_ = (*notes, *said, *_prepared_notes(people))
         return DecisionLog.from_arrays(

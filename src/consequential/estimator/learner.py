@@ -247,9 +247,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         repaid and defaulted): `coding_` says which is 1. Of labels in other words,
         `positive_label` is the one hoped for.
         """
-        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        log = table.log(self, reset=True, positive_label=positive_label)
-        return self._keep(learned(self, log))
+        given = sensitive_features, decisions, propensities, amounts, costs, positive_label
+        return self._keep(learned(self, Table(X, y, *given).log(self, reset=True)))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
@@ -291,8 +290,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         as any other to be among them. Give `classes` where the first batch may lack one.
         """
         first = not hasattr(self, "policy_")
-        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        log = table.log(self, reset=first, classes=classes, positive_label=positive_label)
+        given = sensitive_features, decisions, propensities, amounts, costs, positive_label
+        log = Table(X, y, *given).log(self, reset=first, classes=classes)
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])

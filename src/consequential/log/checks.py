@@ -191,13 +191,14 @@ def _coded(
     role: Role, given: ArrayLike, n: int, positive: PositiveLabel | None = None
 ) -> tuple[Floats, Notes]:
     values = as_array(role, given)
-    if positive is None and not (values.dtype == object and values.ndim == 1):
+    words = positive is not None
+    if values.dtype == object and values.ndim == 1 and not words:
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            words = True
+    if not words:
         return _column(role, values, n), ()
-    try:
-        if positive is None:
-            return _column(role, values.astype(np.float64), n), ()
-    except (TypeError, ValueError, OverflowError):
-        pass
     found, said = yes_or_no(role, column_name(given), _of_length(role, values, n), positive)
     return found, (said,)
 
@@ -346,7 +347,7 @@ def checked_amount(values: ArrayLike | None, n: int) -> Floats | None:
     amount = _column("amount", values, n)
     wrong = ~((amount > 0) & (amount < MOST))
     first = amount[wrong.argmax()]
-    fail(wrong, "an amount that is not above 0, or infinite", f"It is {first:g}: fix or drop.")
+    fail(wrong, "an amount that is not above 0", f"It is {first:g}; amounts end at {MOST:g}.")
     return amount
 
 

@@ -112,9 +112,10 @@ def unmasked(values: Any) -> Any:
     """Return values, and NaN or NaT where NumPy has masked them."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    if values.dtype.kind in "mM":
-        return values.filled(np.array("NaT", values.dtype))
-    return values.astype(np.float64 if values.dtype.kind in "biuf" else object).filled(np.nan)
+    kind, data = values.dtype.kind, values.data
+    blank = np.array("NaT", values.dtype) if kind in "mM" else np.nan
+    data = data if kind in "biufmM" else data.astype(object)
+    return np.where(np.ma.getmaskarray(values), blank, data)
 
 
 def as_array(role: str, values: Any) -> NDArray[Any]:
@@ -143,18 +144,16 @@ class PositiveLabel:
     label: Any
     checked: bool = False
 
-    def check(self, labels: Iterable[Any]) -> None:
-        """Refuse labels if it is none of them, or if there are more than two."""
-        words = {_word(label): label for label in labels}
-        if words and (_word(self.label) not in words or len(words) > 2):
+    def codes(self, labels: Iterable[Any]) -> dict[Any, float]:
+        """Return 1 for it and 0 for the other; more labels, or it not among them, are refused."""
+        words = {label: _word(label) for label in labels}
+        found, own = set(words.values()), _word(self.label)
+        if found and not self.checked and (own not in found or len(found) > 2):
             raise DecisionLogError(
-                f"positive_label is {self.label!r}, but the labels are {listed(words.values())}: "
+                f"positive_label is {self.label!r}, but the labels are {listed(words)}: "
                 "it is one of two, and unknown labels are left missing"
             )
-
-    def codes(self, labels: Iterable[str]) -> dict[str, float]:
-        """Return 1 for it and 0 for the other."""
-        return {label: float(_word(label) == _word(self.label)) for label in labels}
+        return {label: float(word == own) for label, word in words.items()}
 
 
 def as_positive(label: Any) -> PositiveLabel | None:
@@ -179,12 +178,7 @@ def yes_or_no(
     absent = missing_values(values)
     texts = [str(value) for value in values.tolist()]
     found = dict.fromkeys(text for text, gone in zip(texts, absent, strict=True) if not gone)
-    if positive is None:
-        code = _known_codes(role, column, found)
-    else:
-        code = positive.codes(found)
-        if not positive.checked:
-            positive.check(found)
+    code = _known_codes(role, column, found) if positive is None else positive.codes(found)
     said = [f"{text!r} is {code[text]:.0f}" for text in sorted(code, key=lambda t: (-code[t], t))]
     coded = np.array([code.get(text, np.nan) for text in texts])
     return np.where(absent, np.nan, coded), f"{role}: {', '.join(said)}"

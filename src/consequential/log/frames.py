@@ -190,7 +190,8 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
         raise FileNotFoundError(f"no file {os.fspath(path)!r}")
     with read_damage(os.fspath(path)):
         if Path(path).suffix.lower() == ".parquet":
-            table, notes = pyarrow.parquet.read_table(path, page_checksum_verification=True), ()
+            table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
+            notes: tuple[str, ...] = ()
         else:
             table, notes = _read_csv(path)
     check_names_differ(table.column_names, os.fspath(path))

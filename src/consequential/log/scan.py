@@ -171,7 +171,7 @@ class LogScan:
         ends = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
         positive = self.names.positive_label
         if positive is not None:
-            positive.check(frozenset().union(*(each.labels for each in contents)))
+            positive.codes(frozenset().union(*(each.labels for each in contents)))
             positive = replace(positive, checked=True)
         names = replace(self.names, period=period, value_range=ends, positive_label=positive)
         return Common(names, preparation, groups, self.horizon, last, said)
