@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
 from consequential.log.frames import check_names_differ, read_damage
+from consequential.policies import PolicyError
 
 PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 _BATCH_ROWS = 65_536  # that are decoded at a time
@@ -89,6 +91,17 @@ class Draw:
         uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
         inside: NDArray[np.bool_] = uniforms < self.share
         return inside if self.inside else ~inside
+
+
+@contextmanager
+def located(piece: Piece) -> Iterator[None]:
+    """Say which piece an error is about."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (DecisionLogError, PolicyError, pa.ArrowException) as error:
+        raise DecisionLogError(f"{piece.place}: {error}") from None
 
 
 def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[tuple[Piece, Any]]:

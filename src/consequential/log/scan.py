@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -27,7 +26,7 @@ from consequential.log.frames import (
     named_columns,
     with_clear_names,
 )
-from consequential.log.pieces import Draw, Piece, found_pieces, read_pieces
+from consequential.log.pieces import Draw, Piece, found_pieces, located, read_pieces
 from consequential.policies import PolicyError, Preparation, Seen, plain_groups, seen_columns
 from consequential.policies.cells import missing_values
 
@@ -391,14 +390,3 @@ def _preparation(contents: Sequence[Contents]) -> Preparation:
         return with_clear_names(Preparation.of_seen(seen))
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-
-
-@contextmanager
-def located(piece: Piece) -> Iterator[None]:
-    """Say which piece an error is about."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (DecisionLogError, PolicyError, pa.ArrowException) as error:
-        raise DecisionLogError(f"{piece.place}: {error}") from None
