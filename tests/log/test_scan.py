@@ -338,17 +338,21 @@ def test_a_policy_evaluated_on_the_scan_it_was_learned_from_warns(scan, tmp_path
 
 
 MEASURED = """
-import resource, sys, consequential as cq
+import re, sys, consequential as cq
+from pathlib import Path
 from consequential.log import pieces
+def peak():  # of this process alone: what getrusage says begins with the parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 pieces.PIECE_ROWS = pieces._BATCH_ROWS
 scan = cq.DecisionLog.scan(sys.argv[1], features=[f"x{k}" for k in range(12)], decision="d",
                            propensity="p", label="y", n_threads=1)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 assert sum(scan.map(len)) == 1_000_000
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
 def test_memory_does_not_depend_on_the_size_of_row_groups(tmp_path):
     n = 1_000_000  # 120 MB, of which a piece is 8 MB
     numbers = np.random.default_rng(0).random(n)
@@ -366,4 +370,4 @@ def test_memory_does_not_depend_on_the_size_of_row_groups(tmp_path):
             check=True,
         )
         used[size] = int(done.stdout)
-    assert used[n] < 1.5 * used[65_536] + 20_000  # KB; whole, the row group would add 120 000
+    assert used[n] < 1.4 * used[65_536]  # measured: 1.1

@@ -119,7 +119,7 @@ def damaged(rng, file):
 
 def by_arrays(rng, table, folder):
     given = {role: table.get(name) for role, name in NAMED.items() if role != "features"}
-    if rng.random() < 0.3 and "repaid" in table:
+    if rng.random() < 0.3 and all(isinstance(v, int | None) for v in table.get("repaid", "?")):
         labels = np.array([0 if value is None else value for value in table["repaid"]])
         given["label"] = np.ma.array(labels, mask=[value is None for value in table["repaid"]])
     given["time_step"] = 0 if given["time_step"] is None else given["time_step"]
@@ -239,6 +239,7 @@ MASK = [False, True, False, False]
             {"propensity": [0.5, 1e-300, 0.5, 0.5]},
             r"propensity 1e-300 although decision is 1 .*row 1",
         ),
+        ({"features": [1.0, 1e300, 1.0, 1.0]}, r"'x0' in 1 \(first: row 1\).*1e\+38 and more"),
         ({"amount": [1.0, 1e300, 1.0, 1.0]}, r"an amount .*row 1\). It is 1e\+300"),
         ({"sensitive": [{"a": 1}] * 4}, "cannot be put in order, of type dict"),
         ({"sensitive": ["a", 1, "a", 1]}, "of type int and str"),

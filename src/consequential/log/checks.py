@@ -36,8 +36,8 @@ Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]
 Ends = tuple[float, float]
-LEAST = 1e-40  # a smaller probability is none: floats have no room for powers of its inverse
-MOST = 1e40  # the same for amounts and values
+LEAST = 1e-38  # a smaller probability is none: floats have no room for powers of its inverse
+MOST = 1e38  # the same for features, amounts and values
 
 
 class Outcomes(NamedTuple):
@@ -71,7 +71,7 @@ def checked_features(
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
     found = _feature_names(names, matrix.shape[1])
-    missing = ~np.isfinite(matrix)
+    missing = ~((matrix > -MOST) & (matrix < MOST))
     if missing.any():
         which = [
             f"{found[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
@@ -81,7 +81,8 @@ def checked_features(
             np.asarray(missing.any(axis=1)),
             "a feature that is missing or infinite",
             f"By column: {', '.join(which)}. Build the log of a data frame, which may have blanks, "
-            "or impute them, for accepted and rejected alike.",
+            "or impute them, for accepted and rejected alike. "
+            f"{MOST:g} and more counts as infinite.",
         )
     return matrix, found
 
