@@ -15,6 +15,7 @@ NAMES = {
 
 
 def written(log, folder, n_files=3, row_group_size=150):
+    folder.mkdir(parents=True, exist_ok=True)
     for k, rows in enumerate(np.array_split(np.arange(len(log)), n_files)):
         table = log.take(rows).to_frame()
         pq.write_table(table, folder / f"part-{k}.parquet", row_group_size=row_group_size)

@@ -21,8 +21,9 @@ from exploring_logs import exploring_log
 CHECKS = [
     pytest.param(estimator, check, id=check.func.__name__)
     for estimator, check in estimator_checks_generator(cq.FairPolicyLearner(method="direct"))
-    # which wants SciPy to be told about other arrays than NumPy's before it is imported
-    if check.func.__name__ != "check_array_api_input"
+    # The first wants SciPy to be told about other arrays than NumPy's before it is imported. The
+    # second has labels one and two, of which nobody can tell which is hoped for.
+    if check.func.__name__ not in ("check_array_api_input", "check_classifiers_classes")
 ]
 
 
@@ -378,7 +379,7 @@ def test_an_option_that_makes_no_sense_is_refused(options, message):
         ({"X": np.array([["a", "b"]] * 60)}, "could not convert|dtype='numeric'"),
         ({"decisions": np.zeros(60)}, "nobody was accepted"),
         ({"decisions": np.ones(3)}, "decisions has shape"),
-        ({"decisions": np.array(["maybe"] * 60)}, "not known as yes and no: code it as 1 for acc"),
+        ({"decisions": np.array(["maybe"] * 60)}, "not known as yes and no. Code it as 1 for acc"),
         ({"y": np.array(["good", "repaid"] * 30)}, "one class in two words"),
         (
             {"y": pd.Series(["yes", "no"] * 30, name="default")},

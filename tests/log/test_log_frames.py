@@ -189,8 +189,8 @@ def test_an_unknown_kind_of_frame_is_answered_with_the_known_ones(truth):
 @st.composite
 def logs(draw) -> cq.DecisionLog:
     n = draw(st.integers(1, 8))
-    floats = st.floats(allow_nan=False, allow_infinity=False)
-    chances = st.floats(0.0, 1.0, exclude_min=True, exclude_max=True)
+    floats = st.floats(-1e37, 1e37)
+    chances = st.floats(1e-37, 1.0, exclude_max=True)
     decision = draw(arrays(bool, n))
     label = draw(arrays(float, n, elements=st.sampled_from([0.0, 1.0, np.nan])))
     return cq.DecisionLog.from_arrays(
@@ -199,7 +199,7 @@ def logs(draw) -> cq.DecisionLog:
         draw(arrays(float, n, elements=chances)),
         np.where(decision, label, np.nan),
         draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n)),
-        draw(arrays(np.int64, n, elements=st.integers(-(2**53), 2**53))),
+        draw(arrays(np.int64, n, elements=st.integers(-(2**53) + 1, 2**53 - 1))),
         cost=draw(st.none() | arrays(float, n, elements=chances)),
         horizon=draw(st.none() | st.integers(0, 10)),
     )

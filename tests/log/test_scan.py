@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,7 +17,7 @@ import consequential as cq
 from consequential.learning import fitting
 from consequential.learning.problem import Columns
 from consequential.learning.rows import Rows, ScannedRows, scanned_totals
-from consequential.log import frames
+from consequential.log import pieces
 from consequential.policies import link_numbers
 from exploring_logs import exploring_log
 from scanned_logs import NAMES, written
@@ -65,7 +67,7 @@ def test_few_pieces_are_in_memory_at_a_time(scan):
 
 
 def test_large_row_groups_come_in_stretches(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(frames, "PIECE_ROWS", 100)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 100)
     scan = cq.DecisionLog.scan(written(log, tmp_path, 1, 1000), **NAMES)
     assert [piece.n_rows for piece in scan.pieces] == [100] * 10
     assert sum(scan.map(len)) == 1000
@@ -285,3 +287,87 @@ def test_an_empty_folder_and_a_missing_one(tmp_path):
         cq.DecisionLog.scan(tmp_path, **NAMES)
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         cq.DecisionLog.scan(tmp_path / "nowhere", **NAMES)
+
+
+# --- what is not part of the log, or no longer what it was
+
+
+def test_hidden_and_unfinished_files_below_the_folder_are_left_out(log, tmp_path):
+    folder = written(
+        log, tmp_path / "_named" / "log.parquet"
+    )  # how the folder is called is no matter
+    for name in ("_temporary/0/part-9.parquet", ".ipynb_checkpoints/part-0.parquet", ".x.parquet"):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes((folder / "part-0.parquet").read_bytes())
+    written(log, folder / "month=1.parquet")  # a folder that is called like a file
+    assert len(cq.DecisionLog.scan(folder, **NAMES)) == 2 * len(log)
+
+
+def test_a_page_that_does_not_fit_its_checksum_is_an_error(log, tmp_path):
+    file = tmp_path / "log.parquet"
+    options = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
+    pq.write_table(log.to_frame(), file, **options)
+    content = file.read_bytes()
+    written_number = log.features[7, 0].tobytes()
+    place = content.index(written_number)
+    other = np.float64(log.features[7, 0] + 1.0).tobytes()
+    file.write_bytes(content[:place] + other + content[place + 8 :])
+    scan = cq.DecisionLog.scan(file, **NAMES)
+    for reading in (lambda: scan.groups, lambda: cq.DecisionLog.from_file(file, **NAMES)):
+        with pytest.raises(cq.DecisionLogError, match=r"log\.parquet.* cannot be read: .*hecksum"):
+            reading()
+
+
+def test_a_file_that_was_written_again_is_noticed(log, scan, tmp_path):
+    assert len(scan.groups) == 2
+    pq.write_table(log.take(slice(0, 300)).to_frame(), tmp_path / "part-1.parquet")
+    with pytest.raises(cq.DecisionLogError, match=r"part-1\.parquet was written again .*scan it"):
+        cq.evaluate(cq.AcceptAll(), scan, cost=0.4)
+
+
+def test_a_policy_evaluated_on_the_scan_it_was_learned_from_warns(scan, tmp_path):
+    learner = cq.FairPolicyLearner(method="direct", cost=0.4).fit_log(scan)
+    with pytest.warns(cq.WinnersCurseWarning, match=r"scan\.split"):
+        cq.evaluate(learner, scan, cost=0.4)
+    other_columns = cq.DecisionLog.scan(tmp_path, **NAMES | {"sensitive": None})
+    with pytest.warns(cq.WinnersCurseWarning):
+        cq.compare(learner, cq.AcceptAll(), other_columns, cost=0.4)
+    sample, rest = scan.split(500)
+    cq.evaluate(cq.FairPolicyLearner(method="direct", cost=0.4).fit_log(sample), rest, cost=0.4)
+
+
+MEASURED = """
+import re, sys, consequential as cq
+from pathlib import Path
+from consequential.log import pieces
+def peak():  # of this process alone: what getrusage says begins with the parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+pieces.PIECE_ROWS = pieces._BATCH_ROWS
+scan = cq.DecisionLog.scan(sys.argv[1], features=[f"x{k}" for k in range(12)], decision="d",
+                           propensity="p", label="y", n_threads=1)
+before = peak()
+assert sum(scan.map(len)) == 1_000_000
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
+def test_memory_does_not_depend_on_the_size_of_row_groups(tmp_path):
+    n = 1_000_000  # 120 MB, of which a piece is 8 MB
+    numbers = np.random.default_rng(0).random(n)
+    table = pa.table(
+        {f"x{k}": np.roll(numbers, k) for k in range(12)}
+        | {"d": np.ones(n, np.int8), "p": np.full(n, 0.5), "y": np.ones(n)}
+    )
+    used = {}
+    for size in (65_536, n):
+        pq.write_table(table, tmp_path / f"{size}.parquet", row_group_size=size)
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, tmp_path / f"{size}.parquet"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        used[size] = int(done.stdout)
+    assert used[n] < 1.4 * used[65_536]  # measured: 1.1

@@ -15,6 +15,7 @@ _OPTIONS = (
     "sensitive",
     "decision",
     "label",
+    "positive_label",
     "value",
     "value_range",
     "propensity",

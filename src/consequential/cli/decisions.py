@@ -209,5 +209,8 @@ def _check_out(options: argparse.Namespace) -> None:
 def _write(table: Any, out: Path) -> None:
     buffer = io.BytesIO()
     is_parquet = out.suffix.lower() == ".parquet"
-    (pa.parquet.write_table if is_parquet else pa.csv.write_csv)(table, buffer)
+    if is_parquet:
+        pa.parquet.write_table(table, buffer, write_page_checksum=True)
+    else:
+        pa.csv.write_csv(table, buffer)
     write_atomically(out, buffer.getvalue())

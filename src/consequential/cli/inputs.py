@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -41,7 +40,7 @@ _ROLES = (
     "cost_column",
     "observed",
 )
-_OUTCOMES = ("value_range", "horizon", "period", "missing")
+_OUTCOMES = ("value_range", "positive_label", "horizon", "period", "missing")
 _MADE_UP = re.compile(r"x\d+").fullmatch
 _RULES: dict[str, Callable[[], DecisionRule]] = {
     "logged": Logged,
@@ -60,13 +59,10 @@ def named(what: str, name: str, known: Mapping[str, Found]) -> Found:
 
 
 def read_rows(file: Path) -> tuple[Any, tuple[str, ...]]:
-    """Read a file that has at least one row and no column twice, and say how it was read."""
+    """Read a file that has at least one row, and say how it was read."""
     if file.is_dir():
         raise DecisionLogError(f"{file} is a folder: name a CSV or Parquet file")
     table, notes = read_table(file)
-    twice = [name for name, count in Counter(table.column_names).items() if count > 1]
-    if twice:
-        raise DecisionLogError(f"{file} has two columns {twice[0]!r}: rename one")
     if len(table) == 0:
         raise DecisionLogError(f"{file} has no rows: one for each decision is needed")
     return table, notes

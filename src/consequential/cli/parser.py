@@ -92,7 +92,7 @@ class _Arguments:
         self._add_all(group, **{"--features": features, "--sensitive": {}, "--decision": {}})
         outcome = group.add_mutually_exclusive_group(required=needs_outcomes)
         self._add_all(outcome, "--label", "--value")
-        self._add_all(group, "--value-range")
+        self._add_all(group, "--positive-label", "--value-range")
         propensity = group.add_mutually_exclusive_group(required=True)
         self._add_all(propensity, "--propensity", "--estimate-propensity")
         self._add_all(group, "--time-step", "--period", "--amount", "--cost-column", "--horizon")

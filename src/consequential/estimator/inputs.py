@@ -18,7 +18,8 @@ from consequential.estimator.bounds import check_bounds, notion_of
 from consequential.estimator.monotone import signs_of
 from consequential.evaluation import overlap
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.log.columns import yes_or_no
+from consequential.log.columns import PositiveLabel, as_positive, unmasked, yes_or_no
+from consequential.log.frames import with_clear_names
 from consequential.objective import Objective
 from consequential.policies import (
     NamedFeatures,
@@ -94,7 +95,7 @@ def column_of(values: Any) -> Any:
     """Return a series of any library, or a frame of one column, as an array; None as it is."""
     if values is None:
         return None
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    array = np.asarray(unmasked(values.to_numpy() if hasattr(values, "to_numpy") else values))
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
@@ -113,8 +114,8 @@ def features_of(learner: Any, X: Any, *, reset: bool) -> Floats:
     known: Preparation | None = None if reset else learner.policy_.preparation
     if _is_frame(X) and (reset or known is not None):
         validate_data(learner, X, reset=reset, skip_check_array=True)
-        return (known or Preparation.of(X)).transform(X)
-    matrix: Floats = validate_data(learner, X, reset=reset, dtype=np.float64)
+        return (known or with_clear_names(Preparation.of(X))).transform(X)
+    matrix: Floats = validate_data(learner, unmasked(X), reset=reset, dtype=np.float64)
     if known is None:
         return matrix
     return known.prepared(dict(zip(known.names, matrix.T, strict=True)))
@@ -144,6 +145,7 @@ class Table:
     propensities: ArrayLike | None = None
     amounts: ArrayLike | None = None
     costs: ArrayLike | None = None
+    positive_label: Any = None
 
     def log(self, learner: Any, *, reset: bool, classes: ArrayLike | None = None) -> DecisionLog:
         """Return the table as a log; labels of rejected people are not looked at.
@@ -166,7 +168,8 @@ class Table:
         if seen.dtype == object:  # as whole numbers come beside missing values
             seen = np.array(seen.tolist())
         if reset:
-            learner.classes_, said = _classes(seen, classes, getattr(self.y, "name", None))
+            name, positive = getattr(self.y, "name", None), as_positive(self.positive_label)
+            learner.classes_, said = _classes(seen, classes, name, positive)
             learner.coding_ = (*notes, *said, *_prepared_notes(people))
         return DecisionLog.from_arrays(
             people,
@@ -197,12 +200,12 @@ class Table:
 
 
 def _classes(
-    seen: NDArray[Any], classes: ArrayLike | None, name: Any
+    seen: NDArray[Any], classes: ArrayLike | None, name: Any, positive: PositiveLabel | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Return both labels, the outcome hoped for second, and what words were taken for.
 
-    That is the second in order, unless they are words which a log knows: of paid and unpaid it is
-    paid. A label called default that says yes or no is refused, as in a log.
+    Of numbers that is the larger one, of words one that a log knows: of paid and unpaid it is paid.
+    Other words are refused, as in a log, unless it is said which is positive.
     """
     check_classification_targets(seen)
     found = np.unique(seen if classes is None else np.asarray(classes))
@@ -216,13 +219,9 @@ def _classes(
             f"y has one class, {found.tolist()[0]!r}: labels of both kinds are needed to tell "
             "whom to accept"
         )
-    if found.dtype.kind not in "OU":
+    if found.dtype.kind not in "OU" and positive is None:
         return found, ()
-    try:
-        yes_or_no("label", "", found)
-    except DecisionLogError:
-        return found, ()  # words of the user's own, in order as scikit-learn has them
-    numbers, said = yes_or_no("label", str(name or ""), found)
+    numbers, said = yes_or_no("label", str(name or ""), found, positive)
     if numbers[0] == numbers[1]:
         raise ValueError(f"y has one class in two words ({said}): labels of both kinds are needed")
     return found[np.argsort(numbers)], (said,)

@@ -236,6 +236,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         propensities: ArrayLike | None = None,
         amounts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
+        positive_label: Any = None,
     ) -> FairPolicyLearner:
         """Learn from arrays or a data frame; y of rejected people (decision 0) is ignored.
 
@@ -243,10 +244,11 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `Preparation`. An array has finite numbers. Without `decisions` everybody was accepted and
         every label is known. With them, `propensities` are the probabilities with which people
         were accepted. Decisions and labels may be words, as in a log (approved and declined,
-        repaid and defaulted): `coding_` says which is 1.
+        repaid and defaulted): `coding_` says which is 1. Of labels in other words,
+        `positive_label` is the one hoped for.
         """
-        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        return self._keep(learned(self, table.log(self, reset=True)))
+        given = sensitive_features, decisions, propensities, amounts, costs, positive_label
+        return self._keep(learned(self, Table(X, y, *given).log(self, reset=True)))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
         """Learn from a log, or from a scan of one that is larger than memory.
@@ -280,6 +282,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         propensities: ArrayLike | None = None,
         amounts: ArrayLike | None = None,
         costs: ArrayLike | None = None,
+        positive_label: Any = None,
     ) -> FairPolicyLearner:
         """Learn from one more batch, beginning where the last one ended.
 
@@ -287,8 +290,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         as any other to be among them. Give `classes` where the first batch may lack one.
         """
         first = not hasattr(self, "policy_")
-        table = Table(X, y, sensitive_features, decisions, propensities, amounts, costs)
-        log = table.log(self, reset=first, classes=classes)
+        given = sensitive_features, decisions, propensities, amounts, costs, positive_label
+        log = Table(X, y, *given).log(self, reset=first, classes=classes)
         kept = getattr(self, "kept_", None)
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])

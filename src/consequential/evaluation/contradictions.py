@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation.rates import Floats
 from consequential.log import DecisionLog, propensity_concerns
+from consequential.log.checks import LEAST
 
 CONTRADICTED = "the propensities contradict the decisions"
 # so many standard errors from 1 chance does not explain: one honest log in 16 000
@@ -249,7 +250,7 @@ def weight_moments(log: DecisionLog) -> Floats:
     Their number, the sum of `w - 1` and, if propensities are true, its variance and third moment:
     the sums of `(1 - p) / p` and of `(1 - p) (1 - 2p) / p^2`.
     """
-    possible = log.propensity > 0
+    possible = log.propensity >= LEAST
     p, decision = log.propensity[possible], log.decision[possible]
     variance = (1.0 - p) / p
     moments = len(p), (decision / p - 1.0).sum(), variance.sum(), (variance * (1.0 / p - 2.0)).sum()

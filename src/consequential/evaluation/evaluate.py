@@ -23,6 +23,7 @@ from consequential.evaluation.rules import (
     checked_log,
     needs_folds,
     objective_of,
+    warn_if_learned_from,
 )
 from consequential.evaluation.weighted_log import Measurement, WeightedLog, rate_notes
 from consequential.fairness import Fairness
@@ -224,7 +225,10 @@ def measure_rules(
                 f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
                 'method="normal"'
             )
-        return measured(log, objective, tuple(map(as_rule, rules)), paired=paired)
+        known = tuple(map(as_rule, rules))
+        for rule in known:
+            warn_if_learned_from(rule, (log,), "(sample, rest = scan.split(n))", stacklevel=4)
+        return measured(log, objective, known, paired=paired)
     notes: tuple[str, ...] = ()
     extremes = None
     if kind.needs_reach:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,16 +104,12 @@ def apply_rule(
         rule = as_rule(rule)
         if folds is not None:
             checked_folds(folds, len(rows))
-        sources = set(_learned_from(rule))
-        if sources and sources & {log.fingerprint, rows.fingerprint}:
-            warnings.warn(
-                WinnersCurseWarning(
-                    "this policy was learned from the very log it is evaluated on, so its figures "
-                    "are flattered and its intervals too narrow. Learn from one part and evaluate "
-                    'on the other (log.split(0.5, by="time_step")), or give the learner and folds=5'
-                ),
-                stacklevel=stacklevel,
-            )
+        warn_if_learned_from(
+            rule,
+            (log, rows),
+            '(log.split(0.5, by="time_step")), or give the learner and folds=5',
+            stacklevel + 1,
+        )
         found = rows.propensity_of(rule)
     propensity, name = np.asarray(found, dtype=np.float64), type(rule).__name__
     if propensity.shape != (len(rows),):
@@ -162,6 +158,22 @@ def needs_folds(rules: tuple[Any, ...], folds: int | None) -> None:
         raise ValueError(
             "folds= fits a learner again on parts of the log, but a fixed rule was given: leave "
             "folds out, or give the learner (with fit_log) instead of its policy"
+        )
+
+
+def warn_if_learned_from(
+    rule: Any, logs: Sequence[DecisionLog | LogScan], advice: str, stacklevel: int
+) -> None:
+    """Warn that a rule was learned from what it is evaluated on."""
+    sources = set(_learned_from(rule))
+    if sources and any(log.fingerprint in sources for log in logs):
+        warnings.warn(
+            WinnersCurseWarning(
+                "this policy was learned from the very log it is evaluated on, so its figures "
+                "are flattered and its intervals too narrow. Learn from one part and evaluate "
+                f"on the other {advice}"
+            ),
+            stacklevel=stacklevel,
         )
 
 

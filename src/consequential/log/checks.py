@@ -12,6 +12,7 @@ from consequential.log.columns import (
     DecisionLogError,
     Floats,
     Period,
+    PositiveLabel,
     Role,
     as_array,
     column_name,
@@ -19,6 +20,7 @@ from consequential.log.columns import (
     listed,
     numbers,
     title,
+    unmasked,
     yes_or_no,
 )
 from consequential.policies import (
@@ -34,6 +36,8 @@ Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]
 Ends = tuple[float, float]
+LEAST = 1e-38  # a smaller probability is none: floats have no room for powers of its inverse
+MOST = 1e38  # the same for features, amounts and values
 
 
 class Outcomes(NamedTuple):
@@ -54,6 +58,7 @@ def checked_features(
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return a matrix of finite numbers, and the names of its columns."""
     names = getattr(features, "names", ()) or None if names is None else names
+    features = unmasked(features)
     if not copy and isinstance(features, np.ndarray) and features.dtype == np.float64:
         # a view, so that making the log's columns read-only leaves the caller's array writeable
         matrix = features.view(np.ndarray)
@@ -66,7 +71,7 @@ def checked_features(
     if len(matrix) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
     found = _feature_names(names, matrix.shape[1])
-    missing = ~np.isfinite(matrix)
+    missing = ~((matrix > -MOST) & (matrix < MOST))
     if missing.any():
         which = [
             f"{found[k]!r} in {missing[:, k].sum()} (first: row {missing[:, k].argmax()})"
@@ -76,7 +81,8 @@ def checked_features(
             np.asarray(missing.any(axis=1)),
             "a feature that is missing or infinite",
             f"By column: {', '.join(which)}. Build the log of a data frame, which may have blanks, "
-            "or impute them, for accepted and rejected alike.",
+            "or impute them, for accepted and rejected alike. "
+            f"{MOST:g} and more counts as infinite.",
         )
     return matrix, found
 
@@ -113,9 +119,13 @@ def checked_outcomes(
     amount: ArrayLike | None,
     cost: ArrayLike | None,
     decision: Bools,
+    *,
+    positive: PositiveLabel | None = None,
 ) -> Outcomes:
     """Return what came of each decision, from labels or from values."""
     n = len(decision)
+    if positive is not None and label is None:
+        raise DecisionLogError("positive_label is one of two labels: give label= too")
     if value is not None:
         if not (label is None and amount is None and cost is None):
             raise DecisionLogError(
@@ -127,7 +137,7 @@ def checked_outcomes(
             "outcomes are missing: give label=, 1 as hoped and 0 not, or value=, what each "
             "accepted person brought or took"
         )
-    labels, notes = checked_label(label, decision)
+    labels, notes = checked_label(label, decision, positive)
     return Outcomes(labels, checked_amount(amount, n), checked_cost(cost, n), None, notes)
 
 
@@ -141,7 +151,8 @@ def _checked_values(given: ArrayLike, value_range: Ends | None, decision: Bools)
         "a value although decision is 0",
         "Rejected people have no outcome: leave the value missing.",
     )
-    fail(np.isinf(value), "an infinite value", "Fix or drop.")
+    wrong = np.abs(value) >= MOST
+    fail(wrong, "an infinite value", f"It is {value[wrong.argmax()]:g}: fix or drop.")
     low, high = value_range or (value[known].min(initial=0.0), value[known].max(initial=0.0))
     if not (-np.inf < low <= 0.0 <= high < np.inf) or (value_range and low == high):
         raise DecisionLogError(
@@ -157,9 +168,11 @@ def _checked_values(given: ArrayLike, value_range: Ends | None, decision: Bools)
     return Outcomes(label, amount, cost, (float(low), float(high)), ())
 
 
-def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:
+def checked_label(
+    values: ArrayLike, decision: Bools, positive: PositiveLabel | None = None
+) -> tuple[Floats, Notes]:
     """Return labels, NaN where there is none, and what words were taken for."""
-    label, notes = _coded("label", values, len(decision))
+    label, notes = _coded("label", values, len(decision), positive)
     known = ~np.isnan(label)
     fail(
         known & ~decision,
@@ -175,15 +188,20 @@ def checked_label(values: ArrayLike, decision: Bools) -> tuple[Floats, Notes]:
     return np.where(known, label, np.nan), notes  # one bit pattern of NaN, for the fingerprint
 
 
-def _coded(role: Role, given: ArrayLike, n: int) -> tuple[Floats, Notes]:
+def _coded(
+    role: Role, given: ArrayLike, n: int, positive: PositiveLabel | None = None
+) -> tuple[Floats, Notes]:
     values = as_array(role, given)
-    if values.dtype == object and values.ndim == 1:
+    words = positive is not None
+    if values.dtype == object and values.ndim == 1 and not words:
         try:
             values = values.astype(np.float64)
-        except (TypeError, ValueError):
-            found, said = yes_or_no(role, column_name(given), values)
-            return _of_length(role, found, n), (said,)
-    return _column(role, values, n), ()
+        except (TypeError, ValueError, OverflowError):
+            words = True
+    if not words:
+        return _column(role, values, n), ()
+    found, said = yes_or_no(role, column_name(given), _of_length(role, values, n), positive)
+    return found, (said,)
 
 
 def _column(role: str, values: Any, n: int) -> Floats:
@@ -223,9 +241,10 @@ def checked_propensity(values: ArrayLike | None, decision: Bools) -> Floats:
         "a propensity outside [0, 1]",
         f"It is a probability of acceptance.{_percentages(p)}",
     )
+    impossible = decision & (p < LEAST)
     fail(
-        decision & (p == 0),
-        "propensity 0 although decision is 1",
+        impossible,
+        f"propensity {p[impossible.argmax()]:g} although decision is 1",
         "What was done cannot have had no chance; propensity is that of *acceptance*. If these "
         "are probabilities of rejection, use 1 - p.",
     )
@@ -252,6 +271,7 @@ def checked_groups(
         if groups is not None:
             raise DecisionLogError("groups are given but no sensitive attribute that has them")
         return np.zeros(n, dtype=np.intp), ("everyone",)
+    sensitive = unmasked(sensitive)
     values = np.asarray(sensitive)
     if values.dtype.kind == "U" and not isinstance(sensitive, np.ndarray):
         values = np.asarray(sensitive, dtype=object)  # or NaN would become the text "nan"
@@ -272,7 +292,14 @@ def checked_groups(
             return group_codes(values, names), names
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
-    seen, codes = np.unique(values, return_inverse=True)
+    try:
+        seen, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in values.tolist()})
+        raise DecisionLogError(
+            f"{title('sensitive', sensitive)} has values that cannot be put in order, of type "
+            f"{' and '.join(kinds)}: make them words, or all of them numbers"
+        ) from None
     return codes.astype(np.intp), tuple(seen.tolist())
 
 
@@ -280,8 +307,7 @@ def checked_time_step(
     values: ArrayLike, period: str | Period | None, n: int
 ) -> tuple[NDArray[np.int64], Notes]:
     """Return time steps, numbered from dates where there is a period, and what one step is."""
-    if np.ndim(values) == 0:
-        values = np.full(n, values)
+    values = np.full(n, values) if np.ndim(values) == 0 else unmasked(values)
     what, dates = title("time_step", values), as_dates(values)
     if period is not None:
         if dates is None:
@@ -298,10 +324,12 @@ def checked_time_step(
             "week, quarter, year), and time steps number the months from the first"
         )
     found = _column("time_step", values, n)
+    wrong = (found != np.floor(found)) | ~(np.abs(found) < 2**53)  # beyond, floats skip integers
     fail(
-        ~np.isfinite(found) | (found != np.floor(found)),
+        wrong,
         "a time step that is not a whole number",
-        "Number the periods (months, rounds) in which decisions were taken.",
+        f"Number the periods (months, rounds) in which decisions were taken: it is "
+        f"{found[wrong.argmax()]:g}.",
     )
     return found.astype(np.int64), ()
 
@@ -318,7 +346,9 @@ def checked_amount(values: ArrayLike | None, n: int) -> Floats | None:
     if values is None:
         return None
     amount = _column("amount", values, n)
-    fail(~np.isfinite(amount) | (amount <= 0), "an amount that is not above 0", "Fix or drop.")
+    wrong = ~((amount > 0) & (amount < MOST))
+    first = amount[wrong.argmax()]
+    fail(wrong, "an amount that is not above 0", f"It is {first:g}; amounts end at {MOST:g}.")
     return amount
 
 
@@ -340,7 +370,7 @@ def checked_observed(values: ArrayLike, decision: Bools) -> Floats:
     """Return the probability that each label becomes known, 1 for rejected people."""
     observed = _column("observed", values, len(decision))
     fail(
-        decision & ~((observed > 0.0) & (observed <= 1.0)),
+        decision & ~((observed >= LEAST) & (observed <= 1.0)),
         "an observed probability outside (0, 1] although decision is 1",
         "It is the probability that the label of an accepted person becomes known.",
     )

@@ -17,8 +17,8 @@ Role = Literal["decision", "label"]
 
 _SHOWN = 6  # different values in a message, at most
 
-_YES = ("yes", "y", "true", "t", "1")
-_NO = ("no", "n", "false", "f", "0")
+_YES = ("yes", "y", "true", "t", "1.0")
+_NO = ("no", "n", "false", "f", "0.0")
 _OWN: dict[Role, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "decision": (
         ("accepted", "accept", "approved", "approve", "granted", "grant", "admitted", "hired"),
@@ -85,12 +85,14 @@ def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Float
     `names` are those of a matrix's columns.
     """
     array = as_array(role, values)
+    if array.dtype.kind in "cmM":  # NumPy would drop imaginary parts, and count nanoseconds
+        raise DecisionLogError(f"{title(role, values)} must be numbers, not {array.dtype}")
     try:
         return np.array(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     flat = array.ravel().tolist()
-    row, value = next((k, value) for k, value in enumerate(flat) if not is_number(value))
+    row, value = next((k, value) for k, value in enumerate(flat) if not _is_float(value))
     advice, what = spelling_advice(value), title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
@@ -99,8 +101,26 @@ def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Float
     raise DecisionLogError(f"{what} must be numbers, but row {row} has {value!r}{advice}")
 
 
+def _is_float(value: Any) -> bool:
+    try:
+        return is_number(value)
+    except OverflowError:  # a whole number too large for one
+        return False
+
+
+def unmasked(values: Any) -> Any:
+    """Return values, and NaN or NaT where NumPy has masked them."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    kind, data = values.dtype.kind, values.data
+    blank = np.array("NaT", values.dtype) if kind in "mM" else np.nan
+    data = data if kind in "biufmM" else data.astype(object)
+    return np.where(np.ma.getmaskarray(values), blank, data)
+
+
 def as_array(role: str, values: Any) -> NDArray[Any]:
     """Return an array; where it has objects or text, NaN is in place of what is missing."""
+    values = unmasked(values)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "OU":
@@ -117,35 +137,71 @@ def as_array(role: str, values: Any) -> NDArray[Any]:
 # Words
 
 
-def yes_or_no(role: Role, column: str, values: NDArray[Any]) -> tuple[Floats, str]:
+@dataclass(frozen=True, slots=True)
+class PositiveLabel:
+    """The label of the outcome hoped for; `checked` after a look at all labels."""
+
+    label: Any
+    checked: bool = False
+
+    def codes(self, labels: Iterable[Any]) -> dict[Any, float]:
+        """Return 1 for it and 0 for the other; more labels, or it not among them, are refused."""
+        words = {label: _word(label) for label in labels}
+        found, own = set(words.values()), _word(self.label)
+        if found and not self.checked and (own not in found or len(found) > 2):
+            raise DecisionLogError(
+                f"positive_label is {self.label!r}, but the labels are {listed(words)}: "
+                "it is one of two, and unknown labels are left missing"
+            )
+        return {label: float(word == own) for label, word in words.items()}
+
+
+def as_positive(label: Any) -> PositiveLabel | None:
+    """Return what a user gave for the label of the outcome hoped for; None for nothing."""
+    return label if label is None or isinstance(label, PositiveLabel) else PositiveLabel(label)
+
+
+def _word(value: Any) -> str:
+    """Return text whose spelling does not matter: paid_back is Paid Back, and 1.0 is 1."""
+    text = str(value).strip().lower()
+    return str(float(text)) if is_number(text) else re.sub(r"[\s_-]+", " ", text)
+
+
+def yes_or_no(
+    role: Role, column: str, values: NDArray[Any], positive: PositiveLabel | None = None
+) -> tuple[Floats, str]:
     """Return words as 1 and 0, missing ones as NaN, and a sentence that says which is which.
 
     `column` is the name of the column, where it has one: a label called `default` that says yes is
-    not the outcome hoped for.
+    not the outcome hoped for. Which one is can be said with `positive`.
     """
-    known = dict.fromkeys((*_YES, *_OWN[role][0]), 1.0) | dict.fromkeys((*_NO, *_OWN[role][1]), 0.0)
     absent = missing_values(values)
     texts = [str(value) for value in values.tolist()]
-    found = {
-        text: re.sub(r"[\s_-]+", " ", text.strip().lower())
-        for text, gone in zip(texts, absent, strict=True)
-        if not gone
-    }
-    if not all(word in known for word in found.values()):
-        raise DecisionLogError(
-            f"{role} has the values {listed(found)}, which are not known as yes and no: code it "
-            f"as {_MEANING[role]}"
-        )
-    unclear = any(word in (*_YES, *_NO) for word in found.values())
-    if role == "label" and unclear and _BAD_OUTCOME.search(column.lower()):
-        raise DecisionLogError(
-            f"the label {column!r} has the values {listed(found)}: is yes the outcome hoped for? "
-            f"Code it as {_MEANING[role]}"
-        )
-    code = {text: known[word] for text, word in found.items()}
+    found = dict.fromkeys(text for text, gone in zip(texts, absent, strict=True) if not gone)
+    code = _known_codes(role, column, found) if positive is None else positive.codes(found)
     said = [f"{text!r} is {code[text]:.0f}" for text in sorted(code, key=lambda t: (-code[t], t))]
     coded = np.array([code.get(text, np.nan) for text in texts])
     return np.where(absent, np.nan, coded), f"{role}: {', '.join(said)}"
+
+
+def _known_codes(role: Role, column: str, texts: Iterable[str]) -> dict[str, float]:
+    """Return 1 or 0 for each of the words that mean one of them."""
+    yes, no = (*_YES, *_OWN[role][0]), (*_NO, *_OWN[role][1])
+    words = {text: _word(text) for text in texts}
+    advice = f"Code it as {_MEANING[role]}"
+    if role == "label":
+        advice += "; or say which is hoped for with positive_label= (--positive-label)"
+    if not all(word in (*yes, *no) for word in words.values()):
+        raise DecisionLogError(
+            f"{role} has the values {listed(words)}, which are not known as yes and no. {advice}"
+        )
+    unclear = any(word in (*_YES, *_NO) for word in words.values())
+    if role == "label" and unclear and _BAD_OUTCOME.search(column.lower()):
+        raise DecisionLogError(
+            f"the label {column!r} has the values {listed(words)}: is yes the outcome hoped for? "
+            f"{advice}"
+        )
+    return {text: float(word in yes) for text, word in words.items()}
 
 
 def listed(values: Iterable[Any]) -> str:

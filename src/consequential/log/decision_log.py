@@ -22,11 +22,11 @@ from consequential.log.checks import (
     checked_propensity,
     checked_time_step,
 )
-from consequential.log.columns import DecisionLogError, Period, column_name
+from consequential.log.columns import DecisionLogError, Period, as_positive, column_name
 from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
 from consequential.log.parts import ROW_COLUMNS
-from consequential.policies import DecisionRule, FeaturesError, Logged, NamedFeatures, Preparation
+from consequential.policies import DecisionRule, NamedFeatures, Preparation
 
 if TYPE_CHECKING:
     from consequential.log.scan import LogScan
@@ -157,12 +157,14 @@ class DecisionLog:
         missing: Missing = "refuse",
         observed: ArrayLike | None = None,
         period: str | Period | None = None,
+        positive_label: Any = None,
         copy: bool = True,
     ) -> DecisionLog:
         """Check arrays and make a log of them.
 
         Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
-        says which is which. In place of labels, `value` is what each accepted person brought or
+        says which is which, and `positive_label` is the one of two labels that is 1 where this is
+        not plain. In place of labels, `value` is what each accepted person brought or
         took, in money say; `value_range` is the least and the most it can be, by default of the
         values there are. `sensitive` may be several columns by name. `groups` fixes the groups and
         their order; without it they are the sorted values seen. With `period`, time steps are
@@ -180,7 +182,10 @@ class DecisionLog:
             chances = accepted.astype(np.float64)  # of a rule that left nothing to chance
         else:
             chances = checked_propensity(propensity, accepted)
-        outcome = checked_outcomes(label, value, value_range, amount, cost, accepted)
+        positive = as_positive(positive_label)
+        outcome = checked_outcomes(
+            label, value, value_range, amount, cost, accepted, positive=positive
+        )
         steps, step_notes = checked_time_step(time_step, period, n)
         log = cls(
             features=matrix,
@@ -226,6 +231,7 @@ class DecisionLog:
         missing: Missing = "refuse",
         observed: str | None = None,
         period: str | Period | None = None,
+        positive_label: Any = None,
         like: DecisionLog | DecisionRule | None = None,
     ) -> DecisionLog:
         """Make a log of the named columns of a pandas, polars or pyarrow frame.
@@ -233,7 +239,8 @@ class DecisionLog:
         Features are taken as they come: numbers, words, booleans and dates, with missing values
         among them. A word becomes an indicator named `column=word`; see `Preparation` for
         everything that is done. With `like`, a log or a policy, features are prepared as they were
-        there, and need not be named. Decisions and labels may be words; `notes` says which is 1.
+        there, and need not be named. Decisions and labels may be words; `notes` says which is 1,
+        and `positive_label` the label that is, where this is not plain.
         Dates become time steps with `period`: `day`, `week`, `month`, `quarter` or `year`, counted
         from the first in the frame.
 
@@ -273,6 +280,7 @@ class DecisionLog:
             horizon=horizon,
             missing=missing,
             period=period,
+            positive_label=positive_label,
             copy=False,  # the matrix was made here
         )
         return replace(log, notes=log.notes + notes)
@@ -317,6 +325,7 @@ class DecisionLog:
     split = parts.split
     settled = parts.settled
     mean_cost = parts.mean_cost
+    propensity_of = parts.propensity_of
     by = by_attribute
 
     # Views
@@ -358,20 +367,6 @@ class DecisionLog:
     def named_features(self) -> NamedFeatures:
         """The features with their names: what a rule is asked with, to find its columns by name."""
         return NamedFeatures(self.features, self.feature_names, self.preparation, self.raw)
-
-    def propensity_of(self, rule: DecisionRule) -> Floats:
-        """Return the probability with which a rule would accept each person of the log.
-
-        A rule that knows the names of its features finds them by name, in whatever order the log
-        has them and whatever else it has.
-        """
-        if isinstance(rule, Logged):
-            return self.propensity
-        sensitive = self.sensitive if rule.uses_sensitive else None
-        try:
-            return np.asarray(rule.propensity(self.named_features, sensitive))
-        except FeaturesError as error:
-            raise DecisionLogError(f"the rule does not fit the log: {error}") from None
 
     @property
     def sensitive(self) -> NDArray[Any]:

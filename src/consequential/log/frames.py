@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from codecs import getincrementaldecoder
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,6 @@ from consequential.policies import NamedFeatures, PolicyError, Preparation
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
-PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
@@ -48,18 +47,20 @@ def prepared_features(
 
     They are prepared as in `like`, a log or a policy, or else in a way of their own.
     """
+    import pyarrow as pa
+
     try:
         if like is None:
             check_features_are_listed(features)
-            preparation = Preparation.of(table, features)
+            preparation = with_clear_names(Preparation.of(table, features))
         else:
             preparation = _preparation_of(like, features)
         missing = [name for name in preparation.names if name not in table.columns]
         if missing:
             raise DecisionLogError(f"no column {missing[0]!r} in the frame; it has {table.columns}")
         people = preparation.transform(table.select(*preparation.names))
-    except PolicyError as error:
-        raise DecisionLogError(str(error)) from None
+    except (PolicyError, pa.ArrowException) as error:
+        raise DecisionLogError(f"{error}") from None
     return people, preparation.notes if like is None else people.notes
 
 
@@ -79,12 +80,34 @@ def _preparation_of(like: Any, features: Sequence[str] | None) -> Preparation:
     return found
 
 
+def with_clear_names(preparation: Preparation) -> Preparation:
+    """Return a preparation, unless a column could be taken for a word of another.
+
+    Rules find features by name: `x=y` is the column of that name, or the word y of the column x.
+    """
+    for words in (column.name for column in preparation.columns if column.kind == "word"):
+        for name in preparation.names:
+            if name.startswith(f"{words}="):
+                raise DecisionLogError(
+                    f"the column {name!r} could be taken for a word of the column {words!r}: "
+                    "rename one of them"
+                )
+    return preparation
+
+
 def check_features_are_listed(features: Sequence[str] | None) -> None:
     """Refuse a single name in place of a list of names, and an empty list."""
     if isinstance(features, str):
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
     if features is None or len(features) == 0:
         raise DecisionLogError("features is empty: name at least one column")
+
+
+def check_names_differ(names: Sequence[str], where: str) -> None:
+    """Refuse a table with two columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DecisionLogError(f"{where} has two columns {twice[0]!r}: rename one")
 
 
 def named_columns(table: Any, **named: Any) -> dict[str, Any]:
@@ -112,7 +135,10 @@ def _column(series: Any) -> FrameColumn:
     if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
         series = series.dt.replace_time_zone(None)  # the day it was there
     if dtype.is_numeric() and series.is_null().any():
-        series = series.cast(nw.Float64)
+        try:
+            series = series.cast(nw.Float64)
+        except ValueError as error:  # Arrow's, about whole numbers that floats cannot hold
+            raise DecisionLogError(f"the column {series.name!r}: {error}") from None
     if dtype.is_temporal() or dtype.is_numeric():
         values = np.asarray(series.to_numpy())
     else:
@@ -164,8 +190,12 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
         raise FileNotFoundError(f"no file {os.fspath(path)!r}")
     with read_damage(os.fspath(path)):
         if Path(path).suffix.lower() == ".parquet":
-            return pyarrow.parquet.read_table(path), ()
-        return _read_csv(path)
+            table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
+            notes: tuple[str, ...] = ()
+        else:
+            table, notes = _read_csv(path)
+    check_names_differ(table.column_names, os.fspath(path))
+    return table, notes
 
 
 @contextmanager
@@ -175,8 +205,8 @@ def read_damage(where: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        advice = ""
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        advice = ": save it as UTF-8" if isinstance(error, UnicodeError) else ""
         if re.search(r"Expected \d+ columns, got", str(error)):
             advice = (
                 ". A comma within a number or a text must be in quotes; with decimal commas, "
@@ -231,75 +261,3 @@ def _dialect(path: str | os.PathLike[str]) -> tuple[str, str, str]:
     point = any(re.fullmatch(r"\s*[-+]?\d+\.\d+\s*", each) for each in fields)
     decimal = "," if comma and not point and delimiter != "," else "."
     return delimiter, decimal, encoding
-
-
-# Pieces of Parquet files
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of one Parquet file: a row group, or part of a large one."""
-
-    path: str
-    row_group: int
-    start: int
-    n_rows: int
-
-    @property
-    def place(self) -> str:
-        """Where it is, in words."""
-        return f"{self.path}, row group {self.row_group}, rows from {self.start}"
-
-    def table(self, columns: list[str]) -> Any:
-        """Read columns of it as a pyarrow table."""
-        import pyarrow.parquet as pq
-
-        with read_damage(self.place), pq.ParquetFile(self.path) as file:
-            table = file.read_row_group(self.row_group, columns=columns, use_threads=False)
-            return table.slice(self.start, self.n_rows)
-
-
-def found_pieces(path: str | os.PathLike[str], columns: Sequence[str]) -> tuple[Piece, ...]:
-    """Return the pieces of a Parquet file or of a folder of them, after a look at every schema."""
-    import pyarrow.parquet as pq
-
-    root = Path(path)
-    if not root.exists():
-        raise FileNotFoundError(f"no file or folder {os.fspath(path)!r}")
-    paths = sorted(root.rglob("*.parquet")) if root.is_dir() else [root]
-    if not paths:
-        raise DecisionLogError(f"no Parquet files in {os.fspath(path)!r}")
-    pieces: list[Piece] = []
-    first = None
-    for file in paths:
-        with read_damage(os.fspath(file)), pq.ParquetFile(file) as parquet:
-            schema, metadata = parquet.schema_arrow, parquet.metadata
-        missing = [name for name in columns if name not in schema.names]
-        if missing:
-            raise DecisionLogError(f"{file} has no column {missing[0]!r}; it has {schema.names}")
-        kinds = {name: schema.field(name).type for name in columns}
-        first = first or (file, kinds)
-        for name, kind in kinds.items():
-            if kind != first[1][name]:
-                raise DecisionLogError(
-                    f"{file} has the column {name!r} as {kind}, {first[0]} as {first[1][name]}: "
-                    "all files need the same schema"
-                )
-        for group in range(metadata.num_row_groups):
-            n_rows = metadata.row_group(group).num_rows
-            pieces += [
-                Piece(os.fspath(file), group, start, min(PIECE_ROWS, n_rows - start))
-                for start in range(0, n_rows, PIECE_ROWS)
-            ]
-    if not pieces:
-        raise DecisionLogError(f"no rows in {os.fspath(path)!r}: a log needs at least one decision")
-    return tuple(pieces)
-
-
-def footer(path: str) -> bytes:
-    """Return what a Parquet file says of itself: schema, row groups, statistics."""
-    with open(path, "rb") as file:
-        file.seek(-8, os.SEEK_END)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(-8 - length, os.SEEK_END)
-        return file.read(length)

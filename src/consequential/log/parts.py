@@ -1,4 +1,7 @@
-"""Parts of a log: split, settled, concatenated or described; the functions are its methods."""
+"""Parts of a log: split, settled, concatenated, described or decided by another rule.
+
+The functions are methods of a log.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
-from consequential.policies import DecisionRule
+from consequential.policies import DecisionRule, FeaturesError, Logged
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
@@ -130,6 +133,21 @@ def concatenate(logs: Sequence[DecisionLog]) -> DecisionLog:
         estimated_propensity=any(log.estimated_propensity for log in logs),
         notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
     )
+
+
+def propensity_of(log: DecisionLog, rule: DecisionRule) -> NDArray[np.float64]:
+    """Return the probability with which a rule would accept each person of the log.
+
+    A rule that knows the names of its features finds them by name, in whatever order the log
+    has them and whatever else it has.
+    """
+    if isinstance(rule, Logged):
+        return log.propensity
+    sensitive = log.sensitive if rule.uses_sensitive else None
+    try:
+        return np.asarray(rule.propensity(log.named_features, sensitive))
+    except FeaturesError as error:
+        raise DecisionLogError(f"the rule does not fit the log: {error}") from None
 
 
 def _raw_names(logs: Sequence[DecisionLog]) -> list[str]:

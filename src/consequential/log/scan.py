@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -17,22 +16,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from consequential.log.attributes import Attributes, intersection
-from consequential.log.columns import DecisionLogError, Period
+from consequential.log.columns import DecisionLogError, Period, PositiveLabel, as_positive
 from consequential.log.decision_log import DecisionLog
 from consequential.log.frames import (
-    Piece,
     as_table,
     check_features_are_listed,
-    footer,
-    found_pieces,
     named_columns,
+    with_clear_names,
 )
+from consequential.log.pieces import Draw, Piece, found_pieces, located, read_pieces
 from consequential.policies import PolicyError, Preparation, Seen, plain_groups, seen_columns
+from consequential.policies.cells import missing_values
 
 Found = TypeVar("Found")
+Task = Callable[[Piece, Any], Found]  # what is done with a piece and its table
 
 # Tasks per thread of a cluster. A task is several pieces, since each task is a message there and
 # back; but there are enough tasks for all threads to end at about the same time.
@@ -55,6 +54,7 @@ class Names:
     value: str | None = None
     value_range: tuple[float, float] | None = None
     period: Period | None = None
+    positive_label: PositiveLabel | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -70,25 +70,8 @@ class Names:
     @property
     def roles(self) -> dict[str, str | tuple[str, ...] | None]:
         """The columns other than features, by role."""
-        others = ("features", "value_range", "period")
+        others = ("features", "value_range", "period", "positive_label")
         return {k: name for k, name in vars(self).items() if k not in others}
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Which rows of a piece are in a sample, or outside it: the same in every process."""
-
-    share: float
-    seed: int
-    inside: bool = True
-
-    def rows(self, piece: Piece) -> NDArray[np.bool_]:
-        """Return a mask."""
-        name = f"{Path(piece.path).name} {piece.row_group} {piece.start}"
-        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        uniforms = np.random.default_rng([self.seed, key]).random(piece.n_rows)
-        inside: NDArray[np.bool_] = uniforms < self.share
-        return inside if self.inside else ~inside
 
 
 class Contents(NamedTuple):
@@ -99,6 +82,7 @@ class Contents(NamedTuple):
     first_step: int
     last_step: int
     value_range: tuple[float, float] | None
+    labels: frozenset[Any]  # the words, where one was said to be the outcome hoped for
     notes: tuple[str, ...]
 
 
@@ -113,12 +97,12 @@ class Common:
     last_step: int
     notes: tuple[str, ...]
 
-    def log(self, piece: Piece, draw: Draw | None, settled: bool) -> DecisionLog:
-        """Read a piece and return its log, or that of the rows drawn, or of the settled ones."""
+    def log(self, piece: Piece, table: Any, draw: Draw | None, settled: bool) -> DecisionLog:
+        """Return the log of a piece's table, or of the rows drawn, or of the settled ones."""
         groups = self.groups if self.names.sensitive is not None else None
         asked = vars(self.names) | {"groups": groups, "like": self}
         with located(piece):
-            log = DecisionLog.from_frame(piece.table(self.names.columns), **asked)
+            log = DecisionLog.from_frame(table, **asked)
         log = replace(log, horizon=self.horizon, as_of=self.last_step)
         if draw is not None:
             log = log.take(draw.rows(piece))
@@ -184,7 +168,11 @@ class LogScan:
         said = tuple(dict.fromkeys((*notes, *preparation.notes)))
         ranges = [each.value_range for each in contents if each.value_range is not None]
         ends = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
-        names = replace(self.names, period=period, value_range=ends)
+        positive = self.names.positive_label
+        if positive is not None:
+            positive.codes(frozenset().union(*(each.labels for each in contents)))
+            positive = replace(positive, checked=True)
+        names = replace(self.names, period=period, value_range=ends, positive_label=positive)
         return Common(names, preparation, groups, self.horizon, last, said)
 
     @property
@@ -228,11 +216,13 @@ class LogScan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of files, rows and columns; unlike a log's, not of the numbers in them."""
-        digest = hashlib.sha256(repr((self.names, self.horizon)).encode())
-        for path in dict.fromkeys(piece.path for piece in self.pieces):
-            digest.update(f"{Path(path).name} {os.path.getsize(path)}".encode())
-            digest.update(footer(path))
+        """A digest of the files, whichever columns and rows of them are read.
+
+        It is of their names, sizes and footers; unlike a log's, not of the numbers in them.
+        """
+        digest = hashlib.sha256()
+        for file in dict.fromkeys(piece.file for piece in self.pieces):
+            digest.update(f"{Path(file.path).name} {file.size} {file.footer} ".encode())
         return digest.hexdigest()
 
     def map(
@@ -244,11 +234,11 @@ class LogScan:
     ) -> Iterator[Found]:
         """Apply a function to every piece; results come in the order of the rows.
 
-        Of a piece the function sees settled rows, unless it is to see all. Pieces are read by a few
-        threads, or by the workers of a Dask client.
+        Of a piece the function sees settled rows, unless it is to see all. Pieces are worked on by
+        a few threads, or read and worked on by the workers of a Dask client.
         """
-        read = partial(self._common.log, draw=self.draw, settled=settled)
-        return self._mapped(partial(_applied, function, read), what)
+        log = partial(self._common.log, draw=self.draw, settled=settled)
+        return self._mapped(partial(_applied, function, log), what)
 
     def sample(self, n: int, rng: np.random.Generator) -> DecisionLog:
         """Return about n of the rows, settled, each as likely as any other, in memory."""
@@ -268,7 +258,7 @@ class LogScan:
             raise DecisionLogError("the sample is empty: take more rows")
         return DecisionLog.concatenate(parts), rest
 
-    def _mapped(self, task: Callable[[Piece], Found], what: str) -> Iterator[Found]:
+    def _mapped(self, task: Task[Found], what: str) -> Iterator[Found]:
         from tqdm import tqdm
 
         bar = tqdm(
@@ -285,13 +275,13 @@ class LogScan:
                 bar.update(piece.n_rows)
                 yield result
 
-    def _by_threads(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
+    def _by_threads(self, task: Task[Found]) -> Iterator[Found]:
         n_threads = self.n_threads or (os.cpu_count() or 1)
         with ThreadPoolExecutor(n_threads) as pool:
             waiting: deque[Any] = deque()
             try:
-                for piece in self.pieces:
-                    waiting.append(pool.submit(task, piece))
+                for piece, table in read_pieces(self.pieces, self.names.columns):
+                    waiting.append(pool.submit(task, piece, table))
                     if len(waiting) > n_threads:  # so many pieces are in memory, and no more
                         yield waiting.popleft().result()
                 while waiting:
@@ -300,11 +290,11 @@ class LogScan:
                 for future in waiting:
                     future.cancel()
 
-    def _by_client(self, task: Callable[[Piece], Found]) -> Iterator[Found]:
+    def _by_client(self, task: Task[Found]) -> Iterator[Found]:
         n_tasks = _TASKS_PER_THREAD * max(1, sum(self.client.nthreads().values()))
         size = max(1, ceil(len(self.pieces) / n_tasks))
         chunks = [self.pieces[k : k + size] for k in range(0, len(self.pieces), size)]
-        futures = self.client.map(partial(_each, task), chunks, pure=False)
+        futures = self.client.map(partial(_each, task, self.names.columns), chunks, pure=False)
         try:
             for future in futures:
                 yield from future.result()
@@ -315,7 +305,7 @@ class LogScan:
         return self.__dict__ | {"client": None}
 
     def __repr__(self) -> str:
-        n_files, n_pieces = len({piece.path for piece in self.pieces}), len(self.pieces)
+        n_files, n_pieces = len({piece.file for piece in self.pieces}), len(self.pieces)
         return (
             f"LogScan({len(self)} decisions in {n_files} file{'s' if n_files != 1 else ''} and "
             f"{n_pieces} piece{'s' if n_pieces != 1 else ''}, columns {self.names.columns})"
@@ -332,6 +322,7 @@ def scan_of(
     client: Any = None,
     period: str | None = None,
     value_range: tuple[float, float] | None = None,
+    positive_label: Any = None,
     **columns: Any,
 ) -> LogScan:
     """Return a scan, after a look at every file's schema."""
@@ -339,7 +330,13 @@ def scan_of(
     if isinstance(sensitive := columns.get("sensitive"), list | tuple):
         columns["sensitive"] = tuple(sensitive) if len(sensitive) > 1 else sensitive[0]
     counted = None if period is None else Period(period)
-    names = Names(tuple(features), period=counted, value_range=value_range, **columns)
+    names = Names(
+        tuple(features),
+        period=counted,
+        value_range=value_range,
+        positive_label=as_positive(positive_label),
+        **columns,
+    )
     if groups is not None and names.sensitive is None:
         raise DecisionLogError("groups are given but no sensitive attribute that has them")
     if names.time_step is None and (horizon is not None or period is not None):
@@ -356,45 +353,40 @@ def scan_of(
 # What is done with a piece, by a thread or in another process
 
 
-def _each(task: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
-    return [task(piece) for piece in pieces]
+def _each(task: Task[Found], columns: list[str], pieces: Sequence[Piece]) -> list[Found]:
+    return [task(piece, table) for piece, table in read_pieces(pieces, columns)]
 
 
 def _applied(
-    function: Callable[[DecisionLog], Found], read: Callable[[Piece], DecisionLog], piece: Piece
+    function: Callable[[DecisionLog], Found], log: Task[DecisionLog], piece: Piece, table: Any
 ) -> Found:
-    return function(read(piece))
+    return function(log(piece, table))
 
 
-def _contents(names: Names, every: int, piece: Piece) -> Contents:
-    """Read a piece, check all but its features, and return what it contains."""
+def _contents(names: Names, every: int, piece: Piece, native: Any) -> Contents:
+    """Check all but the features of a piece's table, and return what it contains."""
     period = names.period if names.period is None else replace(names.period, first=0)
-    table = as_table(piece.table(names.columns))
+    table = as_table(native)
     with located(piece):
         columns = named_columns(table, **names.roles | {"time_step": names.time_step or 0})
         columns |= {"period": period, "value_range": names.value_range}
+        labels: frozenset[Any] = frozenset()
+        if (positive := names.positive_label) is not None:
+            known = columns["label"]
+            labels = frozenset(known[~missing_values(known)].tolist())
+            columns["positive_label"] = replace(positive, checked=True)
         log = DecisionLog.from_arrays(np.zeros(len(table)), **columns)
         seen = seen_columns(table, names.features, every=every)
     first, last = int(log.time_step.min()), int(log.time_step.max())
     several = tuple(zip(*log.attributes.values(), strict=True)) if names.several else log.groups
-    return Contents(several, seen, first, last, log.value_range, log.notes)
+    return Contents(several, seen, first, last, log.value_range, labels, log.notes)
 
 
 def _preparation(contents: Sequence[Contents]) -> Preparation:
     """Return the preparation of all pieces, from what each contains."""
     first, *others = (each.features for each in contents)
     try:
-        return Preparation.of_seen(
-            {name: sum((each[name] for each in others), seen) for name, seen in first.items()}
-        )
+        seen = {name: sum((each[name] for each in others), seen) for name, seen in first.items()}
+        return with_clear_names(Preparation.of_seen(seen))
     except PolicyError as error:
         raise DecisionLogError(str(error)) from None
-
-
-@contextmanager
-def located(piece: Piece) -> Iterator[None]:
-    """Say which piece an error is about."""
-    try:
-        yield
-    except (DecisionLogError, PolicyError) as error:
-        raise DecisionLogError(f"{piece.place}: {error}") from None
