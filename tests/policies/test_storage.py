@@ -373,7 +373,7 @@ def test_what_cannot_be_stored_is_named_and_leaves_the_old_file_alone(make, word
     assert list(file.parent.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("broken", ["os.replace", "os.chmod", "os.fdopen"])
+@pytest.mark.parametrize("broken", ["os.replace", "os.chmod", "os.fsync"])
 def test_a_failed_write_leaves_the_old_file_and_no_other(broken, file, monkeypatch):
     cq.save_policy(cq.AcceptAll(), file)
 
