@@ -1,20 +1,23 @@
 """Processes that write results and are killed, or find the disk full: a program for a test.
 
 It prints a line for each process: what it died of, what was in the folder then, and what is there
-after the next command that names the folder.
+after the next command that names the folder has begun.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from consequential.cli import main, results
+from consequential.cli import analyses, main, results
 from consequential.cli.parser import command_parser
+from consequential.report import figures, page
 
 CALLS = ("replace", "rename", "mkdir", "unlink", "rmdir", "fsync", "chmod")
 NOTES = "notes.txt"  # a file of the user's own
@@ -85,7 +88,7 @@ def kill_at(last: int) -> None:
         setattr(os, name, counting(getattr(os, name)))
 
 
-def tried(before: Path | None, work) -> int:
+def tried(before: Path | None, work, options) -> int:
     """Print what is left of a process that writes over what was there before."""
     shutil.rmtree(TARGET, ignore_errors=True)
     if before is not None:
@@ -93,7 +96,8 @@ def tried(before: Path | None, work) -> int:
         (TARGET / NOTES).write_text("mine")
     signalled = died_of(work)
     then = state()
-    died_of(lambda: main([*asked("0.9"), "--out", str(TARGET)]))  # refused, if results are there
+    with results.Folder.opened(options):
+        pass
     entries = sorted(path.name for path in Path().iterdir() if path.name not in ("old", "new"))
     print("process", signalled, then, state(), *entries, sep=",")
     return signalled
@@ -104,28 +108,29 @@ def asked(floor: str) -> list[str]:
 
 
 def run() -> None:
+    analyses.svg_of = page.svg_of = figures.svg_of = lambda *_, **__: "<svg></svg>"
     main([*asked("0.1"), "--out", "old"])
     given = captured([*asked("0.3"), "--out", "new"])
-    parse = command_parser().parse_args
-    options = parse([*asked("0.3"), "--out", str(TARGET), "--overwrite"])
+    options = command_parser().parse_args([*asked("0.3"), "--out", str(TARGET), "--overwrite"])
 
     def write() -> None:
         with results.Folder.opened(options) as folder:
             folder.write(*given)
 
-    # a refused command must not read the log
-    results.Folder.check = lambda *_: (_ for _ in ()).throw(OSError("refused"))
+    def killed(last: int) -> None:
+        kill_at(last)
+        write()
+
+    def with_full_disk(size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        write()
+
     for before in (None, Path("old")):
-        calls = 1
-        while tried(before, lambda calls=calls: (kill_at(calls), write())) == signal.SIGKILL:
-            calls += 1
-        for size in (0, 100, 2_000, 5_000):
-
-            def with_full_disk(size=size) -> None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-                write()
-
-            tried(before, with_full_disk)
+        calls = itertools.count(1)
+        while tried(before, partial(killed, next(calls)), options) == signal.SIGKILL:
+            pass
+        for size in (0, 100, 1_000, 3_000):
+            tried(before, partial(with_full_disk, size), options)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,16 @@ def test_decisions_are_not_written_over_a_device_or_a_pipe(kind, shared, here, c
     if kind == "pipe":
         os.mkfifo(out)
     policy = ["--policy", str(shared / "fit" / "policy.json")]
-    asked = ["decide", str(shared / "loans.csv"), *policy, "--seed", "1", "--overwrite", "--out", str(out)]
+    asked = [
+        "decide",
+        str(shared / "loans.csv"),
+        *policy,
+        "--seed",
+        "1",
+        "--overwrite",
+        "--out",
+        str(out),
+    ]
     assert main(asked) == 2
     assert "is a device or a pipe" in capsys.readouterr().err
     assert out.exists()
