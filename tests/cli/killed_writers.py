@@ -55,8 +55,13 @@ def state() -> str:
     return f"{known[0] if known else 'mixed'}{'' if notes is None else ' with notes'}"
 
 
-def died_of(work) -> int:
-    """Do work in a process of its own; return the signal that killed it, or minus its exit code."""
+def died_of(works) -> int:
+    """Do works at once, a process each: return 9 if one was killed, 0 if one succeeded, else -2."""
+    children = [started(work) for work in works]
+    return max(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+
+
+def started(work) -> int:
     child = os.fork()
     if child == 0:
         try:
@@ -66,8 +71,7 @@ def died_of(work) -> int:
         except BaseException:
             os._exit(3)
         os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return -status
+    return child
 
 
 def kill_at(last: int) -> None:
@@ -88,13 +92,13 @@ def kill_at(last: int) -> None:
         setattr(os, name, counting(getattr(os, name)))
 
 
-def tried(before: Path | None, work, options) -> int:
-    """Print what is left of a process that writes over what was there before."""
+def tried(before: Path | None, options, *works) -> int:
+    """Print what is left of processes that write over what was there before."""
     shutil.rmtree(TARGET, ignore_errors=True)
     if before is not None:
         shutil.copytree(before, TARGET)
         (TARGET / NOTES).write_text("mine")
-    signalled = died_of(work)
+    signalled = died_of(works)
     then = state()
     with results.Folder.opened(options):
         pass
@@ -127,10 +131,11 @@ def run() -> None:
 
     for before in (None, Path("old")):
         calls = itertools.count(1)
-        while tried(before, partial(killed, next(calls)), options) == signal.SIGKILL:
+        while tried(before, options, partial(killed, next(calls))) == signal.SIGKILL:
             pass
         for size in (0, 100, 1_000, 3_000):
-            tried(before, partial(with_full_disk, size), options)
+            tried(before, options, partial(with_full_disk, size))
+        tried(before, options, write, write, write)
 
 
 if __name__ == "__main__":

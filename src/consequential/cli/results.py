@@ -137,8 +137,8 @@ class Folder:
         columns = columns_text(self.parameters, source.features, source.name)
         written: dict[str, str | bytes] = {"columns.toml": columns}
         if found.policy is not None:
-            written["policy.json"] = content = policies.policy_to_json(found.policy)
-            digest = hashlib.sha256(content.encode()).hexdigest()
+            written["policy.json"] = policy = policies.policy_to_json(found.policy)
+            digest = hashlib.sha256(policy.encode()).hexdigest()
             shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
             card = None if self.overwrite else self._card_of(digest)
             written["model-card.md"] = card or render("model-card.md", **document | shown)
@@ -189,8 +189,9 @@ class Folder:
         except (OSError, ValueError):
             known = None
         is_ours = isinstance(known, dict) and known.get("format") == _FORMAT
-        kept = [] if self.command == "fit" else _POLICY_FILES
-        if strange := [name for name in there if name in kept or not is_ours]:
+        theirs = () if self.command == "fit" else _POLICY_FILES
+        strange = [name for name in there if name in theirs or not is_ours]
+        if strange or not isinstance(known, dict):
             raise OSError(
                 f"{self.path} has a {strange[0]} that this command did not write: choose another "
                 "folder with --out"
