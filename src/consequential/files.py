@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +22,75 @@ class UnreadableFileError(ValueError):
     """A file that is damaged or holds something else."""
 
 
-def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file through a temporary one beside it, so that no reader sees half of it."""
-    target = Path(path)
+def write_atomically(
+    path: str | os.PathLike[str], content: str | bytes, *, replace: bool = True
+) -> None:
+    """Write a file through a temporary one beside it, so that no reader sees half of it.
+
+    A symbolic link stays, and the file that it leads to is written; a device, a pipe or a folder is
+    refused. Of several processes one writes after the other, and what one of them left when it
+    was killed is overwritten by the next. Without `replace`, a file that is there is refused.
+    """
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
+    if os.path.lexists(target) and not target.is_file():
+        raise OSError(f"{os.fspath(path)} is a folder or a device, not a file that can be replaced")
     data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    unfinished = target.with_name(f".{target.name}.part")
+    with alone(unfinished, Path.touch):
+        try:
+            if target.exists():
+                if not replace:
+                    raise FileExistsError(f"{target} exists: choose another file")
+                os.chmod(unfinished, target.stat().st_mode & 0o777)
+            with open(unfinished, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(unfinished, target)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def alone(path: Path, make: Callable[[Path], None], busy: str = "") -> Iterator[None]:
+    """Make a temporary file or folder and lock it; the lock ends with the process, however it ends.
+
+    A second process waits, or gets an error that says what is `busy`.
+    """
+    if sys.platform == "win32":
+        make(path)
+        yield
+        return
+    handle = _lock(path, make, busy)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, _mode_for(target))
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        yield
+    finally:
+        os.close(handle)
 
 
-def _mode_for(target: Path) -> int:
-    """Return the mode of the file to be replaced, or that of a new one; mkstemp's are private."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
+def _lock(path: Path, make: Callable[[Path], None], busy: str) -> int:
+    import fcntl
+
+    while True:
+        make(path)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:  # another process removed it since
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            os.close(handle)
+            raise OSError(busy) from None
+        except OSError:  # a file system without locks
+            return handle
+        # the process that had the lock before may have renamed or removed what was locked
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+            return handle
+        os.close(handle)
 
 
 def save_columns(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from policy_mutations import files_of, packed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier
@@ -111,24 +111,6 @@ REFUSED = {
 def test_other_types_are_refused_by_name_when_they_are_stored(make, name):
     with pytest.raises(cq.PolicyError, match=name):
         archived(make())
-
-
-def files_of(stored) -> dict[str, bytes]:
-    with ZipFile(BytesIO(zlib.decompress(base64.b64decode(stored["skops"])))) as files:
-        return {name: files.read(name) for name in files.namelist()}
-
-
-def packed(files, **options) -> dict[str, str]:
-    """Return an archive of files as somebody makes it who knows how digests are made."""
-    import hashlib
-
-    buffer, digest = BytesIO(), hashlib.sha256()
-    with ZipFile(buffer, "w", **options) as archive:
-        for name, data in sorted(files.items()):
-            archive.writestr(name, data)
-            digest.update(f"{name} {len(data)}\n".encode() + data)
-    text = base64.b64encode(zlib.compress(buffer.getvalue())).decode()
-    return {"skops": text, "sha256": digest.hexdigest()}
 
 
 def scaler() -> StandardScaler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def decide(options: argparse.Namespace) -> int:
         print(f"note: {note}")
     _list_undecided(people.undecided, options)
     decided = _decided(people, rule.rule, np.random.default_rng(options.seed))
-    _write(pa.table({options.id or "row": ids} | decided), options.out)
+    _write(pa.table({options.id or "row": ids} | decided), options)
     accepted, left = sum(filter(None, decided["decision"])), len(people.undecided)
     refused = f"{len(table) - accepted - left} refused"
     print(f"{accepted} accepted, {refused}{f', {left} left undecided' if left else ''}")
@@ -193,10 +194,11 @@ def _list_undecided(undecided: dict[int, str], options: argparse.Namespace) -> N
 
 def _check_out(options: argparse.Namespace) -> None:
     """Refuse a place for the decisions before any work."""
-    out: Path = options.out
-    if out.is_dir():
-        raise OSError(f"{out} is a folder: name a file with --out")
-    check_writable(out.absolute().parent, "--out")
+    out = Path(os.path.realpath(options.out))  # through a symbolic link
+    if out.exists() and not out.is_file():
+        kind = "folder" if out.is_dir() else "device or a pipe"
+        raise OSError(f"{options.out} is a {kind}: name a file with --out")
+    check_writable(out.parent, "--out")
     inputs = [each for each in (options.file, Path(options.policy)) if each.exists()]
     if out.exists() and any(out.samefile(each) for each in inputs):
         raise OSError(f"{out} is read by this command: choose another file with --out")
@@ -206,11 +208,10 @@ def _check_out(options: argparse.Namespace) -> None:
         raise ValueError(f"--id {options.id} has the name of a column that is written: rename it")
 
 
-def _write(table: Any, out: Path) -> None:
+def _write(table: Any, options: argparse.Namespace) -> None:
     buffer = io.BytesIO()
-    is_parquet = out.suffix.lower() == ".parquet"
-    if is_parquet:
+    if options.out.suffix.lower() == ".parquet":
         pa.parquet.write_table(table, buffer, write_page_checksum=True)
     else:
         pa.csv.write_csv(table, buffer)
-    write_atomically(out, buffer.getvalue())
+    write_atomically(options.out, buffer.getvalue(), replace=options.overwrite)

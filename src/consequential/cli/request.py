@@ -206,33 +206,39 @@ def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Na
     """Turn an analysis into a command: it reads a log, prints and writes what was found."""
 
     def run(options: argparse.Namespace) -> int:
-        folder = Folder.of(options)
-        given = {name: each for name in _RULES if (each := vars(options).get(name)) is not None}
-        rules = {name: NamedRule.read(each) for name, each in given.items()}
-        digests = {name: each.digest for name, each in rules.items()}
-        source = Source.read(options)
-        folder.check(source, digests)
-        log = source.log_for(*rules.values())
-        announced = (*log.notes, *log.concerns)
-        for note in announced:
-            print(f"note: {note}")
-        with _warnings_as_notes() as warned:
-            found = analyse(Request(options, source, log, rules))
-        found = replace(found, notes=[*found.notes, *warned])
-        print(found.text)
-        for note in dict.fromkeys(found.notes):
-            if note not in announced and note not in found.text:
-                print(f"  note: {note}")
-        folder.write(found, log, source, digests)
-        if options.columns is None:
-            print(f"columns: {(folder.path / 'columns.toml').resolve()}")
-        if found.policy is not None:
-            print(f"policy: {(folder.path / 'policy.json').resolve()}")
-            print(f"model card: {(folder.path / 'model-card.md').resolve()}")
-        print(f"report: {(folder.path / 'report.html').resolve()}")
-        return 130 if found.interrupted else 0
+        with Folder.opened(options) as folder:
+            return _run(options, folder, analyse)
 
     return run
+
+
+def _run(
+    options: argparse.Namespace, folder: Folder, analyse: Callable[[Request], Findings]
+) -> int:
+    given = {name: each for name in _RULES if (each := vars(options).get(name)) is not None}
+    rules = {name: NamedRule.read(each) for name, each in given.items()}
+    digests = {name: each.digest for name, each in rules.items()}
+    source = Source.read(options)
+    folder.check(source, digests)
+    log = source.log_for(*rules.values())
+    announced = (*log.notes, *log.concerns)
+    for note in announced:
+        print(f"note: {note}")
+    with _warnings_as_notes() as warned:
+        found = analyse(Request(options, source, log, rules))
+    found = replace(found, notes=[*found.notes, *warned])
+    print(found.text)
+    for note in dict.fromkeys(found.notes):
+        if note not in announced and note not in found.text:
+            print(f"  note: {note}")
+    folder.write(found, log, source, digests)
+    if options.columns is None:
+        print(f"columns: {(folder.path / 'columns.toml').resolve()}")
+    if found.policy is not None:
+        print(f"policy: {(folder.path / 'policy.json').resolve()}")
+        print(f"model card: {(folder.path / 'model-card.md').resolve()}")
+    print(f"report: {(folder.path / 'report.html').resolve()}")
+    return 130 if found.interrupted else 0
 
 
 @contextmanager

@@ -9,9 +9,8 @@ import os
 import shutil
 import sys
 import time
-import uuid
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,8 @@ from consequential.workers import cluster
 
 _FORMAT = "consequential results"
 _SCHEMA = 1
-_FILES = ("results.json", "report.html", "policy.json", "model-card.md", "columns.toml")
+_POLICY_FILES = ("policy.json", "model-card.md")  # written by `fit` alone
+_FILES = ("results.json", "report.html", "columns.toml", *_POLICY_FILES)
 _SIGN_OFF = (
     "allowed, allowed with conditions, or refused",
     "conditions",
@@ -61,7 +61,11 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where the results of a command go: checked before the work, written after it."""
+    """Where the results of a command go: checked before the work, written after it.
+
+    New results are written to a hidden folder beside it, which then takes its place. Files of
+    others in it are kept. Another command cannot write to it until this one ends.
+    """
 
     path: Path
     command: str
@@ -69,20 +73,31 @@ class Folder:
     parameters: dict[str, Any]
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> Folder:
-        """Return the folder, if results of this command can be written to it."""
-        path: Path = options.out
+    @contextmanager
+    def opened(cls, options: argparse.Namespace) -> Iterator[Folder]:
+        """Lock the folder, if results of this command can be written to it."""
+        path = Path(os.path.realpath(options.out))
         if path.exists() and not path.is_dir():
             raise OSError(f"{path} is a file: name a folder with --out")
-        check_writable(path if path.is_dir() else path.absolute().parent, "--out")
+        if path == Path.cwd() or path.is_mount():
+            raise OSError(f"{path} cannot be replaced as a whole: name a folder in it with --out")
+        for place in (path.parent, path) if path.exists() else (path.parent,):
+            check_writable(place, "--out")
         parameters = {
             name: value.name if isinstance(value, Path) else value
             for name, value in sorted(vars(options).items())
             if name not in _NOT_PARAMETERS
         }
         folder = cls(path, options.command, options.overwrite, parameters)
-        folder._earlier()
-        return folder
+        busy = f"another command is writing to {path}: wait for its end, or choose another --out"
+        with files.alone(folder._beside, lambda place: place.mkdir(exist_ok=True), busy):
+            try:
+                folder._settle()
+                folder._earlier()
+                yield folder
+            finally:
+                folder._settle()
+                folder._beside.rmdir()
 
     def check(self, source: Source, rules: dict[str, str]) -> None:
         """Refuse to replace results of another question, another log or other rules."""
@@ -103,7 +118,7 @@ class Folder:
     def write(
         self, found: Findings, log: DecisionLog, source: Source, rules: dict[str, str]
     ) -> None:
-        """Write all files: a new folder appears when it is complete, old files are replaced."""
+        """Write all files: the folder appears, or takes the place of the old one, as a whole."""
         notes = list(dict.fromkeys([*log.notes, *log.concerns, *found.notes]))
         document = {
             "format": _FORMAT,
@@ -120,49 +135,65 @@ class Folder:
         shown = {"title": found.title, "introduction": found.introduction, "log": log}
         shown |= {"results": found.results, **found.page}
         columns = columns_text(self.parameters, source.features, source.name)
-        written = {"columns.toml": columns}
+        written: dict[str, str | bytes] = {"columns.toml": columns}
         if found.policy is not None:
-            written["policy.json"] = content = policies.policy_to_json(found.policy)
-            digest = hashlib.sha256(content.encode()).hexdigest()
+            written["policy.json"] = policy = policies.policy_to_json(found.policy)
+            digest = hashlib.sha256(policy.encode()).hexdigest()
             shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
-            if self.overwrite or not self._has_card(digest):
-                written["model-card.md"] = render("model-card.md", **document | shown)
+            card = None if self.overwrite else self._card_of(digest)
+            written["model-card.md"] = card or render("model-card.md", **document | shown)
         written["report.html"] = render(f"{self.command}.html", **document | shown)
         written["results.json"] = json.dumps(document, indent=2, allow_nan=False) + "\n"
 
-        def fill(folder: Path) -> None:
-            for name, content in written.items():
-                files.write_atomically(folder / name, content)
-
-        if self.path.is_dir():
-            fill(self.path)
-            return
-        new = self.path.absolute().parent / f".consequential-{uuid.uuid4().hex}"
+        new, old = self._beside / "new", self._beside / "old"
         new.mkdir()
-        try:
-            fill(new)
-            new.rename(self.path)
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
+        for name, content in written.items():
+            files.write_atomically(new / name, content)
+        if self.path.is_dir():
+            shutil.copymode(self.path, new)
+            self.path.rename(old)
+            _move_others(old, new)
+        new.rename(self.path)
 
-    def _has_card(self, digest: str) -> bool:
-        """Whether a card of this policy is there: somebody may have filled it in."""
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.consequential")
+
+    def _settle(self) -> None:
+        """Put the old folder back if no new one took its place, and remove what is left over."""
+        new, old = self._beside / "new", self._beside / "old"
+        if old.is_dir() and not self.path.is_dir():
+            if new.is_dir():
+                _move_others(new, old)
+            old.rename(self.path)
+        for folder in (new, old):
+            for name in _FILES if folder.is_dir() else ():
+                (folder / name).unlink(missing_ok=True)
+                (folder / f".{name}.part").unlink(missing_ok=True)
+            if folder.is_dir():
+                folder.rmdir()  # fails, and should, if there were files of others
+
+    def _card_of(self, digest: str) -> bytes | None:
+        """Return the card of this policy that is there: somebody may have filled it in."""
         card = self.path / "model-card.md"
-        return card.is_file() and digest in card.read_text(encoding="utf-8", errors="replace")
+        content = card.read_bytes() if card.is_file() else b""
+        return content if digest.encode() in content else None
 
     def _earlier(self) -> dict[str, Any] | None:
-        """Return earlier results in the folder, None without any; refuse files of others."""
-        there = [name for name in _FILES if (self.path / name).exists()]
+        """Return earlier results in the folder, None without any; refuse files of others alone."""
+        there = sorted(os.listdir(self.path)) if self.path.is_dir() else []
         if not there:
             return None
         try:
             known = json.loads((self.path / "results.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             known = None
-        if not isinstance(known, dict) or known.get("format") != _FORMAT:
+        is_ours = isinstance(known, dict) and known.get("format") == _FORMAT
+        theirs = () if self.command == "fit" else _POLICY_FILES
+        strange = [name for name in there if name in theirs or not is_ours]
+        if strange or not isinstance(known, dict):
             raise OSError(
-                f"{self.path} has a {there[0]} that this command did not write: choose another "
+                f"{self.path} has a {strange[0]} that this command did not write: choose another "
                 "folder with --out"
             )
         if known.get("command") != self.command:
@@ -171,6 +202,13 @@ class Folder:
                 "--out"
             )
         return known
+
+
+def _move_others(source: Path, target: Path) -> None:
+    """Move files that no command wrote."""
+    for path in source.iterdir():
+        if path.name not in _FILES and path.name not in [f".{name}.part" for name in _FILES]:
+            path.rename(target / path.name)
 
 
 def cluster_of(options: argparse.Namespace) -> AbstractContextManager[Any]:

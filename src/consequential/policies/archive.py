@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import warnings
 import zlib
@@ -48,7 +49,8 @@ _NOTHING = {
     "__loader__": "JsonNode",
     "content": "null",
 }
-_LARGEST = 1 << 30  # bytes of an archive's content
+_UNPACKED = 4  # bytes per byte of text, at most: reading a file takes little more memory than it
+_SMALL = 1 << 20  # bytes that any archive may have
 
 
 def archived(fitted: Any) -> dict[str, str]:
@@ -64,6 +66,8 @@ def archived(fitted: Any) -> dict[str, str]:
     _check_types(archive)
     check_sound(fitted)
     text = base64.b64encode(zlib.compress(archive)).decode("ascii")
+    if len(archive) > _largest(text):
+        text = base64.b64encode(zlib.compress(archive, 0)).decode("ascii")
     return {"skops": text, "sha256": _digest(content)}
 
 
@@ -73,8 +77,8 @@ def unarchived(data: Mapping[str, str]) -> Any:
     from sklearn.exceptions import InconsistentVersionWarning
 
     try:
-        unpacked = zlib.decompressobj()
-        archive = unpacked.decompress(base64.b64decode(data["skops"], validate=True), _LARGEST)
+        unpacked, text = zlib.decompressobj(), data["skops"]
+        archive = unpacked.decompress(base64.b64decode(text, validate=True), _largest(text))
         if not unpacked.eof:
             raise ValueError("it is cut off, or too large")
         with ZipFile(BytesIO(archive)) as files:
@@ -83,6 +87,7 @@ def unarchived(data: Mapping[str, str]) -> Any:
             content = {name: files.read(name) for name in files.namelist()}
         if _digest(content) != data["sha256"]:
             raise ValueError("its content was changed")
+        _check_arrays(content)
         trusted = _check_types(archive)
         with warnings.catch_warnings():
             # the propensities of probe people tell whether another version decides differently
@@ -95,6 +100,23 @@ def unarchived(data: Mapping[str, str]) -> Any:
         raise PolicyError(f"a stored scikit-learn object is damaged: {reason}") from None
     check_sound(fitted)
     return fitted
+
+
+def _largest(text: str) -> int:
+    """Return how many bytes an archive of this text may have."""
+    return max(_UNPACKED * len(text), _SMALL)
+
+
+def _check_arrays(content: dict[str, bytes]) -> None:
+    """Refuse files that are no arrays, and arrays that declare another size than they have."""
+    formats = np.lib.format
+    read = {(1, 0): formats.read_array_header_1_0, (2, 0): formats.read_array_header_2_0}
+    for data in (data for name, data in content.items() if name != "schema.json"):
+        stream = BytesIO(data)
+        shape, _, dtype = read[formats.read_magic(stream)](stream)
+        declared = math.prod(shape) * max(dtype.itemsize, 1)
+        if min(shape, default=0) < 0 or declared != len(data) - stream.tell():
+            raise ValueError(f"an array of shape {shape} has {len(data)} bytes")
 
 
 def _check_types(archive: bytes) -> list[str]:

@@ -26,7 +26,6 @@ _ESTIMATORS = {
     "SplineTransformer": "sklearn.preprocessing",
     "StandardScaler": "sklearn.preprocessing",
 }
-_LONGEST = 1 << 16  # bytes of an item
 
 
 def decoded(data: Any) -> Any:
@@ -37,7 +36,7 @@ def decoded(data: Any) -> Any:
         case {"float": text}:
             return float(text)
         case {"scalar": item, "dtype": dtype}:
-            return np.dtype(dtype).type(decoded(item))
+            return _array([decoded(item)], dtype)[0]
         case {"array": items, "dtype": dtype, "shape": shape}:
             return _array([decoded(item) for item in items], dtype).reshape(shape)
         case {"tuple": items}:
@@ -61,9 +60,11 @@ def decoded(data: Any) -> Any:
 
 def _array(items: list[Any], dtype: str) -> NDArray[Any]:
     if dtype != "object":
-        if np.dtype(dtype).itemsize > _LONGEST:
-            raise PolicyError(f"an array of {dtype!r} is too large to be meant")
-        return np.array(items, dtype=dtype)
+        kind = np.dtype(dtype).kind
+        if kind == "V":
+            raise PolicyError(f"an array of {dtype!r} is none that was written")
+        # words are as long as they are, and not as long as the file says
+        return np.array(items, dtype=kind if kind in "SU" else dtype)
     array = np.empty(len(items), dtype=object)
     for k, item in enumerate(items):  # an object may itself be an array
         array[k] = item

@@ -17,6 +17,9 @@ from consequential.policies.features import PolicyError
 
 _CATEGORIES = 256  # of a categorical feature in boosted trees, at most
 _BITSET = 8  # numbers that say which of them go left
+# what splines, products and boosted trees take memory by, and the most they may make of a person
+_WIDTHS = ("n_features_out_", "_n_out_full", "n_trees_per_iteration_")
+_WIDEST = 100_000
 _MACHINES = ("NuSVC", "NuSVR", "OneClassSVM", "SVC", "SVR")  # of libsvm
 
 
@@ -58,6 +61,8 @@ def _items(part: Any) -> Any:
 
 
 def _is_sound(part: Any) -> bool:
+    if any(getattr(part, name, 0) > _WIDEST for name in _WIDTHS):
+        return False
     if type(part).__name__ == "BSpline":
         type(part)(part.t, part.c, part.k, part.extrapolate)  # checks what it is given
     if hasattr(part, "_n_features_outs"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -40,6 +41,7 @@ from consequential.provenance import versions
 FORMAT = "consequential policy"
 _SCHEMA = 3
 _READABLE = (1, 2, 3)  # files of schemas 1 and 2 have no digest and no probes
+_LONGEST_REASON = 400  # characters of what is wrong with a file, which may have anything in it
 
 _RULES: dict[str, Any] = {
     kind.__name__: kind
@@ -168,8 +170,9 @@ def _read(text: str, where: str) -> DecisionRule:
         raise PolicyError(f"{where} is JSON but not a {FORMAT}")
     schema = document.get("schema")
     if schema not in _READABLE:
+        shown = schema if isinstance(schema, int | None) else f"of a {type(schema).__name__}"
         raise PolicyError(
-            f"{where} has schema {schema!r}; this version of consequential reads schemas "
+            f"{where} has schema {shown}; this version of consequential reads schemas "
             f"{', '.join(map(str, _READABLE))}"
         )
     try:
@@ -183,17 +186,19 @@ def _read(text: str, where: str) -> DecisionRule:
             check_probes(policy, document["probes"])
     except Exception as error:  # whatever values of the wrong kind lead to
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
-        advice = _other_versions(document)
-        raise PolicyError(f"{where} is damaged: {kind}{error}{advice}") from None
+        reason = textwrap.shorten(f"{kind}{error}", _LONGEST_REASON, placeholder=" ...")
+        raise PolicyError(f"{where} is damaged: {reason}{_other_versions(document)}") from None
     return policy
 
 
 def _other_versions(document: dict[str, Any]) -> str:
     """Return advice where other versions of libraries wrote a file; else the empty text."""
     wrote, read = document.get("versions"), versions()
-    if not isinstance(wrote, dict) or wrote == read:
+    if not isinstance(wrote, dict) or not all(isinstance(each, str) for each in wrote.values()):
         return ""
     differing = [name for name in read if wrote.get(name) != read[name]]
+    if not differing:
+        return ""
     was, now = (
         ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (wrote, read)
     )
