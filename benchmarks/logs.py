@@ -41,7 +41,7 @@ def made(n, k, seed=0, correlation=0.0):
 
 
 def learner():
-    return cq.FairPolicyLearner(cost=COST, max_gap=MAX_GAP)
+    return cq.FairPolicyLearner(cost=COST, max_gap=MAX_GAP, method="direct")
 
 
 def timed(function):
