@@ -64,33 +64,38 @@ def alone(path: Path, make: Callable[[Path], None], busy: str = "") -> Iterator[
         make(path)
         yield
         return
-    handle = _lock(path, make, busy)
+    handles: list[int] = []
     try:
+        _lock(path, make, busy, handles)
         yield
     finally:
-        os.close(handle)
+        for handle in handles:
+            os.close(handle)
 
 
-def _lock(path: Path, make: Callable[[Path], None], busy: str) -> int:
+def _lock(path: Path, make: Callable[[Path], None], busy: str, handles: list[int]) -> None:
+    """Make, open and lock; `handles` are to be closed, however this ends.
+
+    Ctrl-C may come at any moment, and this process would wait for a lock that it left behind.
+    """
     import fcntl
 
     while True:
         make(path)
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            handles.append(os.open(path, os.O_RDONLY | os.O_NOFOLLOW))
         except FileNotFoundError:  # another process removed it since
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            fcntl.flock(handles[-1], fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
-            os.close(handle)
             raise OSError(busy) from None
         except OSError:  # a file system without locks
-            return handle
+            return
         # the process that had the lock before may have renamed or removed what was locked
-        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-            return handle
-        os.close(handle)
+        if path.exists() and os.path.samestat(os.fstat(handles[-1]), path.stat()):
+            return
+        os.close(handles.pop())
 
 
 def save_columns(
