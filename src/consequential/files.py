@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +30,8 @@ def write_atomically(
     """Write a file through a temporary one beside it, so that no reader sees half of it.
 
     A symbolic link stays, and the file that it leads to is written; a device, a pipe or a folder is
-    refused. Of several processes one writes after the other, and what one of them left when it
-    was killed is overwritten by the next. Without `replace`, a file that is there is refused.
+    refused. What processes left that were killed is removed. Without `replace`, a file that is
+    there is refused. No lock is taken: Ctrl-C may come at any moment, and would leave it behind.
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -37,21 +39,39 @@ def write_atomically(
     if os.path.lexists(target) and not target.is_file():
         raise OSError(f"{os.fspath(path)} is a folder or a device, not a file that can be replaced")
     data = content.encode("utf-8") if isinstance(content, str) else content
-    unfinished = target.with_name(f".{target.name}.part")
-    with alone(unfinished, Path.touch):
-        try:
-            if target.exists():
-                if not replace:
-                    raise FileExistsError(f"{target} exists: choose another file")
-                os.chmod(unfinished, target.stat().st_mode & 0o777)
-            with open(unfinished, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(unfinished, target)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+    _remove_unfinished(target)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with open(unfinished, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists():
+            if not replace:
+                raise FileExistsError(f"{target} exists: choose another file")
+            os.chmod(unfinished, target.stat().st_mode & 0o777)
+        os.replace(unfinished, target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _remove_unfinished(target: Path) -> None:
+    """Remove the temporary files of processes that no longer run."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        process = path.name.split(".")[-3]
+        if process.isdigit() and not _runs(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 @contextmanager
