@@ -58,10 +58,15 @@ def write_atomically(
 
 def _remove_unfinished(target: Path) -> None:
     """Remove the temporary files of processes that no longer run."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+    for path in unfinished_files(target):
         process = path.name.split(".")[-3]
         if process.isdigit() and not _runs(int(process)):
             path.unlink(missing_ok=True)
+
+
+def unfinished_files(target: Path) -> list[Path]:
+    """Return the temporary files through which a file is, or was to be, written."""
+    return list(target.parent.glob(f".{glob.escape(target.name)}.*.part"))
 
 
 def _runs(process: int) -> bool:

@@ -168,8 +168,8 @@ class Folder:
             old.rename(self.path)
         for folder in (new, old):
             for name in _FILES if folder.is_dir() else ():
-                (folder / name).unlink(missing_ok=True)
-                (folder / f".{name}.part").unlink(missing_ok=True)
+                for path in (folder / name, *files.unfinished_files(folder / name)):
+                    path.unlink(missing_ok=True)
             if folder.is_dir():
                 folder.rmdir()  # fails, and should, if there were files of others
 
@@ -206,8 +206,9 @@ class Folder:
 
 def _move_others(source: Path, target: Path) -> None:
     """Move files that no command wrote."""
+    unfinished = [path for name in _FILES for path in files.unfinished_files(source / name)]
     for path in source.iterdir():
-        if path.name not in _FILES and path.name not in [f".{name}.part" for name in _FILES]:
+        if path.name not in _FILES and path not in unfinished:
             path.rename(target / path.name)
 
 
