@@ -70,6 +70,8 @@ def unfinished_files(target: Path) -> list[Path]:
 
 
 def _runs(process: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 would end it
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -80,10 +82,10 @@ def _runs(process: int) -> bool:
 
 
 @contextmanager
-def alone(path: Path, make: Callable[[Path], None], busy: str = "") -> Iterator[None]:
-    """Make a temporary file or folder and lock it; the lock ends with the process, however it ends.
+def alone(path: Path, make: Callable[[Path], None], busy: str) -> Iterator[None]:
+    """Make a temporary folder and lock it; the lock ends with the process, however it ends.
 
-    A second process waits, or gets an error that says what is `busy`.
+    A second process gets an error that says what is `busy`.
     """
     if sys.platform == "win32":
         make(path)
@@ -99,10 +101,7 @@ def alone(path: Path, make: Callable[[Path], None], busy: str = "") -> Iterator[
 
 
 def _lock(path: Path, make: Callable[[Path], None], busy: str, handles: list[int]) -> None:
-    """Make, open and lock; `handles` are to be closed, however this ends.
-
-    Ctrl-C may come at any moment, and this process would wait for a lock that it left behind.
-    """
+    """Make, open and lock; `handles` are to be closed, however this ends."""
     import fcntl
 
     while True:
@@ -112,7 +111,7 @@ def _lock(path: Path, make: Callable[[Path], None], busy: str, handles: list[int
         except FileNotFoundError:  # another process removed it since
             continue
         try:
-            fcntl.flock(handles[-1], fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            fcntl.flock(handles[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OSError(busy) from None
         except OSError:  # a file system without locks
