@@ -108,7 +108,7 @@ def chosen_among(
     n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
     constant = {"accept all": np.ones(len(fold)), "reject all": np.zeros(len(fold))}
     crossed |= {
-        name: CrossFitted(np.tile(propensity, (n_folds, 1)), fold)
+        name: CrossFitted(np.broadcast_to(propensity, (n_folds, len(fold))), fold)
         for name, propensity in constant.items()
     }
     propensities = {name: each.values for name, each in crossed.items()} | {

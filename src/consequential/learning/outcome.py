@@ -210,9 +210,8 @@ class _Task:
     weights: Floats | None = None
 
     def fitted(self, among: Rows) -> Any:
-        rows = self.rows & among
-        weights = None if self.weights is None else self.weights[rows]
-        return self.model.fitted(self.inputs[rows], self.targets[rows], weights)
+        rows = np.flatnonzero(self.rows & among)
+        return self.model.fitted(self.inputs, self.targets, rows, self.weights)
 
 
 def _cross_fitted(
