@@ -109,6 +109,14 @@ def cross_evaluated(
         for bound in dict.fromkeys((first, *asked_bounds(learner)))
     }
     kept = {bound: gaps[bound] for bound in asked_bounds(learner)}
+    unsure = [
+        f"the gap of {bound.notion.name} among people has a standard error of "
+        f"{gap.standard_error:.2g}, more than its bound of {bound.max_gap:g}: the log cannot tell "
+        "whether it is kept (see policy_gap_)"
+        for bound, gap in kept.items()
+        if gap.standard_error > bound.max_gap > 0.0
+    ]
+    result = replace(result, remarks=(*result.remarks, *unsure))
     return Learned(result, value, gaps[first], kept or None, crossed, weighting)
 
 
