@@ -199,3 +199,26 @@ def test_a_policy_stays_half_a_standard_error_inside_its_bound(log):
     learner = cq.FairPolicyLearner(cost=COST, max_gap=0.05, method="model").fit_log(log)
     error = learner.value_.benefit_gap.standard_error
     assert abs(learner.result_.benefit_gap) < 0.05 - 0.4 * error  # the plain rule's differs a bit
+
+
+def test_what_replaces_a_candidate_does_not_look_further_off_the_bound():
+    """Of a group of 3 % hardly any bound is surely broken, and breaking it brings utility."""
+    rng = np.random.default_rng(0)
+    group = (rng.random(4_000) < 0.03).astype(int)
+    features = rng.normal(size=(4_000, 3))
+    features[:, 0] -= 1.2 * group
+    chance = expit(0.3 + 1.2 * features[:, 0])
+    propensity = 0.05 + 0.9 * expit(features[:, 0])
+    decision = rng.random(4_000) < propensity
+    label = np.where(decision, rng.random(4_000) < chance, np.nan)
+    log = cq.DecisionLog.from_arrays(features, decision, propensity, label, group)
+    learner = cq.FairPolicyLearner(
+        cost=0.5, fairness="equal_opportunity", max_gap=0.02, outcome_model=LogisticRegression()
+    ).fit_log(log)
+    candidates = learner.result_.candidates
+    chosen, scores = candidates.chosen, candidates["scores"]
+    assert chosen.name == "model"
+    assert scores.within_bound
+    assert scores.difference.value > 2.0 * scores.difference.standard_error
+    assert scores.value.benefit_gap.value > chosen.value.benefit_gap.value + 0.02
+    assert any("cannot tell whether it is kept" in note for note in learner.result_.notes)

@@ -36,6 +36,7 @@ _MARGIN = 0.5  # standard errors of the gap by which a learner stays inside its 
 _TRIVIAL = ("accept all", "reject all")
 _CONFIDENCE = 0.95
 _SURELY_BROKEN = 2.0  # standard errors by which a bound must be exceeded to count as broken
+_FURTHER = 0.02  # by which the estimated gap of what is taken instead may be further off a bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,15 @@ def chosen_among(
     The first method, the one with the least variance, is taken unless another one, or accepting or
     rejecting everybody, is better by more than two standard errors of the difference. A candidate
     that breaks a bound, on the gap or on acceptance, by more than two standard errors gives way to
-    any that does not. What the learner's penalty takes off a candidate counts against it.
+    any that does not. Of a small group all that is known may be that a bound is not surely broken,
+    and utility is gained by breaking it: what replaces another candidate must not look further off
+    the bound. What the learner's penalty takes off a candidate counts against it.
     """
     crossed = {method: modelled.crossed(METHODS[method], method) for method in methods}
     n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
     constant = {"accept all": np.ones(len(fold)), "reject all": np.zeros(len(fold))}
     crossed |= {
-        name: CrossFitted(np.tile(propensity, (n_folds, 1)), fold)
+        name: CrossFitted(np.broadcast_to(propensity, (n_folds, len(fold))), fold)
         for name, propensity in constant.items()
     }
     propensities = {name: each.values for name, each in crossed.items()} | {
@@ -188,16 +191,25 @@ class _Contest:
         reach, of = normal_quantile(_CONFIDENCE) * error, self.values[name][0].utility
         return replace(of, value=value, low=value - reach, high=value + reach, standard_error=error)
 
+    def excess(self, name: str, less: float = 0.0) -> float:
+        """Return by how much a rule's gaps, less some standard errors, exceed their bounds."""
+        # with bounds=() in place of the learner's own there is nothing to keep
+        asked = asked_bounds(self.modelled.learner) if self.modelled.bounds else ()
+        gaps = [value.benefit_gap for value in self.values[name]]
+        return max(
+            (
+                abs(gap.value) - less * gap.standard_error - bound.max_gap
+                for gap, bound in zip(gaps, asked, strict=False)
+                if gap.known
+            ),
+            default=0.0,
+        )
+
     def within(self, name: str) -> bool:
         """Return whether a rule may be within the bounds."""
         modelled = self.modelled
-        # with bounds=() in place of the learner's own there is nothing to keep
-        asked = asked_bounds(modelled.learner) if modelled.bounds else ()
-        for value, bound in zip(self.values[name], asked, strict=False):
-            gap = value.benefit_gap
-            narrowest = abs(gap.value) - _SURELY_BROKEN * gap.standard_error
-            if gap.known and narrowest > bound.max_gap:
-                return False
+        if self.excess(name, less=_SURELY_BROKEN) > 0.0:
+            return False
         for sign, rates in ((1.0, modelled.most), (-1.0, modelled.least)):
             for code, rate in enumerate(rates):
                 everybody = code == len(rates) - 1
@@ -216,7 +228,8 @@ class _Contest:
             more = gain.value - self.penalties[name] + self.penalties[chosen]
             # trivial rules have no variance of learning to be wary of
             sure = 0.0 if chosen in _TRIVIAL else _SURELY_BETTER
-            if more > sure * gain.standard_error:
+            furthest = max(self.excess(chosen), 0.0) + _FURTHER
+            if more > sure * gain.standard_error and self.excess(name) <= furthest:
                 chosen = name
         return chosen
 

@@ -134,13 +134,19 @@ class Modelled:
         self, fit: Callable[[Modelled, np.random.Generator], Fitted], name: str
     ) -> CrossFitted:
         """Return what policies do with each row that were fitted without it."""
-        fold = self.outcome.fold
+        fold, policies = self.outcome.fold, []
         by_fold = np.empty((int(fold.max()) + 1, len(fold)))
         for k in shown(range(len(by_fold)), f"policies, {name}"):
             rng = np.random.default_rng(self.learner.random_state)
             modelled = replace(self, outcome=self.outcome.of_fold(k))
-            by_fold[k] = modelled.propensity(fit(modelled.take(fold != k), rng).policy)
-        return CrossFitted(by_fold, fold)
+            policy = fit(modelled.take(fold != k), rng).policy
+            by_fold[k] = modelled.propensity(policy)
+            if isinstance(policy.feature_map, Scores):
+                own = self.outcome.fold_scores[k]
+                rule = policy.feature_map is self.outcome.rule_scores
+                policy = replace(policy, feature_map=own.for_rule() if rule else own)
+            policies.append(policy)
+        return CrossFitted(by_fold, fold, tuple(policies))
 
     def propensity(self, policy: Policy) -> Floats:
         """Return a policy's propensities for the rows, by their cross-fitted scores."""

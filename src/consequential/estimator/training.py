@@ -39,9 +39,12 @@ from consequential.learning import (
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective
 from consequential.policies import Policy
+from consequential.policies.scores import Scores
 from consequential.weightings import Weighting
+from consequential.weightings.predicted import ModelOnly, Predicted
 
 _SAMPLED = 500_000  # rows of a scan that models are fitted to
+_COMPARED = 20_000  # rows on which policies of folds are compared with the one of all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +95,51 @@ def cross_evaluated(
     log: DecisionLog,
     weighting: Weighting | None,
 ) -> Learned:
-    """Add what cross-fitted policies are worth, each on the rows it was not learned from."""
+    """Add what cross-fitted policies are worth, each on the rows it was not learned from.
+
+    The policy of all rows may be worth more, so the upper end of its utility's interval is raised.
+    """
     asked: dict[str, Any] = {"cost": learner.cost, "weighting": weighting}
     first = first_bound(learner)
     value = evaluate(crossed, compared_in(log, first), fairness=first.notion, **asked)
+    more = _learned_from_the_rest(learner, result.policy, crossed, log)
+    value = replace(value, utility=replace(value.utility, high=value.utility.high + more))
     gaps = {
         bound: deployed_gap(crossed, compared_in(log, bound), fairness=bound.notion, **asked)
         for bound in dict.fromkeys((first, *asked_bounds(learner)))
     }
     kept = {bound: gaps[bound] for bound in asked_bounds(learner)}
+    unsure = [
+        f"the gap of {bound.notion.name} among people has a standard error of "
+        f"{gap.standard_error:.2g}, more than its bound of {bound.max_gap:g}: the log cannot tell "
+        "whether it is kept (see policy_gap_)"
+        for bound, gap in kept.items()
+        if gap.standard_error > bound.max_gap > 0.0
+    ]
+    result = replace(result, remarks=(*result.remarks, *unsure))
     return Learned(result, value, gaps[first], kept or None, crossed, weighting)
+
+
+def _learned_from_the_rest(
+    learner: Any, policy: Policy, crossed: CrossFitted, log: DecisionLog
+) -> float:
+    """Estimate how much more a policy of all rows is worth than the policies of the folds.
+
+    It is what these lose by the model that the policy decides by. Fitted to n - m of n rows, a
+    parameter has a variance of s / (n - m) in place of s / n, and the square of its distance to the
+    parameter of all rows has the mean s / (n - m) - s / n, the same excess. Near an optimum utility
+    falls with such squares, so the loss by the model is an estimate of the true one. A search over
+    features has no model; nothing is added to what its folds' policies are worth.
+    """
+    if not isinstance(policy.feature_map, Scores) or not crossed.policies:
+        return 0.0
+    kept = np.linspace(0, len(log) - 1, min(len(log), _COMPARED)).astype(np.intp)
+    rows = log.take(kept)
+    predicted = policy.feature_map.transform(rows.features, rows.group)[:, 0]
+    weighting = Predicted(weighting=ModelOnly(), values=predicted)
+    gains = Objective(learner.cost, weighting=weighting).coefficients(rows).utility
+    folds = np.mean([rows.propensity_of(each) for each in crossed.policies], axis=0)
+    return max(float(gains @ (rows.propensity_of(policy) - folds)), 0.0)
 
 
 def cross_fitted_under(

@@ -244,13 +244,15 @@ def surprise(excess: float, variance: float, third: float) -> float:
     return (1.0 - (1.0 - g * z / 6.0) ** 3) * 2.0 / g + g / 6.0
 
 
-def weight_moments(log: DecisionLog) -> Floats:
-    """Return four sums over people who could be accepted.
+def weight_moments(log: DecisionLog, among: NDArray[np.bool_] | None = None) -> Floats:
+    """Return four sums over people, or those of them in a mask, who could be accepted.
 
     Their number, the sum of `w - 1` and, if propensities are true, its variance and third moment:
     the sums of `(1 - p) / p` and of `(1 - p) (1 - 2p) / p^2`.
     """
     possible = log.propensity >= LEAST
+    if among is not None:
+        possible &= among
     p, decision = log.propensity[possible], log.decision[possible]
     variance = (1.0 - p) / p
     moments = len(p), (decision / p - 1.0).sum(), variance.sum(), (variance * (1.0 / p - 2.0)).sum()
@@ -265,15 +267,14 @@ def weight_doubts(log: DecisionLog) -> tuple[str, ...]:
     """
     if log.estimated_propensity:
         return ()
-    parts = [("", log)]
+    parts: list[tuple[str, NDArray[np.bool_] | None]] = [("", None)]
     if len(log.groups) > 1:
         parts += [
-            (f" of group {group!r}", log.take(log.group == code))
-            for code, group in enumerate(log.groups)
+            (f" of group {group!r}", log.group == code) for code, group in enumerate(log.groups)
         ]
     doubts = []
-    for whose, part in parts:
-        count, *moments = weight_moments(part).tolist()
+    for whose, among in parts:
+        count, *moments = weight_moments(log, among).tolist()
         if abs(surprise(*moments)) > _LIMIT:
             doubts.append(
                 f"weights{whose} average {1.0 + moments[0] / count:.3f} where those of true "

@@ -208,10 +208,13 @@ class CrossFitted(DecisionRule):
         What each policy would do with every row: folds times rows.
     fold
         The fold each row is in, which its policy was not fitted on.
+    policies
+        The policies, one for each fold, where they were kept.
     """
 
     by_fold: Floats
     fold: NDArray[np.intp]
+    policies: tuple[DecisionRule, ...] = ()
 
     @property
     def folds(self) -> int:

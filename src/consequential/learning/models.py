@@ -32,16 +32,18 @@ class Model:
     columns: int
     max_rows: int = _CELLS
 
-    def fitted(self, inputs: Floats, labels: NDArray[Any], weights: Floats | None = None) -> Any:
-        """Return the classifier fitted to rows, evenly spaced ones where there are too many.
+    def fitted(
+        self, inputs: Floats, labels: NDArray[Any], rows: Codes, weights: Floats | None = None
+    ) -> Any:
+        """Return the classifier fitted to some rows, evenly spaced ones where there are too many.
 
-        Labels are classes, or numbers between 0 and 1.
+        Labels are classes, or numbers between 0 and 1. Rows are copied, and only those fitted to.
         """
         most = min(self.max_rows, max(_CELLS // self.columns, 1))
-        if len(labels) > most:
-            kept = np.linspace(0, len(labels) - 1, most).astype(np.intp)
-            inputs, labels = inputs[kept], labels[kept]
-            weights = None if weights is None else weights[kept]
+        if len(rows) > most:
+            rows = rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+        inputs, labels = inputs[rows], labels[rows]
+        weights = None if weights is None else weights[rows]
         if len(labels) == 0 or (labels.min() == labels.max() and are_whole(labels)):
             return _constant(inputs, labels.astype(np.intp))
         return fit_classifier(self.make(), inputs, labels, weights)

@@ -51,6 +51,8 @@ class Outcome:
         The first columns alone, which the best rule for the model is made of.
     columns
         The columns of `scores` for the log's people, each by models that did not see the person.
+    fold_scores
+        The same scores by the models of each fold.
     rule_columns
         The columns of `rule_scores` for all people, by the models of each fold and last by those
         fitted to everybody; None where a rule is learned from cross-fitted columns. Models of few
@@ -68,6 +70,7 @@ class Outcome:
 
     scores: Scores
     rule_scores: Scores
+    fold_scores: tuple[Scores, ...]
     columns: Floats = field(repr=False)
     rule_columns: Floats | None = field(repr=False)  # (folds + 1, people, columns)
     predicted: Floats = field(repr=False)
@@ -160,16 +163,17 @@ def outcome_of(
             sees_group=sees_group,
         )
 
-    scores = scores_of(-1)
+    *fold_scores, scores = map(scores_of, range(folds + 1))
     by_group = {each: chances for each, (_, chances) in groups.items()}
     columns = score_columns(members, intercept, weights, by_group)
     rule_columns = None
     if deciding:
-        each_rule = [scores_of(k).for_rule() for k in range(folds + 1)]
+        each_rule = (each.for_rule() for each in (*fold_scores, scores))
         rule_columns = np.stack([rule.columns(inputs) for rule in each_rule])
     return Outcome(
         scores,
         scores.for_rule(),
+        tuple(fold_scores),
         np.column_stack([columns, members]) if scores.members else columns,
         rule_columns,
         columns[:, 0],
@@ -206,9 +210,8 @@ class _Task:
     weights: Floats | None = None
 
     def fitted(self, among: Rows) -> Any:
-        rows = self.rows & among
-        weights = None if self.weights is None else self.weights[rows]
-        return self.model.fitted(self.inputs[rows], self.targets[rows], weights)
+        rows = np.flatnonzero(self.rows & among)
+        return self.model.fitted(self.inputs, self.targets, rows, self.weights)
 
 
 def _cross_fitted(
