@@ -100,6 +100,26 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(overlap, 
 
 
 @posix
+def test_results_are_written_also_when_nobody_reads_what_is_printed(overlap, here, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w", buffering=1) as pipe, open(os.dup(write), "w", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(sys, "stderr", errors)
+        assert main(overlap) == 141
+    assert (here / "x" / "report.html").is_file()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+def test_results_are_written_also_when_they_cannot_be_printed(overlap, here, monkeypatch, capsys):
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(overlap) == 2
+    assert "what it printed is lost: [Errno 28] No space" in capsys.readouterr().err
+    assert (here / "x" / "report.html").is_file()
+
+
+@posix
 @pytest.mark.parametrize("kind", ["device", "pipe"])
 def test_decisions_are_not_written_over_a_device_or_a_pipe(kind, shared, here, capsys):
     out = Path("/dev/null") if kind == "device" else here / "pipe"
