@@ -62,6 +62,13 @@ def test_a_killed_process_leaves_the_old_file_and_the_next_one_cleans_up(call, f
     assert list(file.parent.iterdir()) == [file]
 
 
+def test_a_file_that_another_machine_writes_is_left_to_it(file):
+    other = file.with_name(f".{file.name}.host.example.{2**22 + 1}.1.part")  # no process has it
+    other.write_text("half")
+    write_atomically(file, "new")
+    assert sorted(file.parent.iterdir()) == [other, file]
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(file):
     assert "File too large" in run(FULL, file).stderr
     assert file.read_text() == "old"

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,8 @@ def write_atomically(
         raise OSError(f"{os.fspath(path)} is a folder or a device, not a file that can be replaced")
     data = content.encode("utf-8") if isinstance(content, str) else content
     _remove_unfinished(target)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.part")
+    writer = f"{platform.node()}.{os.getpid()}.{threading.get_ident()}"
+    unfinished = target.with_name(f".{target.name}.{writer}.part")
     try:
         with open(unfinished, "wb") as stream:
             stream.write(data)
@@ -57,10 +59,10 @@ def write_atomically(
 
 
 def _remove_unfinished(target: Path) -> None:
-    """Remove the temporary files of processes that no longer run."""
+    """Remove the temporary files of processes on this machine that no longer run."""
     for path in unfinished_files(target):
-        process = path.name.split(".")[-3]
-        if process.isdigit() and not _runs(int(process)):
+        writer = path.name.removeprefix(f".{target.name}.").rsplit(".", 3)
+        if writer[0] == platform.node() and writer[1].isdigit() and not _runs(int(writer[1])):
             path.unlink(missing_ok=True)
 
 

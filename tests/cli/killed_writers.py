@@ -74,22 +74,26 @@ def started(work) -> int:
     return child
 
 
-def kill_at(last: int) -> None:
-    """Kill this process before a call that changes a folder or a file."""
+def stop_at(last: int, stop) -> None:
+    """Stop this process before a call that changes a file or folder, and at all later ones."""
     made = 0
 
     def counting(call):
         def counted(*args, **kwargs):
             nonlocal made
             made += 1
-            if made == last:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if made >= last:
+                stop()
             return call(*args, **kwargs)
 
         return counted
 
     for name in CALLS:
         setattr(os, name, counting(getattr(os, name)))
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tried(before: Path | None, options, *works) -> int:
@@ -122,7 +126,7 @@ def run() -> None:
             folder.write(*given)
 
     def killed(last: int) -> None:
-        kill_at(last)
+        stop_at(last, kill)
         write()
 
     def with_full_disk(size: int) -> None:

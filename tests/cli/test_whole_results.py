@@ -48,6 +48,31 @@ def test_a_killed_command_or_a_full_disk_leaves_the_old_or_the_new_results(share
     }
 
 
+def check_runs(command, every) -> None:
+    program = Path(__file__).with_name("killed_runs.py")
+    asked = [sys.executable, program, command, str(every)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(",")[1:] for line in done.stdout.splitlines()]
+    died, left = ({line[k] for line in lines} for k in range(2))
+    assert died == {str(int(signal.SIGKILL)), "-2", "0"}  # killed, unable to write, or done
+    assert left >= {"0", "1", "2"}
+    assert len(lines) > 80 / every
+
+
+@posix
+@pytest.mark.parametrize("command", ["simulate", "reproduce"])
+def test_runs_that_are_killed_or_cannot_write_leave_whole_files_and_go_on(command, here):
+    check_runs(command, every=5)
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["simulate", "reproduce"])
+def test_runs_that_end_at_any_write_leave_whole_files_and_go_on(command, here):
+    check_runs(command, every=1)
+
+
 @posix
 def test_a_second_command_is_refused_while_the_first_one_runs(overlap, here, capsys):
     with Folder.opened(command_parser().parse_args(overlap)):
@@ -97,6 +122,26 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(overlap, 
     (here / "file").touch()  # where root could not make a folder either
     assert main(["overlap", "no such file", *overlap[2:-1], "file/x"]) == 2
     assert "cannot write to" in capsys.readouterr().err
+
+
+@posix
+def test_results_are_written_also_when_nobody_reads_what_is_printed(overlap, here, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w", buffering=1) as pipe, open(os.dup(write), "w", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(sys, "stderr", errors)
+        assert main(overlap) == 141
+    assert (here / "x" / "report.html").is_file()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+def test_results_are_written_also_when_they_cannot_be_printed(overlap, here, monkeypatch, capsys):
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(overlap) == 2
+    assert "what it printed is lost: [Errno 28] No space" in capsys.readouterr().err
+    assert (here / "x" / "report.html").is_file()
 
 
 @posix

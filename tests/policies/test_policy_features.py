@@ -311,3 +311,13 @@ def test_many_rows_take_hardly_longer_than_with_blas(rng):
     pairs = [(seconds(lambda: policy.propensity(matrix)), seconds(with_blas)) for _ in range(7)]
     ours, theirs = (min(each) for each in zip(*pairs, strict=True))
     assert ours <= 1.3 * theirs
+
+
+@pytest.mark.parametrize("names", [(), ("income",)], ids=["nameless", "named"])
+def test_a_policy_does_not_see_through_a_mask(names):
+    policy = cq.Policy([0.0, 1.0], feature_names=names)
+    with pytest.raises(cq.PolicyError, match="of row 1 is nan"):
+        policy.propensity(np.ma.array([1.0, 2.0], mask=[False, True]))
+    by_group = cq.Policy([0.0, 1.0, 0.0, 2.0], groups=["f", "m"])
+    with pytest.raises(cq.PolicyError, match="unknown sensitive group nan"):
+        by_group.propensity([1.0, 2.0], np.ma.array(["f", "m"], mask=[False, True]))

@@ -13,7 +13,7 @@ import skops.io
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from consequential.policies import NamedFeatures, Preparation
+from consequential.policies import NamedFeatures, Preparation, Seen
 from messy_tables import FEATURES, messy_table
 
 
@@ -338,3 +338,18 @@ def test_rows_that_cannot_be_read_are_found():
     assert income.unreadable(cells) == {1: "12k", 3: "inf"}
     assert income.unreadable(np.array([1.0, np.nan])) == {}
     assert by.unreadable(cells) == {}
+
+
+def test_parts_of_a_column_of_two_kinds_are_not_one_column():
+    numbers, words = (Seen.of("x", np.array(each)) for each in ([1.0], np.array(["a"], object)))
+    with pytest.raises(cq.PolicyError, match="parts of one column are number and text"):
+        numbers + words
+    assert (words + words).counts == {"a": 2}
+
+
+def test_a_whole_number_too_large_for_a_float_is_refused():
+    policy = cq.Policy([0.0, 1.0], preparation=Preparation.of(pa.table({"x": [1.0, 2.0]})))
+    with pytest.raises(
+        cq.PolicyError, match="the column 'x' must be finite numbers, but row 0 has '1000"
+    ):
+        policy.propensity({"x": 10**400})

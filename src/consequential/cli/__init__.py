@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from consequential.cli.columns import with_columns
 from consequential.cli.parser import command_parser
@@ -23,15 +25,48 @@ _MODULES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it did what it says."""
+    output, errors = _Output(sys.stdout), _Output(sys.stderr)
+    with redirect_stdout(cast("TextIO", output)), redirect_stderr(cast("TextIO", errors)):
+        code = _exit_code(sys.argv[1:] if arguments is None else arguments)
+    if code == 0 and output.lost is not None:
+        if isinstance(output.lost, BrokenPipeError):
+            return 141
+        print(f"consequential: what it printed is lost: {output.lost}", file=sys.stderr)
+        return 2
+    return code
+
+
+class _Output:
+    """A stream whose reader may go, as `head` does: the command goes on and writes its results."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.lost: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> None:
+        self._call(self.stream.write, text)
+
+    def flush(self) -> None:
+        self._call(self.stream.flush)
+
+    def _call(self, call: Callable[..., object], *given: str) -> None:
+        try:
+            call(*given)
+        except OSError as error:
+            self.lost = error
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self.stream.fileno())
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
     try:
         try:
-            return _run(sys.argv[1:] if arguments is None else arguments)
+            return _run(arguments)
         finally:
-            print(end="", flush=True)
-    except BrokenPipeError:
-        # who reads the output has closed it, as `head` does; Python would write the rest at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

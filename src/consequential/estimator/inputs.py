@@ -18,7 +18,7 @@ from consequential.estimator.bounds import check_bounds, notion_of
 from consequential.estimator.monotone import signs_of
 from consequential.evaluation import overlap
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.log.columns import PositiveLabel, as_positive, unmasked, yes_or_no
+from consequential.log.columns import PositiveLabel, as_positive, yes_or_no
 from consequential.log.frames import with_clear_names
 from consequential.objective import Objective
 from consequential.policies import (
@@ -29,6 +29,7 @@ from consequential.policies import (
     Unsupported,
     framed,
     group_codes,
+    unmasked,
 )
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,6 @@ from consequential.log.columns import (
     listed,
     numbers,
     title,
-    unmasked,
     yes_or_no,
 )
 from consequential.policies import (
@@ -29,6 +28,7 @@ from consequential.policies import (
     group_codes,
     numbered_names,
     plain_groups,
+    unmasked,
 )
 from consequential.policies.cells import as_dates, missing_values
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.policies import unmasked
 from consequential.policies.cells import Dates, is_number, missing_values, spelling_advice
 
 Floats = NDArray[np.float64]
@@ -92,30 +93,13 @@ def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Float
     except (TypeError, ValueError, OverflowError):
         pass
     flat = array.ravel().tolist()
-    row, value = next((k, value) for k, value in enumerate(flat) if not _is_float(value))
+    row, value = next((k, value) for k, value in enumerate(flat) if not is_number(value))
     advice, what = spelling_advice(value), title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
         what = f"{role} (column {names[column]!r})" if names is not None else what
         advice = advice or ": encode categories first (one-hot, say), or build the log of a frame"
     raise DecisionLogError(f"{what} must be numbers, but row {row} has {value!r}{advice}")
-
-
-def _is_float(value: Any) -> bool:
-    try:
-        return is_number(value)
-    except OverflowError:  # a whole number too large for one
-        return False
-
-
-def unmasked(values: Any) -> Any:
-    """Return values, and NaN or NaT where NumPy has masked them."""
-    if not isinstance(values, np.ma.MaskedArray):
-        return values
-    kind, data = values.dtype.kind, values.data
-    blank = np.array("NaT", values.dtype) if kind in "mM" else np.nan
-    data = data if kind in "biufmM" else data.astype(object)
-    return np.where(np.ma.getmaskarray(values), blank, data)
 
 
 def as_array(role: str, values: Any) -> NDArray[Any]:

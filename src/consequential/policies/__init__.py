@@ -8,6 +8,7 @@ from consequential.policies.features import (
     framed,
     numbered_names,
     table_columns,
+    unmasked,
 )
 from consequential.policies.groups import group_codes, plain_groups, sensitive_codes
 from consequential.policies.policy import (
@@ -82,4 +83,5 @@ __all__ = [
     "sensitive_codes",
     "smallest_supported",
     "table_columns",
+    "unmasked",
 ]

@@ -71,9 +71,13 @@ def cells_of(series: Any) -> Cells:
 def _cells_of_values(values: Sequence[Any]) -> Cells:
     """Return the cells of Python values, those of a column of records."""
     known = [value for value in values if not _is_missing(value)]
-    if known and all(isinstance(value, Real) and not isinstance(value, bool) for value in known):
+    if known and all(_is_plain_number(value) for value in known):
         return np.array([math.nan if _is_missing(value) else value for value in values], np.float64)
     return _texts(values)
+
+
+def _is_plain_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and is_number(value)
 
 
 def _texts(values: Iterable[Any]) -> Cells:
@@ -103,10 +107,10 @@ def _is_missing(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value, or what text says, is a number."""
+    """Whether a value, or what text says, is a number that a float can hold."""
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 

@@ -116,9 +116,19 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
                     yield f"{rows} no {column}, which nobody lacked whom the policy learned from"
 
 
+def unmasked(values: Any) -> Any:
+    """Return values, and NaN or NaT where NumPy has masked them."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    kind, data = values.dtype.kind, values.data
+    blank = np.array("NaT", values.dtype) if kind in "mM" else np.nan
+    data = data if kind in "biufmM" else data.astype(object)
+    return np.where(np.ma.getmaskarray(values), blank, data)
+
+
 def as_features(features: ArrayLike) -> Floats:
     """Return features as a float matrix, one row per person; a vector is one feature."""
-    matrix = np.asarray(features, dtype=np.float64)
+    matrix = np.asarray(unmasked(features), dtype=np.float64)
     if matrix.ndim not in (1, 2):
         raise PolicyError(f"features is one row per person, not of shape {matrix.shape}")
     return matrix[:, None] if matrix.ndim == 1 else matrix

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.policies.features import PolicyError
+from consequential.policies.features import PolicyError, unmasked
 
 
 def plain_groups(groups: Any) -> tuple[Hashable, ...]:
@@ -25,7 +25,7 @@ def plain_groups(groups: Any) -> tuple[Hashable, ...]:
 
 def group_codes(sensitive: ArrayLike, groups: Sequence[Hashable]) -> NDArray[np.intp]:
     """Return the position of each row's group among `groups`."""
-    values = np.atleast_1d(np.asarray(sensitive))
+    values = np.atleast_1d(np.asarray(unmasked(sensitive)))
     codes = np.full(values.shape, -1, dtype=np.intp)
     for code, group in enumerate(groups):
         codes[values == group] = code

@@ -72,6 +72,10 @@ class Seen:
         return cls(kind, *about, known[::every].astype(np.float64), Counter())
 
     def __add__(self, other: Seen) -> Seen:
+        if self.kind != other.kind:
+            raise PolicyError(
+                f"parts of one column are {self.kind} and {other.kind}: give them the same type"
+            )
         return Seen(
             self.kind,
             self.n_rows + other.n_rows,
