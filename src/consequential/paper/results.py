@@ -36,8 +36,8 @@ class Results:
     def runs(self, study: str, column: str) -> Runs:
         """Return all steps of a study over time, or the last ones of a study against the penalty.
 
-        The last policies on a table have `train_utility` and `train_benefit_gap` too, which are
-        exact on the rows that people are drawn from.
+        The last policies on a table have `table_utility` and `table_benefit_gap` too, which are
+        exact on all of its rows, held out or not.
         """
         name = f"{study}-{column}"
         if name not in self._runs:
