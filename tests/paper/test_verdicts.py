@@ -33,9 +33,9 @@ from consequential.paper.claims.claim import (
     above,
     at_most,
     kind_of,
-    median_interval,
     verdict_of,
 )
+from consequential.paper.results import median_interval
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 

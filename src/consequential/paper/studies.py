@@ -10,16 +10,17 @@ from typing import Literal
 import numpy as np
 
 from consequential import worlds
+from consequential.paper import sensitivity
 from consequential.sequences import Aggregated
 from consequential.simulation import LearnToDecide, Strategy, paper_strategies
 from consequential.worlds import TableWorld, World
 
 COLUMNS = ("paper", "authors", "corrected")
 
-Kind = Literal["time", "penalty", "lending"]
+Kind = Literal["time", "penalty", "lending", "sensitivity"]
 
 _BLOCK_SECONDS, _BLOCK_SEEDS = 20.0, 6  # a block of seeds is lost when a run is killed
-_LENDING_SEEDS = 10
+_MOST_SEEDS = {"lending": 10, "sensitivity": sensitivity.SEEDS}
 _PASSES, _STEPS_KEPT = 2, 8
 
 
@@ -55,7 +56,7 @@ class Study:
     """
 
     name: str
-    kind: Kind  # over time without a penalty, at the end against the penalty, or lending
+    kind: Kind  # over time without a penalty, at the end against the penalty, or another
     shows: str
     figure: str  # the numbers of the paper's figures, or "" for what the paper does not have
     world: Callable[[], World]
@@ -65,7 +66,7 @@ class Study:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is run in."""
-        if self.kind == "lending":
+        if self.kind in ("lending", "sensitivity"):
             return COLUMNS[:1]
         return tuple(c for c in COLUMNS if c != "authors" or self.authors is not None)
 
@@ -84,6 +85,8 @@ class Study:
         over the accepted people as often as M iterations would over all.
         """
         world = self.world()
+        if self.kind == "sensitivity":
+            return list(sensitivity.strategies(world))
         p = world.parameters
         enough = min(p.n_iterations, _PASSES * p.n_proposals // p.batch_size)
         kept = Aggregated(min(Aggregated().max_rows, _STEPS_KEPT * p.n_proposals))
@@ -102,6 +105,11 @@ class Study:
                 found.append(strategy)
         return found
 
+    def time_steps(self, scale: Scale) -> int:
+        """Return how many steps its runs have."""
+        most = sensitivity.TIME_STEPS if self.kind == "sensitivity" else scale.time_steps
+        return min(scale.time_steps, most)
+
     def penalties(self, scale: Scale) -> tuple[float, ...]:
         """Return the values of lambda."""
         return scale.penalty_values if self.kind == "penalty" else (0.0,)
@@ -111,13 +119,13 @@ class Study:
         if self.kind == "lending":
             return self.seconds
         penalties = scale.penalties / FULL.penalties if self.kind == "penalty" else 1.0
-        return self.seconds * penalties * scale.time_steps / FULL.time_steps
+        return self.seconds * penalties * self.time_steps(scale) / self.time_steps(FULL)
 
     def blocks(self, scale: Scale) -> list[range]:
         """Return the seeds in blocks; a block that was interrupted is run again."""
         size = int(min(_BLOCK_SEEDS, max(2.0, _BLOCK_SECONDS / self.seconds_per_seed(scale))))
         size -= size % 2  # a whole number of seeds for each of two threads
-        n = min(scale.seeds, _LENDING_SEEDS) if self.kind == "lending" else scale.seeds
+        n = min(scale.seeds, _MOST_SEEDS.get(self.kind, scale.seeds))
         return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
@@ -153,6 +161,9 @@ def _studies() -> Iterator[Study]:
         yield Study(
             f"{name}-penalty", "penalty", f"{where}: {_BY_PENALTY}", figures, world, seconds
         )
+    for name, world in (("first", worlds.first_setting), ("second", worlds.second_setting)):
+        shows = f"{name} setting: does M, α, the ridge or the start matter"
+        yield Study(f"{name}-sensitivity", "sensitivity", shows, "", world, 4.0)
     shows = f"a setting that drifts: {_OVER_TIME}"
     yield Study("drift-time", "time", shows, "", worlds.drift, 5.0)
 

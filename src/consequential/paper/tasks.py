@@ -193,7 +193,7 @@ def tasks_of(study: Study, scale: Scale) -> list[Task]:
             world=world,
             strategies=[study.strategies(column) for column in columns],
             penalties=study.penalties(scale),
-            time_steps=scale.time_steps,
+            time_steps=study.time_steps(scale),
             last_only=study.kind == "penalty",
         )
         for columns, world in worlds.items()

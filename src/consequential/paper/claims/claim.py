@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
+from consequential.paper.results import median_interval
 from consequential.paper.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -30,24 +30,6 @@ ESTIMATORS = {
     "corrected": "corrected",
     "exact": "exact sums",
 }
-_CONFIDENCE = 0.95
-
-
-def median_interval(values: Floats | float) -> tuple[float, float, float]:
-    """Return the median of runs between the ends of a 95 % interval; an exact number thrice.
-
-    The ends are order statistics, so nothing is assumed about how runs are distributed: either
-    end misses the true median with probability 2.5 % at most. Fewer than six runs tell nothing.
-    """
-    if np.ndim(values) == 0:
-        return float(values), float(values), float(values)
-    each = np.sort(np.asarray(values, dtype=np.float64))
-    n, median = len(each), float(np.median(each))
-    below = np.cumsum([comb(n, k) for k in range(n + 1)]) / 2.0**n
-    k = int(np.searchsorted(below, (1.0 - _CONFIDENCE) / 2.0, side="right"))
-    if k == 0 or not np.isfinite(median):
-        return -np.inf, median, np.inf
-    return float(each[k - 1]), median, float(each[n - k])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from consequential.fairness import DemographicParity
 from consequential.paper import truths
-from consequential.paper.results import last_values, quartiles
+from consequential.paper.results import last_values, median_interval, quartiles
+from consequential.paper.sensitivity import PRINTED, leads
 from consequential.plotting import (
     BLACK,
+    BLUE,
     GREY,
     draw_band,
     draw_level,
@@ -227,6 +229,30 @@ def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
         ax.plot(*place, "x", color=BLACK, markersize=6)
         ax.annotate(text, place, fontsize=7, xytext=(4, 3), textcoords="offset points")
     name_panel(ax, "Utility against gap, all people of the table", "gap")
+
+
+# --- sensitivity
+
+
+def draw_sensitivity(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw the lead of exploring, one row per parameter or start that was changed."""
+    figure, axes = panels(1, 2, 10.5, 3.8)
+    for ax, name in zip(axes[0], names, strict=True):
+        found = leads(results.runs(f"{name}-sensitivity", column))
+        for place, values in enumerate(found.values()):
+            low, median, high = median_interval(values)
+            colour = BLACK if list(found)[place] == PRINTED else BLUE
+            ax.plot(values, np.full(len(values), place), "|", color=GREY, markersize=5)
+            if np.isfinite(low):
+                ax.plot([low, high], [place, place], color=colour, linewidth=2.4)
+            ax.plot(median, place, "o", color=colour)
+        ax.axvline(0.0, color=GREY, linewidth=0.8)
+        ax.set_yticks(range(len(found)), list(found))
+        ax.invert_yaxis()
+        title = f"{truths.where(name)}: lead of the logistic policy".capitalize()
+        name_panel(ax, title, "utility beyond the deterministic rule at the end")
+    figure.subplots_adjust(left=0.11, wspace=0.35)
+    return figure
 
 
 # --- where printed and corrected estimators differ
