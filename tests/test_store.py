@@ -34,6 +34,18 @@ def everything(folder):
     }
 
 
+def test_results_of_another_schema_are_refused_with_both_numbers(tmp_path):
+    with opened(tmp_path):
+        pass
+    changed_manifest(tmp_path, schema=2)
+    before = everything(tmp_path)
+    with pytest.raises(StoreError, match="results of schema 2, this version has 3"):
+        Store.existing(tmp_path)
+    with pytest.raises(StoreError, match="results of schema 2"), opened(tmp_path):
+        pass
+    assert everything(tmp_path) == before
+
+
 def changed_manifest(folder, **changes) -> None:
     there = Store.existing(folder)
     there.manifest |= changes

@@ -16,7 +16,7 @@ from consequential import provenance
 from consequential.files import write_atomically
 
 FORMAT = "consequential results"
-SCHEMA = 2
+SCHEMA = 3  # 2 had one split of a table for all seeds, and no column of the authors' code
 
 # where a process that was killed may have left a file it had not finished
 _FOLDERS = ("results", "parts", "figures")
@@ -217,8 +217,16 @@ def _read_manifest(file: Path) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         whole = known.pop("digest") == _digest(known)
-        if not whole or known["format"] != FORMAT or known["schema"] != SCHEMA:
+        if not whole or known["format"] != FORMAT:
             raise ValueError("damaged, or another format")
+        if known["schema"] != SCHEMA:
+            raise StoreError(
+                f"{file} is of another version of consequential (results of schema "
+                f"{known['schema']}, this version has {SCHEMA}): name another folder with --out, "
+                "or read these with the version that wrote them"
+            )
+    except StoreError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StoreError(
             f"{file} is damaged or not a manifest that this version reads: name another folder "

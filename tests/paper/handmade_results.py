@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 
 import consequential as cq
-from consequential.paper.lending_example import LendingTable
+from consequential.paper import truths
+from consequential.paper.lending_example import SCORINGS, LendingTable
 from consequential.paper.results import Results
+from consequential.paper.studies import STUDIES
 from consequential.simulation import Run, Runs
 from consequential.store import Store
 
@@ -20,15 +22,15 @@ EXPLORING = (
     "semi-logistic, aggregated",
 )
 STRATEGIES = (*PREDICTING, *EXPLORING)
-SEEDS, STEPS = 4, 6
-PENALTIES = (0.3, 10.0, 1e4)
+SEEDS, STEPS = 8, 20
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 31.6, 100.0, 1e4)
 FACTS = {"groups": (0, 1), "fairness": "demographic_parity"}
 
 # what the paper's text says of each setting, as numbers: (utility, gap, theta) at the end
 GOOD = {
     "first": {
         **dict.fromkeys(PREDICTING, (0.160, 0.172, (-3.6, 8.4))),
-        **dict.fromkeys(EXPLORING, (0.177, 0.156, (6.0, 20.0))),
+        **dict.fromkeys(EXPLORING, (0.177, 0.156, (9.0, 30.0))),
     },
     "second": {
         **dict.fromkeys(PREDICTING, (0.022, 0.118, (-4.4, 0.89))),
@@ -70,19 +72,23 @@ def time_runs(name: str, ends=None, steps: int = STEPS) -> Runs:
     return Runs(tuple(runs), name, **FACTS)
 
 
-def penalty_runs(name: str, utilities=(0.17, 0.163, 0.1597), gaps=(0.15, 0.02, 0.001)) -> Runs:
-    """Ends of runs: utility and gap at each of three penalties, the same for all strategies."""
+def penalty_runs(name: str, change=lambda path: path) -> Runs:
+    """Ends of runs at each penalty, the same for all strategies: the best linear policies'.
+
+    `change` gets these as an array of utilities and gaps, one row per penalty, and returns others.
+    """
     table = name.startswith("compas")
     theta = np.array([-3.0, 6.0, *[0.0] * (4 if table else 0)])
+    path = change(np.array(truths.logistic_path(name, PENALTIES)))
     runs = []
     for strategy in EXPLORING:
         policy = cq.Policy(theta, strategy.rpartition(", ")[0].replace("-", "_"))
-        for penalty, middle, gap in zip(PENALTIES, utilities, gaps, strict=True):
+        for penalty, (middle, gap) in zip(PENALTIES, path, strict=True):
             for seed, utility in enumerate(spread(middle)):
                 ends = {"utility": utility, "effective_utility": utility - 0.001}
                 ends |= {"benefit_gap": gap, "acceptance": 0.5, "effective_sample_size": 100.0}
                 if table:
-                    ends |= {"train_utility": utility, "train_benefit_gap": gap}
+                    ends |= {"table_utility": utility, "table_benefit_gap": gap}
                 metrics = {metric: np.array([value]) for metric, value in ends.items()}
                 runs.append(Run(strategy, penalty, seed, metrics, policy, (), theta[None, :]))
     return Runs(tuple(runs), name, **FACTS)
@@ -107,21 +113,21 @@ def lending_table(utility_of=None, gap_of=None) -> LendingTable:
             (utility_of or useless_from_650)(threshold),
             (gap_of or smaller_below_650)(threshold),
         )
-        for scoring in ("accuracy", "likelihood")
+        for scoring in SCORINGS
         for threshold in range(500, 801, 50)
-        for seed in range(3)
+        for seed in range(SEEDS)
     ]
     kinds = (object, float, np.int64, float, float, float, float)
     columns = zip(*rows, strict=True)
     return LendingTable(*(np.array(c, dtype=k) for c, k in zip(columns, kinds, strict=True)))
 
 
-def results_in(folder: Path, studies: dict[str, object], columns=("paper", "corrected")) -> Results:
-    """Write studies into a folder, the same for each column, and read them back."""
+def results_in(folder: Path, studies: dict[str, object], columns=None) -> Results:
+    """Write studies into a folder, the same for each of their columns, and read them back."""
     with Store.opened(folder, "reproduce", {"seeds": SEEDS}) as store:
         (folder / "results").mkdir(exist_ok=True)
         for study, found in studies.items():
-            for column in ("paper",) if study == "lending" else columns:
+            for column in columns or STUDIES[study].columns:
                 store.write({store.result(f"{study}-{column}"): found.save}, study)
     return Results(folder)
 
@@ -132,10 +138,5 @@ def all_good() -> dict[str, object]:
     return {
         "lending": lending_table(),
         **{f"{name}-time": time_runs(name) for name in worlds},
-        "first-penalty": penalty_runs("first"),
-        "second-penalty": penalty_runs("second", (0.06, 0.01, 0.0), (0.28, 0.02, 0.0)),
-        "compas-penalty": penalty_runs("compas", (0.05, 0.02, 0.012), (-0.2, -0.02, 0.0)),
-        "compas-rearrest-penalty": penalty_runs(
-            "compas-rearrest", (0.03, 0.01, 0.006), (0.2, 0.02, 0.0)
-        ),
+        **{f"{name}-penalty": penalty_runs(name) for name in worlds},
     }

@@ -8,6 +8,7 @@ from handmade_results import (
     EXPLORING,
     GOOD,
     PENALTIES,
+    STEPS,
     STRATEGIES,
     all_good,
     results_in,
@@ -19,7 +20,8 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from consequential.paper import truths
 from consequential.paper.figures import FIGURES
-from consequential.paper.figures.scores import snapshots
+from consequential.paper.figures.scores import _median_path, snapshots
+from consequential.paper.lending_example import SCORINGS
 from consequential.paper.studies import NAMES
 from consequential.plotting import short_name, svg_of
 
@@ -55,7 +57,7 @@ def test_a_figure_says_which_studies_it_misses(tmp_path):
 def test_lending_shows_medians_and_the_best_possible(drawn):
     utility, models, parity = drawn("lending", "paper").axes
     lines = lines_of(utility)
-    assert {"ridge by accuracy", "ridge by likelihood", "best possible"} == set(lines)
+    assert {f"ridge by {scoring}" for scoring in SCORINGS} | {"best possible"} == set(lines)
     assert lines["best possible"].get_ydata()[0] == pytest.approx(0.1434, abs=5e-5)
     assert lines["ridge by accuracy"].get_ydata()[0] == pytest.approx(0.143)
     assert len([name for name in lines_of(models) if name.startswith("ξ")]) == 5
@@ -77,7 +79,9 @@ def test_the_illustration_marks_the_optimum_on_the_border_and_runs_from_the_star
     ax = drawn("illustration").axes[0]
     stars = [line for line in ax.lines if line.get_marker() == "*"]
     assert stars[0].get_xdata()[0] == pytest.approx(-0.3, abs=1e-3)
-    paths = [line for line in ax.lines if len(line.get_xdata()) == 7 and line.get_linewidth() < 2]
+    paths = [
+        line for line in ax.lines if len(line.get_xdata()) == STEPS + 1 and line.get_linewidth() < 2
+    ]
     deterministic, logistic = paths[0], paths[-1]
     assert len(set(deterministic.get_ydata())) == 1  # along the border
     assert logistic.get_ydata()[0] == pytest.approx(5.0)
@@ -123,7 +127,7 @@ def test_evolution_shows_snapshots_from_light_to_dark(drawn):
         for line in ax.lines
         if line.get_color()[:1] in "01" and len(line.get_xdata()) > 2
     ]
-    assert len(greys) == len(snapshots(6))
+    assert len(greys) == len(snapshots(STEPS))
     assert greys == sorted(greys, reverse=True)
 
 
@@ -132,7 +136,7 @@ def test_the_frontier_is_drawn_with_the_corrected_column_only(drawn):
         ax = drawn("synthetic-against-penalty", column).axes[0]
         assert ("best function of x" in lines_of(ax)) is expected
     best = lines_of(ax)["best function of x"].get_ydata()
-    assert best[1] == pytest.approx(0.1628, abs=1e-4)  # first setting, lambda = 10
+    assert best[3] == pytest.approx(0.1628, abs=1e-4)  # first setting, lambda = 10
     assert best[-1] == pytest.approx(0.1596, abs=1e-4)
 
 
@@ -146,14 +150,16 @@ def test_compas_against_the_penalty_shows_chance_and_what_is_possible(drawn):
 
 def test_the_deviation_of_a_gap_is_that_of_two_means(results):
     runs = results.runs("compas-penalty", "corrected")
-    people = truths.table("compas").population("held_out")
-    propensity = runs.runs[0].policy.propensity(people.points)
-    group = people.mass.argmax(axis=1)
-    parts = [propensity[group == z] for z in range(2)]
-    expected = np.sqrt(sum(part.var() / len(part) for part in parts))
-    found = truths.held_out_deviation(runs, "compas", EXPLORING[0], PENALTIES[0])
-    assert found == pytest.approx(expected)
-    assert 0.01 < found < 0.04
+    found = truths.held_out_deviations(runs, "compas", EXPLORING[0], PENALTIES[0])
+    assert len(set(found)) == len(runs.seeds)  # everybody is held out by some
+    for seed, deviation in zip(runs.seeds, found, strict=True):
+        people = cq.worlds.compas(split_seed=seed).population("held_out")
+        propensity = runs.runs[0].policy.propensity(people.points)
+        group = people.mass.argmax(axis=1)
+        parts = [propensity[group == z] for z in range(2)]
+        expected = np.sqrt(sum(part.var() / len(part) for part in parts))
+        assert deviation == pytest.approx(expected)
+        assert 0.01 < deviation < 0.04
 
 
 def test_differences_are_told_only_where_they_are_measured(tmp_path):
@@ -167,6 +173,32 @@ def test_differences_are_told_only_where_they_are_measured(tmp_path):
     words = figure.differs(other)
     assert "second setting" in words
     assert words.count(". ") == 1  # two sentences
+
+
+def test_a_rule_that_jumps_is_drawn_as_what_it_does_over_ten_steps(tmp_path):
+    runs = time_runs("compas")
+    for run in runs.select("deterministic, iterative"):
+        run.metrics["utility"][:] = np.arange(STEPS + 1) % 2
+    utility, *_ = (
+        FIGURES["compas-over-time"]
+        .draw(results_in(tmp_path, {"compas-time": runs}), "corrected")
+        .axes
+    )
+    line = lines_of(utility)["deterministic, iterative"]
+    assert_allclose(line.get_ydata(), 0.5)
+    assert list(line.get_xdata()) == list(range(9, STEPS + 1))
+    other = lines_of(utility)["deterministic, aggregated"]
+    assert len(other.get_xdata()) == STEPS + 1
+
+
+def test_evolution_shows_the_run_of_median_utility(tmp_path):
+    runs = time_runs("first")
+    for run in runs.runs:
+        run.thetas[:] = float(run.seed)
+        run.metrics["utility"][-1] = {0: 0.3, 1: 0.0, 2: 0.2, 3: 0.1}.get(run.seed, 0.0)
+    runs = type(runs)(tuple(r for r in runs.runs if r.seed < 4), "first", (0, 1), "x")
+    results = results_in(tmp_path, {"first-time": runs})
+    assert (_median_path(results, "paper", "first", STRATEGIES[0]) == 3.0).all()
 
 
 @pytest.mark.parametrize("name", ["settings", "compas-over-time"])

@@ -18,7 +18,7 @@ import pytest
 from consequential.cli import main
 from consequential.paper.results import Results
 from consequential.paper.studies import STUDIES, Scale
-from consequential.paper.tasks import Simulation, complete, task_of
+from consequential.paper.tasks import Simulation, complete, tasks_of
 from consequential.store import Store
 
 NAMES = ("second-time", "second-penalty")
@@ -36,7 +36,7 @@ def processes():
 
 
 def run(folder, n_jobs: int | None) -> None:
-    tasks = [task_of(STUDIES[name], SCALE) for name in NAMES]
+    tasks = [task for name in NAMES for task in tasks_of(STUDIES[name], SCALE)]
     with Store.opened(folder, "reproduce", {"seeds": SCALE.seeds}) as store:
         complete(store, tasks, n_jobs=n_jobs, progress=False)
 

@@ -105,7 +105,7 @@ def test_names_within_drawings_do_not_collide_where_they_are_used(out):
 
 
 def test_every_claim_has_a_row_with_verdict_and_command(found):
-    assert all(found.having("td", id=f"claim-{claim.id}") for claim in CLAIMS)
+    assert all(found.having("details", id=f"claim-{claim.id}") for claim in CLAIMS)
     verdicts = [a["class"] for t, a in found.elements if t == "span" and "verdict" in a["class"]]
     assert len(verdicts) >= len(CLAIMS)
     assert "verdict holds" in verdicts
@@ -118,8 +118,19 @@ def test_claims_are_data_too(out):
     assert [claim["id"] for claim in claims] == [claim.id for claim in CLAIMS]
     for claim in claims:
         assert claim["verdict"].startswith(("holds", "does not hold"))
+        assert claim["rejects"]
         for column in claim["columns"].values():
             assert column["cases"]
+
+
+def test_a_summary_comes_first_and_counts_claims_by_part_of_the_paper(found):
+    headings = [attributes["id"] for tag, attributes in found.elements if tag == "h2"]
+    assert headings[0] == "summary"
+    text = "".join(found.words)
+    assert f"Of {len(CLAIMS)} claims" in text
+    for theme in ("theorems and remarks", "the lending example", "COMPAS under a penalty"):
+        assert theme in found.words
+    assert not {"left", "right"} & set(text[: text.index("Claims, tested")].split())
 
 
 def test_no_word_of_difference_where_columns_are_the_same(found):

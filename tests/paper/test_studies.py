@@ -11,13 +11,16 @@ import consequential as cq
 from consequential.paper.studies import COLUMNS, FULL, MORE, NAMES, OF_PAPER, STUDIES, Scale
 
 
-def test_every_study_of_the_paper_is_there_in_both_columns():
+def test_every_study_of_the_paper_is_there_in_its_columns():
     places = ("first", "second", "compas", "compas-rearrest")
     expected = {f"{place}-{kind}" for place in places for kind in ("time", "penalty")}
-    assert set(OF_PAPER) == expected | {"lending"}
+    own = {"lending", "first-sensitivity", "second-sensitivity"}
+    assert set(OF_PAPER) == expected | own
     for name in expected:
-        assert STUDIES[name].columns == COLUMNS
-    assert STUDIES["lending"].columns == ("paper",)
+        over_time = name.endswith("-time")
+        assert STUDIES[name].columns == (COLUMNS if over_time else ("paper", "corrected"))
+    assert {STUDIES[name].columns for name in MORE} == {("paper", "corrected")}
+    assert {STUDIES[name].columns for name in own} == {("paper",)}
     assert not set(OF_PAPER) & set(MORE)
     assert len(NAMES) == len(OF_PAPER) + len(MORE)
 
@@ -28,11 +31,14 @@ def test_files_have_names_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("column", "normalisation"), [("paper", "paper"), ("corrected", "applicants")]
+    ("column", "normalisation"),
+    [("paper", "paper"), ("authors", "paper"), ("corrected", "applicants")],
 )
 def test_columns_differ_in_their_estimators(column, normalisation):
-    for name in ("first-time", "compas-penalty"):
+    for name in ("first-time", "compas-time", "compas-penalty"):
         study = STUDIES[name]
+        if column not in study.columns:
+            continue
         deciding = [s for s in study.strategies(column) if isinstance(s, cq.LearnToDecide)]
         assert {strategy.normalisation for strategy in deciding} == {normalisation}
         assert len(deciding) == 4
@@ -55,7 +61,8 @@ def test_penalties_span_the_papers_range_evenly_on_a_log_scale():
 def test_blocks_hold_every_seed_once_in_order(name, scale):
     found = STUDIES[name].blocks(scale)
     seeds = [seed for block in found for seed in block]
-    expected = min(scale.seeds, 10) if name == "lending" else scale.seeds
+    few = name == "lending" or name.endswith("-sensitivity")
+    expected = min(scale.seeds, 10) if few else scale.seeds
     assert seeds == list(range(expected))
     assert all(found)
 
@@ -65,6 +72,28 @@ def test_blocks_of_the_papers_size_are_short_or_a_single_pair_and_all_even():
         for block in study.blocks(FULL):
             assert len(block) == 2 or study.seconds_per_seed(FULL) * len(block) <= 20.0
             assert len(block) % 2 == 0
+
+
+@pytest.mark.parametrize(("name", "passes"), [("first", 1), ("second", 1), ("compas", 40)])
+def test_the_authors_column_passes_over_accepted_people_as_their_code_does(name, passes):
+    study = STUDIES[f"{name}-time"]
+    world = study.authors()
+    learners = [
+        strategy.learner(world, cq.fairness.DemographicParity(), 0.0)
+        for strategy in study.strategies("authors")
+        if isinstance(strategy, cq.LearnToDecide)
+    ]
+    assert {learner.max_passes for learner in learners} == {passes}
+
+
+def test_the_authors_compas_is_standardised_and_every_seed_has_a_split_of_its_own():
+    study = STUDIES["compas-rearrest-time"]
+    plain, theirs = study.world(), study.authors()
+    np.testing.assert_allclose(theirs.table.features.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(theirs.table.features.std(axis=0), 1.0)
+    np.testing.assert_array_equal(plain.table.label, theirs.table.label)
+    for world in (plain, theirs):
+        assert set(world.for_seed(1).held_out_rows) != set(world.for_seed(2).held_out_rows)
 
 
 def test_compas_has_both_orientations_of_its_label():

@@ -8,7 +8,7 @@ import pytest
 import consequential as cq
 from consequential.paper import tasks
 from consequential.paper.studies import QUICK, STUDIES, Scale
-from consequential.paper.tasks import LendingExample, Simulation, task_of
+from consequential.paper.tasks import LendingExample, Simulation, tasks_of
 from consequential.simulation.simulate import checked_experiment, stream
 
 
@@ -17,21 +17,23 @@ from consequential.simulation.simulate import checked_experiment, stream
     [("first-time", Simulation), ("first-penalty", Simulation), ("lending", LendingExample)],
 )
 def test_a_study_becomes_a_task_of_its_kind(name, kind):
-    task = task_of(STUDIES[name], QUICK)
+    task, *others = tasks_of(STUDIES[name], QUICK)
     assert type(task) is kind
     assert getattr(task, "last_only", False) is (name == "first-penalty")
     assert task.name == name
-    assert task.files == STUDIES[name].files
+    files = {file for each in (task, *others) for file in each.files}
+    assert files == set(STUDIES[name].files)
+    assert [each.files for each in others] == [[f"{name}-authors"]] * (name == "first-time")
 
 
 def test_columns_that_run_together_are_what_each_would_be_alone():
     study = STUDIES["second-time"]
     ticks = []
-    task = task_of(study, Scale(seeds=8, time_steps=3))
+    task, _ = tasks_of(study, Scale(seeds=8, time_steps=3))
     found = dict(task.run(range(len(task.blocks)), 2, ticks.append))
     assert sum(ticks) == pytest.approx(8.0)  # seeds
     assert len(found) == len(task.blocks) > 1
-    for at, column in enumerate(study.columns):
+    for at, column in enumerate(("paper", "corrected")):
         strategies = study.strategies(column)
         alone = cq.simulate(study.world(), strategies, seeds=8, time_steps=3, progress=False)
         for number, pieces in found.items():
@@ -52,7 +54,7 @@ def test_what_two_columns_have_in_common_runs_once(monkeypatch):
         return checked_experiment(world, strategies, **options)
 
     monkeypatch.setattr(tasks, "checked_experiment", spied)
-    task = task_of(STUDIES["second-time"], Scale(seeds=1, time_steps=1))
+    task, _ = tasks_of(STUDIES["second-time"], Scale(seeds=1, time_steps=1))
     list(task.run([0], 1, lambda n_seeds: None))
     names = [strategy.name for strategy in asked]
     assert len(names) == len(set(names)) == 2 + 2 * 4

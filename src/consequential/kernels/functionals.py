@@ -41,6 +41,7 @@ class Learning(NamedTuple):
     weighted: bool  # False: every accepted person counts as one
     self_normalised: bool
     accepted_only: bool  # the paper's normalisation
+    max_passes: int  # over the rows that an update learns from; 0 for any number
 
 
 class Workspace(NamedTuple):

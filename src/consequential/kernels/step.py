@@ -257,8 +257,11 @@ def advance_deciding(
         n_rows = n_accepted if learning.accepted_only else kept.n
         n_read, size = fitted_sizes(learning.ascent, n_rows)
         start, a = int(reading.start * n_rows), learning.ascent
+        n_iterations = a.n_iterations
+        if learning.max_passes > 0:
+            n_iterations = min(n_iterations, max(1, learning.max_passes * n_rows // size))
         ascent = Ascent(
-            a.n_iterations, size, a.n_reference, runs.penalties[run], a.sampled, a.preconditioned,
+            n_iterations, size, a.n_reference, runs.penalties[run], a.sampled, a.preconditioned,
             own_rate, a.ridge, a.max_step, a.max_share,
         )  # fmt: skip
         own = work.weights[:n_read]

@@ -59,6 +59,9 @@ class UpdatePolicy:
         The paper's M and B.
     step
         `PreconditionedStep()` or the paper's `GradientStep(alpha)`.
+    max_passes
+        An update passes over its rows at most so often, then M is smaller; the code of the paper's
+        authors takes one pass over the accepted people, 40 on COMPAS.
     n_reference
         Rows that each running mean is worth; fewer follow theta faster, more are less noisy. With 0
         residuals and slopes both come from the minibatch itself, as the paper prints it.
@@ -88,11 +91,14 @@ class UpdatePolicy:
     n_reference: int = 1024
     shuffle: bool = True
     engine: Literal["compiled", "numpy"] = "compiled"
+    max_passes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("n_iterations", 1), ("batch_size", 1), ("n_reference", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is at least {least}, not {getattr(self, name)!r}")
+        minima = {"n_iterations": 1, "batch_size": 1, "n_reference": 0, "max_passes": 1}
+        for name, least in minima.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} is at least {least}, not {value!r}")
         if self.engine not in ("compiled", "numpy"):
             raise ValueError(f"engine is 'compiled' or 'numpy', not {self.engine!r}")
 
@@ -126,6 +132,9 @@ class UpdatePolicy:
         )
         batches = compiled_rows(inputs, taken, coefficients.shares(), batch_size)
         settings = self.numbers(batch_size, rate)
+        if self.max_passes is not None:
+            enough = max(1, self.max_passes * len(rows) // batch_size)
+            settings = settings._replace(n_iterations=min(self.n_iterations, enough))
         key = int(rng.integers(2**63))
         with np.errstate(over="ignore", invalid="ignore"):  # such steps are not taken
             theta, rejected = self._ascend(batches, policy, settings, key)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from consequential.files import write_atomically
 from consequential.paper import tasks
 from consequential.paper.claims import check_claims
-from consequential.paper.claims.claim import ESTIMATORS, FAILS, HOLDS, NOT_RUN, Checked
+from consequential.paper.claims.claim import ESTIMATORS, Checked, kind_of
 from consequential.paper.figures import FIGURES, PaperFigure
 from consequential.paper.results import Results
 from consequential.paper.studies import FULL, STUDIES, Scale
@@ -34,8 +34,9 @@ TITLE = "Fair decisions despite imperfect predictions, reproduced"
 _DPI = 150
 _KINDS = {
     "holds": "hold",
-    "partly": "hold only under a condition",
+    "partly": "hold in part",
     "fails": "do not hold",
+    "unclear": "cannot be told",
     "not-run": "were not run",
 }
 
@@ -53,7 +54,7 @@ class FigureSection:
 def reproduce(
     names: Iterable[str], folder: Path, scale: Scale, *, n_jobs: int | None = None
 ) -> Path:
-    """Run the named studies, in both columns, and write the page; return its path.
+    """Run the named studies, in all columns, and write the page; return its path.
 
     What is already in the folder is not run again, whether the last run ended or was killed.
     """
@@ -63,7 +64,7 @@ def reproduce(
         "time_steps": scale.time_steps,
     }
     with Store.opened(folder, "reproduce", parameters) as store:
-        wanted = [tasks.task_of(STUDIES[name], scale) for name in names]
+        wanted = [task for name in names for task in tasks.tasks_of(STUDIES[name], scale)]
         tasks.complete(store, wanted, n_jobs=n_jobs)
         sys.stderr.write("drawing figures and testing claims\n")
         return write_page(Results(folder), folder, n_jobs)
@@ -88,16 +89,20 @@ def write_page(results: Results, out: str | os.PathLike[str], n_jobs: int | None
 
 
 def _page(sections: list[FigureSection], claims: list[Checked], manifest: dict[str, Any]) -> str:
-    counts = Counter(_KINDS[_kind(claim.overall)] for claim in claims)
+    counts, themes = Counter(claim.kind for claim in claims), dict[str, list[Checked]]()
+    for claim in claims:
+        themes.setdefault(_theme(claim), []).append(claim)
     parameters = manifest.get("parameters", {})
     return render(
         "reproduction.html",
         "consequential.paper",
         title=TITLE,
-        kind=_kind,
+        kind=kind_of,
         sections=sections,
         claims=claims,
-        total=", ".join(f"{count} {kind}" for kind, count in counts.items()),
+        themes=themes,
+        columns=tuple(ESTIMATORS),
+        total=", ".join(f"{counts[kind]} {text}" for kind, text in _KINDS.items() if counts[kind]),
         estimators=ESTIMATORS,
         seeds=parameters.get("seeds", FULL.seeds),
         time_steps=parameters.get("time_steps", FULL.time_steps),
@@ -139,8 +144,16 @@ def _saved(figure: Figure, path: Path) -> str:
     return svg
 
 
-def _kind(verdict: str) -> str:
-    return {HOLDS: "holds", FAILS: "fails", NOT_RUN: "not-run"}.get(verdict, "partly")
+def _theme(checked: Checked) -> str:
+    """Return the part of the paper that a claim is about."""
+    first, *_ = checked.claim.id.split("-")
+    if first == "lending":
+        return "the lending example"
+    penalised = any(study.endswith("-penalty") for study in checked.claim.studies)
+    how = "under a penalty" if penalised else "without a penalty"
+    if first == "compas":
+        return f"COMPAS {how}"
+    return f"synthetic settings {how}" if checked.claim.studies else "theorems and remarks"
 
 
 def _flat(value: Any, name: str = "") -> list[tuple[str, str]]:

@@ -115,16 +115,16 @@ class Simulation(Task):
 
 
 def _last_policies(runs: Sequence[Run], world: World, fairness: str) -> list[Run]:
-    """Return the last step of runs, measured on all training rows too where people are a table."""
-    people = world.population("training") if isinstance(world, TableWorld) else None
+    """Return the last step of runs, measured on all rows too where people are a table."""
+    people = world.population("all") if isinstance(world, TableWorld) else None
     found = []
     for run in runs:
         metrics = {name: path[-1:] for name, path in run.metrics.items()}
         if people is not None:
             assert run.policy is not None  # only files can lack it
             truth = people.metrics(run.policy, world.cost, fairness_named(fairness))
-            metrics["train_utility"] = np.array([truth.utility])
-            metrics["train_benefit_gap"] = np.array([truth.benefit_gap])
+            metrics["table_utility"] = np.array([truth.utility])
+            metrics["table_benefit_gap"] = np.array([truth.benefit_gap])
         thetas = None if run.thetas is None else run.thetas[-1:]
         found.append(replace(run, metrics=metrics, thetas=thetas))
     return found
@@ -170,24 +170,34 @@ def _distinct(
     return named, [{known[each]: each.name for each in own} for own in strategies]
 
 
-def task_of(study: Study, scale: Scale) -> Task:
-    """Return the work of a study in all of its columns, which are about the same people."""
-    about: Any = {
-        "name": study.name,
-        "files": study.files,
-        "blocks": study.blocks(scale),
-        "seconds": study.seconds_per_seed(scale),
-        "world": study.world,
-    }
+def tasks_of(study: Study, scale: Scale) -> list[Task]:
+    """Return the work of a study: columns about the same people together, the authors' apart."""
+    blocks, seconds = study.blocks(scale), study.seconds_per_seed(scale) / len(study.columns)
     if study.kind == "lending":
-        return LendingExample(**about)
-    return Simulation(
-        **about,
-        strategies=[study.strategies(column) for column in study.columns],
-        penalties=study.penalties(scale),
-        time_steps=scale.time_steps,
-        last_only=study.kind == "penalty",
-    )
+        about: Any = {"world": study.world}
+        return [
+            LendingExample(
+                name=study.name, files=study.files, blocks=blocks, seconds=seconds, **about
+            )
+        ]
+    shared = tuple(column for column in study.columns if column != "authors")
+    worlds = {shared: study.world}
+    if study.authors is not None:
+        worlds["authors",] = study.authors
+    return [
+        Simulation(
+            name=study.name,
+            files=[f"{study.name}-{column}" for column in columns],
+            blocks=blocks,
+            seconds=seconds * len(columns),
+            world=world,
+            strategies=[study.strategies(column) for column in columns],
+            penalties=study.penalties(scale),
+            time_steps=study.time_steps(scale),
+            last_only=study.kind == "penalty",
+        )
+        for columns, world in worlds.items()
+    ]
 
 
 def complete(
@@ -196,14 +206,14 @@ def complete(
     """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
     store.expect([file for task in tasks for file in task.files])
     missing = {
-        task.name: [
+        task.files[0]: [
             k
             for k in range(len(task.blocks))
             if not all(store.has(f) or store.is_finished(store.part(f, k)) for f in task.files)
         ]
         for task in tasks
     }
-    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.name])
+    work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.files[0]])
     with (
         tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
         # with one thread of linear algebra the order of sums, and so the last bits, is fixed
@@ -217,7 +227,7 @@ def complete(
             def advance(n_seeds: float, weight: float = task.seconds) -> None:
                 bar.update(min(n_seeds * weight, work - bar.n))  # rounding must not exceed 100%
 
-            _complete_one(store, task, missing[task.name], n_jobs, advance)
+            _complete_one(store, task, missing[task.files[0]], n_jobs, advance)
 
 
 def _complete_one(

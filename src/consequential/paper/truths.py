@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from consequential.evaluation import Population
 from consequential.paper.limits import LogisticClass, ParetoFront, distinct
 from consequential.paper.studies import STUDIES
 from consequential.policies import DecisionRule, Policy
@@ -88,10 +89,10 @@ def best_threshold(name: str) -> float:
 
 @_once
 def members(name: str) -> LogisticClass:
-    """Return the linear logistic policies of a setting, or of a table's training people."""
+    """Return the linear logistic policies of a setting, or of a table's people."""
     world = world_of(name)
     if isinstance(world, TableWorld):
-        return LogisticClass(distinct(world.population("training")), world.cost)
+        return LogisticClass(distinct(world.population("all")), world.cost)
     return LogisticClass(setting(name).cells(2**10), world.cost)
 
 
@@ -110,7 +111,7 @@ def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, 
 
 @_once
 def pareto_front(name: str) -> ParetoFront:
-    """Return the most utility at every gap: of a setting, or of a table's training people."""
+    """Return the most utility at every gap: of a setting, or of a table's people."""
     if name in SETTINGS:
         return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
     return ParetoFront.of(members(name).population, table(name).cost)
@@ -146,18 +147,23 @@ def curves(strategy: str, thetas: Floats, score: Floats) -> Floats:
     return np.stack([Policy(theta, link).propensity(score[:, None]) for theta in thetas])
 
 
-def held_out_deviation(runs: Runs, name: str, strategy: str, penalty: float) -> float:
-    """Return the gap's standard deviation over draws of a table's held-out people.
+def held_out_deviations(runs: Runs, name: str, strategy: str, penalty: float) -> Floats:
+    """Return the gap's standard deviation over draws of a table's held-out people, run by run.
 
-    This is the deviation of the difference of two groups' mean propensities, as a median over runs.
+    This is the deviation of the difference of two groups' mean propensities.
     """
-    people = table(name).held_out
-    group = people.mass.argmax(axis=1)
 
-    def deviation(policy: DecisionRule) -> float:
-        propensity = policy.propensity(people.points)
+    def deviation(policy: DecisionRule, seed: int) -> float:
+        people = _held_out(name, seed)
+        group, propensity = people.mass.argmax(axis=1), policy.propensity(people.points)
         parts = [propensity[group == z] for z in range(len(people.groups))]
         return float(np.sqrt(sum(part.var() / len(part) for part in parts)))
 
-    policies = [run.policy for run in runs.select(strategy, penalty)]
-    return float(np.median([deviation(policy) for policy in policies if policy is not None]))
+    found = runs.select(strategy, penalty)
+    return np.array([deviation(run.policy, run.seed) for run in found if run.policy is not None])
+
+
+@_once
+def _held_out(name: str, seed: int) -> Population:
+    """Return the people of a table that the runs of a seed never saw."""
+    return table(name).for_seed(seed).held_out

@@ -49,7 +49,7 @@ def _environment(package: str) -> Environment:
         "money": as_money,
         "words": lambda name: name.replace("_", " "),
     }
-    environment.tests["finite"] = math.isfinite
+    environment.tests |= {"finite": math.isfinite, "contains": lambda all_, one: one in all_}
     return environment
 
 

@@ -193,6 +193,7 @@ class CompiledRuns:
             weighted=not isinstance(weighting, Unweighted),
             self_normalised=isinstance(weighting, SelfNormalised),
             accepted_only=objective.normalisation == "paper",
+            max_passes=learner.max_passes or 0,
         )
 
     def rate(self, time_step: int) -> float:

@@ -50,7 +50,9 @@ def sweep(
 ) -> Iterator[Progress]:
     """Yield how many steps were taken and which runs are done, as it goes."""
     n_threads = _n_threads(n_jobs)
-    if experiment.engine == "jax" and not experiment.world.drifts:  # a device has one population
+    one_world = experiment.for_seed(seeds[0]) is experiment
+    if experiment.engine == "jax" and one_world and not experiment.world.drifts:
+        # a device has one population
         from consequential.simulation.device_sweep import sweep_on_device
 
         left = yield from sweep_on_device(experiment, seeds, starts, n_threads)
@@ -73,8 +75,11 @@ def sweep(
         return
 
     def task(seed_runs: _SeedRuns) -> Iterator[tuple[int, list[Run]]]:
+        here, own = seed_runs.experiment, truth
         for n_steps, finished in _advance(seed_runs):
-            yield n_steps, measured(experiment, truth, finished, 1) if finished else []
+            if finished and not one_world:
+                own = GroundTruth(here.world, here.fairness)
+            yield n_steps, measured(here, own, finished, 1) if finished else []
 
     yield from _in_threads(tasks, task, n_threads)
 
@@ -120,8 +125,9 @@ def _tasks(
     n_parts = min(ceil(n_threads / len(seeds)), len(experiment.penalties))
     parts = [experiment.penalties[part::n_parts] for part in range(n_parts)]
     return [
-        _SeedRuns(experiment, seed, runs_of(experiment, [seed], starts, part, at=at))
+        _SeedRuns(here, seed, runs_of(here, [seed], starts, part, at=at))
         for at, seed in enumerate(seeds)
+        for here in [experiment.for_seed(seed)]
         for part in parts
     ]
 

@@ -72,7 +72,7 @@ def in_programs(all_runs: list[CompiledRuns], world: World) -> list[list[Compile
     together: dict[Any, list[CompiledRuns]] = {}
     for runs in all_runs:
         table, learner = world.alias_table, runs.learner
-        if table is None or not isinstance(learner, UpdatePolicy):
+        if table is None or not isinstance(learner, UpdatePolicy) or learner.max_passes:
             continue
         plain = runs.has_plain_inputs
         if not plain and not (table.width == 0.0 and _same_inputs(runs, table.cells)):

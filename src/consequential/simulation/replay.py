@@ -50,9 +50,14 @@ class Experiment:
     engine: Literal["compiled", "numpy", "jax"]
     last_only: bool = False  # measure only the last policy: metrics of the others are NaN
 
+    def for_seed(self, seed: int) -> Experiment:
+        """Return the experiment in the world of a seed."""
+        world = self.world.for_seed(seed)
+        return self if world is self.world else replace(self, world=world)
+
     def start(self, strategy: Strategy, seed: int) -> DecisionRule:
         """Return the first rule that a strategy deploys."""
-        return strategy.start(self.world, np.random.default_rng([seed, START]))
+        return strategy.start(self.world.for_seed(seed), np.random.default_rng([seed, START]))
 
     def learner(self, strategy: Strategy, penalty: float) -> Learner | None:
         """Return what turns data into the next rule, for the engine asked for."""
@@ -63,10 +68,11 @@ class Experiment:
 
     def replay(self, seed: int) -> Iterator[Run]:
         """Run everything for one seed."""
-        proposals = Proposals(self.world, seed)
+        here = self.for_seed(seed)
+        proposals = Proposals(here.world, seed)
         for strategy in self.strategies:
             for penalty in self.penalties:
-                yield self._run(proposals, strategy, penalty)
+                yield here._run(proposals, strategy, penalty)
 
     def _run(self, proposals: Proposals, strategy: Strategy, penalty: float) -> Run:
         steps = consequential_learning(

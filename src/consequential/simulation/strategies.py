@@ -82,8 +82,9 @@ class LearnToDecide(Strategy):
         An exploration floor that every policy of the sequence keeps.
     named
         A name for tables and figures, where link and sequence do not say enough.
-    n_iterations
-        How many minibatches an update takes; the world's M by default.
+    n_iterations, max_passes
+        How many minibatches an update takes, the world's M by default, and how often it passes over
+        its rows at most; see `UpdatePolicy`.
 
     Examples
     --------
@@ -101,6 +102,7 @@ class LearnToDecide(Strategy):
     floor: float = 0.0
     named: str | None = None
     n_iterations: int | None = None
+    max_passes: int | None = None
 
     @property
     def name(self) -> str:
@@ -129,7 +131,12 @@ class LearnToDecide(Strategy):
         n_iterations = p.n_iterations if self.n_iterations is None else self.n_iterations
         # people come in random order, and a reservoir keeps them so
         update = UpdatePolicy(
-            objective, n_iterations, p.batch_size, step or PreconditionedStep(), shuffle=False
+            objective,
+            n_iterations,
+            p.batch_size,
+            step or PreconditionedStep(),
+            shuffle=False,
+            max_passes=self.max_passes,
         )
         return replace(update, n_reference=0) if as_printed else update
 

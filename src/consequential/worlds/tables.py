@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,8 @@ class TableWorld(World):
     """Fully labelled rows taken as the truth: most to draw people from, the rest held out.
 
     Proposals are drawn with replacement from the training rows; metrics are measured on the
-    held-out rows, which nobody learns from.
+    held-out rows, which nobody learns from. With `split_seed=None` every seed of a simulation
+    has a split of its own, so that the spread over seeds includes who was held out.
 
     Examples
     --------
@@ -52,7 +54,7 @@ class TableWorld(World):
         feature_names: Sequence[str] | None = None,
         parameters: Parameters | None = None,
         held_out_fraction: float = 0.2,
-        split_seed: int = 0,
+        split_seed: int | None = 0,
     ) -> None:
         if not 0.0 < held_out_fraction < 1.0:
             raise ValueError(f"held_out_fraction lies in (0, 1), not {held_out_fraction!r}")
@@ -74,14 +76,28 @@ class TableWorld(World):
         self.feature_names = checked.feature_names
         self.table = People(checked.features, checked.group, checked.label)
         self.groups = checked.groups
-        order = np.random.default_rng(split_seed).permutation(len(checked))
-        n_held_out = max(1, round(held_out_fraction * len(checked)))
-        self.held_out_rows = order[:n_held_out]
-        self.training_rows = order[n_held_out:]
-        if len(self.training_rows) == 0:
+        self.n_held_out = max(1, round(held_out_fraction * len(checked)))
+        if self.n_held_out == len(checked):
             raise ValueError(
                 f"held_out_fraction={held_out_fraction} leaves no training row of {len(checked)}"
             )
+        self.split_seed = split_seed
+        self._split(split_seed or 0)
+
+    def _split(self, seed: int) -> None:
+        order = np.random.default_rng(seed).permutation(len(self.table.label))
+        self.held_out_rows, self.training_rows = np.split(order, [self.n_held_out])
+
+    def for_seed(self, seed: int) -> TableWorld:
+        """Return the world as the runs of a seed have it: this split, or the seed's own."""
+        if self.split_seed is not None:
+            return self
+        own = copy(self)
+        for cached in ("held_out", "alias_table"):
+            vars(own).pop(cached, None)
+        own.split_seed = seed
+        own._split(seed)
+        return own
 
     def people(self, n: int, rng: np.random.Generator) -> People:
         """Draw n training rows with replacement."""
@@ -115,9 +131,12 @@ class TableWorld(World):
         found: Floats = share[kind[n:]]
         return found
 
-    def population(self, part: Literal["held_out", "training"]) -> Population:
-        """Return the held-out or the training rows as a population."""
-        rows = self._rows(self.held_out_rows if part == "held_out" else self.training_rows)
+    def population(self, part: Literal["held_out", "training", "all"]) -> Population:
+        """Return the held-out rows, the training rows or both as a population."""
+        if part == "all":
+            rows = self.table
+        else:
+            rows = self._rows(self.held_out_rows if part == "held_out" else self.training_rows)
         return labelled_population(self.named(rows.features), rows.group, rows.label, self.groups)
 
     @cached_property
@@ -170,11 +189,15 @@ def compas(
     *,
     label: Literal["no_rearrest", "rearrest"] = "no_rearrest",
     sensitive: Literal["race", "sex"] = "race",
+    standardised: bool = False,
+    split_seed: int | None = 0,
 ) -> TableWorld:
     """Return the paper's COMPAS population: 5278 people in Broward County.
 
     The paper's words make y = 1 re-arrest, which the literal utility then rewards; the default
-    here is `"no_rearrest"`. Read docs/data/compas.md before drawing conclusions.
+    here is `"no_rearrest"`. With `standardised=True` all five features have mean 0 and variance
+    1, as in the code of the paper's authors, and not priors alone; `split_seed` is that of
+    `TableWorld`. Read docs/data/compas.md before drawing conclusions.
 
     Examples
     --------
@@ -193,6 +216,8 @@ def compas(
     features = {f"age {age}": table["age"] == age for age in ("25-45", "over 45", "under 25")}
     features["priors (standardised)"] = _standardised(table["priors"])
     features["misdemeanour"] = table["misdemeanour"]
+    if standardised:
+        features = {name: _standardised(values) for name, values in features.items()}
     rearrest = table["rearrest"].astype(np.float64)
     return _world(
         features,
@@ -203,13 +228,20 @@ def compas(
         parameters=Parameters(
             n_proposals=64**2, n_iterations=40 * 64, batch_size=64, learning_rate=0.1
         ),
+        split_seed=split_seed,
     )
 
 
-def german(*, sensitive: Literal["sex", "age"] = "sex", cost: float = 0.7) -> TableWorld:
+def german(
+    *,
+    sensitive: Literal["sex", "age"] = "sex",
+    cost: float = 0.7,
+    split_seed: int | None = 0,
+) -> TableWorld:
     """Return German credit: 1000 credits that were granted; see docs/data/german.md.
 
     With `sensitive="age"` the groups are people up to 25 and over 25, and age is no feature.
+    `split_seed` is that of `TableWorld`.
 
     Examples
     --------
@@ -223,14 +255,21 @@ def german(*, sensitive: Literal["sex", "age"] = "sex", cost: float = 0.7) -> Ta
     groups, repaid = table.pop("sex"), table.pop("repaid")
     if sensitive == "age":
         groups = np.where(table.pop("age") <= 25, "25 and under", "over 25")
-    parameters = Parameters(n_proposals=1024, learning_rate=0.1)
     return _world(
-        _encoded(table), groups, repaid, cost=cost, name="German credit", parameters=parameters
+        _encoded(table),
+        groups,
+        repaid,
+        cost=cost,
+        name="German credit",
+        parameters=Parameters(n_proposals=1024, learning_rate=0.1),
+        split_seed=split_seed,
     )
 
 
-def taiwan(*, cost: float = 0.75) -> TableWorld:
+def taiwan(*, cost: float = 0.75, split_seed: int | None = 0) -> TableWorld:
     """Return Taiwan credit cards: 30 000 card holders; see docs/data/taiwan.md.
+
+    `split_seed` is that of `TableWorld`.
 
     Examples
     --------
@@ -241,9 +280,14 @@ def taiwan(*, cost: float = 0.75) -> TableWorld:
     """
     table = read_data("taiwan.csv.gz")
     sex, repaid = table.pop("sex"), table.pop("repaid")
-    parameters = Parameters(n_proposals=4096, learning_rate=0.1)
     return _world(
-        _encoded(table), sex, repaid, cost=cost, name="Taiwan credit cards", parameters=parameters
+        _encoded(table),
+        sex,
+        repaid,
+        cost=cost,
+        name="Taiwan credit cards",
+        parameters=Parameters(n_proposals=4096, learning_rate=0.1),
+        split_seed=split_seed,
     )
 
 

@@ -113,6 +113,10 @@ class World(ABC):
         """
         return self
 
+    def for_seed(self, seed: int) -> World:
+        """Return the world that the runs of a seed live in: this one, unless seeds differ in it."""
+        return self
+
     @property
     def drifts(self) -> bool:
         """Whether the world has an `at` of its own."""

@@ -26,9 +26,11 @@ def _claims() -> Iterator[Claim]:
                 stored["section"],
                 " ".join(stored["text"].format(**words).split()),
                 " ".join(stored["criterion"].split()),
+                " ".join(stored["rejects"].split()),
                 tuple(name.format(**words) for name in stored.get("studies", ())),
                 pkgutil.resolve_name(f"{__package__}.{stored['test']}"),
                 tuple(name.format(**words) for name in stored.get("worlds", ())),
+                " ".join(stored.get("note", "").split()),
             )
 
 

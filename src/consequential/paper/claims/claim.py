@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.paper import truths
+from consequential.paper.results import median_interval
 from consequential.paper.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -17,123 +19,159 @@ if TYPE_CHECKING:
     from consequential.simulation import Runs
 
 Floats = NDArray[np.float64]
-Verdict = tuple[bool | np.bool_, Mapping[str, "Floats | float"]]  # and the numbers that decide it
-StrategyTest = Callable[[str, "Runs", str], Verdict]  # of a world's name, its runs and a strategy
 Names = Sequence[str]  # of a claim's studies, or of its worlds where it needs no study
 Measure = Callable[["Results", str, Names], Iterable["Case"]]  # of results in one column
+StrategyTest = Callable[[str, "Runs", str], "Effects"]  # of a world's name, its runs, a strategy
 
-HOLDS, FAILS, NOT_RUN = "holds", "does not hold", "not run"
+HOLDS, FAILS, CANNOT_TELL, NOT_RUN = "holds", "does not hold", "cannot tell", "not run"
 ESTIMATORS = {
-    "paper": "the estimators as printed",
-    "corrected": "the corrected estimators",
+    "paper": "as printed",
+    "authors": "as the authors' code does it",
+    "corrected": "corrected",
     "exact": "exact sums",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A number with its quartiles over runs; exact numbers have one value."""
+class Effect:
+    """A number over runs with an interval, and the bound that a claim needs it to keep.
+
+    Make it with `above`, `at_most`, or `shown` where there is no bound.
+    """
 
     name: str
     low: float
     median: float
     high: float
-    runs: int
+    runs: int  # 0 for an exact number
+    bound: float | None = None
+    is_above: bool = True
 
-    @classmethod
-    def of(cls, name: str, values: Floats | float) -> Measured:
-        """Summarise values over runs."""
-        each = np.atleast_1d(np.asarray(values, dtype=np.float64))
-        low, median, high = np.percentile(each, [25, 50, 75])
-        return cls(name, float(low), float(median), float(high), len(each))
+    @property
+    def verdict(self) -> str | None:
+        """Whether the whole interval keeps the bound, none of it, or some."""
+        if self.bound is None:
+            return None
+        if self.low > self.bound:
+            return HOLDS if self.is_above else FAILS
+        if self.high <= self.bound:
+            return FAILS if self.is_above else HOLDS
+        return CANNOT_TELL
 
     def __str__(self) -> str:
-        if self.runs == 1:
-            return f"{self.name}: {self.median:.4g}"
-        return f"{self.name}: {self.median:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        text = f"{self.name}: {self.median:.4g}"
+        if self.runs:
+            text += f" [{self.low:.4g}, {self.high:.4g}]"
+        if self.bound is not None:
+            text += f", {'above' if self.is_above else 'at most'} {self.bound:.4g}?"
+        return text
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; JSON has no number that is not finite."""
         low, median, high = (
             number if np.isfinite(number) else None for number in (self.low, self.median, self.high)
         )
-        return {"name": self.name, "median": median, "quartiles": [low, high], "runs": self.runs}
+        found = {"name": self.name, "median": median, "interval": [low, high], "runs": self.runs}
+        if self.bound is not None:
+            found |= {"above" if self.is_above else "at most": self.bound, "verdict": self.verdict}
+        return found
+
+
+Effects = Sequence[Effect]
+
+
+def above(name: str, values: Floats | float, bound: float) -> Effect:
+    """Return an effect that must be above a bound."""
+    return Effect(name, *median_interval(values), np.size(values) * np.ndim(values), float(bound))
+
+
+def at_most(name: str, values: Floats | float, bound: float) -> Effect:
+    """Return an effect that must not be above a bound."""
+    n_runs = np.size(values) * np.ndim(values)
+    return Effect(name, *median_interval(values), n_runs, float(bound), False)
+
+
+def shown(name: str, values: Floats | float) -> Effect:
+    """Return a number that decides nothing."""
+    return Effect(name, *median_interval(values), np.size(values) * np.ndim(values))
 
 
 class Case(NamedTuple):
-    """Whether a claim holds in one case, and the numbers that decide it, by name.
-
-    Cases may come in groups, such as worlds. Without a verdict, numbers are only shown.
-    """
+    """One case of a claim, such as a strategy; cases may come in groups, such as worlds."""
 
     name: str
-    holds: bool | np.bool_ | None
-    numbers: Mapping[str, Floats | float] = {}
+    effects: Effects
     group: str = ""
+
+    @property
+    def verdict(self) -> str | None:
+        """Holds where all effects keep their bounds, fails where one does not."""
+        found = {effect.verdict for effect in self.effects} - {None}
+        return next((v for v in (FAILS, CANNOT_TELL, HOLDS) if v in found), None)
+
+    @property
+    def title(self) -> str:
+        """Its group and name."""
+        return ": ".join(filter(None, (self.group, self.name)))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one column of results says: numbers, and in which cases the claim holds."""
+    """What one column of results says, case by case."""
 
-    numbers: list[Measured]
-    cases: dict[tuple[str, str], bool]  # by group and name
-
-    @classmethod
-    def of(cls, cases: Iterable[Case]) -> Finding:
-        """Collect the cases of a claim."""
-        every = list(cases)
-        return cls(
-            [Measured.of(name, each) for case in every for name, each in case.numbers.items()],
-            {(c.group, c.name): bool(c.holds) for c in every if c.holds is not None},
-        )
+    cases: tuple[Case, ...]
 
     @property
     def verdict(self) -> str:
-        """Whether the claim holds in all cases, in none, or in which."""
-        return verdict_of(self.cases)
+        """Whether the claim holds in all cases, in none, or in how many."""
+        return verdict_of(case.verdict for case in self.cases)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        cases = {": ".join(filter(None, case)): holds for case, holds in self.cases.items()}
-        numbers = [number.as_dict() for number in self.numbers]
-        return {"verdict": self.verdict, "cases": cases, "numbers": numbers}
+        cases = {
+            case.title: {
+                "verdict": case.verdict,
+                "effects": [effect.as_dict() for effect in case.effects],
+            }
+            for case in self.cases
+        }
+        return {"verdict": self.verdict, "cases": cases}
 
 
-def verdict_of(cases: Mapping[tuple[str, str], bool]) -> str:
-    """Return the verdict over cases, naming those that hold where not all do."""
-    if not cases:
-        return NOT_RUN
-    if all(cases.values()):
-        return HOLDS
-    if not any(cases.values()):
-        return FAILS
-    parts = []
-    for group in dict.fromkeys(group for group, _ in cases):
-        inside = {one: holds for (g, one), holds in cases.items() if g == group}
-        held = [one for one, holds in inside.items() if holds]
-        if held:
-            listed = "; ".join(held)
-            every = len(held) == len(inside)
-            parts.append((group if every else f"{group} ({listed})") if group else listed)
-    return f"holds only with {' and '.join(parts)}"
+def verdict_of(verdicts: Iterable[str | None]) -> str:
+    """Return the verdict over cases, with counts where they differ."""
+    counts = Counter(verdict for verdict in verdicts if verdict is not None)
+    if len(counts) <= 1:
+        return next(iter(counts), NOT_RUN)
+    shown_first = HOLDS if HOLDS in counts else FAILS
+    text = f"{shown_first} in {counts[shown_first]} of {counts.total()}"
+    return f"{text}, cannot tell in {counts[CANNOT_TELL]}" if CANNOT_TELL in counts else text
+
+
+def kind_of(verdict: str) -> str:
+    """Return what a verdict counts as: holds, partly, fails, unclear or not-run."""
+    exact = {HOLDS: "holds", FAILS: "fails", CANNOT_TELL: "unclear", NOT_RUN: "not-run"}
+    return exact.get(verdict, "partly" if verdict.startswith(HOLDS) else "fails")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence of the paper, in our words, with the test that decides on it.
 
-    `criterion` says what must be measured for the claim to hold, and why that much. A claim
-    without studies needs no run; `worlds` are those it is about.
+    `criterion` says which bound must be kept, and why that one; `rejects` is an outcome for which
+    the test must fail; `note` is what a reader of the paper should know. A claim without studies
+    needs no run; `worlds` are those it is about.
     """
 
     id: str
     section: str
     text: str
     criterion: str
+    rejects: str
     studies: tuple[str, ...]
     measure: Measure
     worlds: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -148,7 +186,7 @@ class Claim:
     def check(self, results: Results) -> Checked:
         """Measure the claim in every column that there are results of."""
         findings = {
-            column: Finding.of(self.measure(results, column, self.studies or self.worlds))
+            column: Finding(tuple(self.measure(results, column, self.studies or self.worlds)))
             for column in self.columns
             if all(results.has(study, column) for study in self.studies)
         }
@@ -160,7 +198,7 @@ class Checked:
     """A claim and what each column found."""
 
     claim: Claim
-    findings: dict[str, Finding]
+    findings: Mapping[str, Finding]
 
     def verdict(self, column: str) -> str:
         """Return the verdict of one column."""
@@ -172,26 +210,35 @@ class Checked:
         verdicts = {column: found.verdict for column, found in self.findings.items()}
         if len(set(verdicts.values())) <= 1:
             return next(iter(verdicts.values()), NOT_RUN)
-        holding = [column for column, verdict in verdicts.items() if verdict == HOLDS]
-        if holding:
-            return f"holds only with {' and '.join(ESTIMATORS[column] for column in holding)}"
-        partly = [
-            f"{ESTIMATORS[column]}: {verdict.removeprefix('holds only with ')}"
-            for column, verdict in verdicts.items()
-            if verdict != FAILS
-        ]
-        return f"holds only with {' / '.join(partly)}"
+        return "; ".join(f"{ESTIMATORS[column]}: {each}" for column, each in verdicts.items())
+
+    @property
+    def holding(self) -> tuple[str, ...]:
+        """The columns in which it holds in all cases."""
+        return tuple(column for column in self.findings if self.verdict(column) == HOLDS)
+
+    @property
+    def kind(self) -> str:
+        """What it counts as: as its columns do, else partly if it holds anywhere."""
+        kinds = {kind_of(found.verdict) for found in self.findings.values()} or {"not-run"}
+        if len(kinds) == 1:
+            return kinds.pop()
+        return "partly" if kinds & {"holds", "partly"} else "fails"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
+        claim = self.claim
         return {
-            "id": self.claim.id,
-            "section": self.claim.section,
-            "claim": self.claim.text,
-            "criterion": self.claim.criterion,
+            "id": claim.id,
+            "section": claim.section,
+            "claim": claim.text,
+            "criterion": claim.criterion,
+            "rejects": claim.rejects,
+            "note": claim.note,
             "verdict": self.overall,
+            "kind": self.kind,
             "columns": {column: found.as_dict() for column, found in self.findings.items()},
-            "command": self.claim.command,
+            "command": claim.command,
         }
 
 
@@ -211,26 +258,8 @@ def each_strategy(
                 name, runs = study.rpartition("-")[0], results.runs(study, column)
                 where = truths.where(name) if len(names) > 1 else ""
                 for strategy in included(runs):
-                    holds, numbers = test(name, runs, strategy)
-                    about = f"{where}, {strategy}" if where else strategy
-                    named = {f"{about}: {text}": values for text, values in numbers.items()}
-                    yield Case(strategy, holds, named, where)
+                    yield Case(strategy, test(name, runs, strategy), where)
 
         return measure
 
     return decorated
-
-
-def lower(values: Floats) -> float:
-    """Return the lower quartile."""
-    return float(np.percentile(values, 25))
-
-
-def upper(values: Floats) -> float:
-    """Return the upper quartile."""
-    return float(np.percentile(values, 75))
-
-
-def above(one: Floats, other: Floats) -> bool:
-    """Whether one is clearly higher: its lower quartile lies above the other's upper quartile."""
-    return lower(one) > upper(other)

@@ -10,7 +10,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from consequential.paper.studies import COLUMNS
+from consequential.paper.studies import COLUMNS, STUDIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +23,8 @@ class PaperFigure:
     """What a figure shows, which studies it reads, and how it is drawn.
 
     `label` is the paper's, empty where the paper has no such figure. `paired` figures are drawn
-    once as printed and once corrected; `differs` then says in words where the two differ, with the
-    numbers it measured, or nothing where they do not.
+    once per column of their studies; `differs` then says in words where printed and corrected
+    estimators differ, with the numbers it measured, or nothing where they do not.
     """
 
     name: str
@@ -38,8 +38,10 @@ class PaperFigure:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it is drawn in."""
-        return COLUMNS if self.paired else COLUMNS[:1]
+        """The columns it is drawn in: those of its studies, or one."""
+        if not self.paired:
+            return COLUMNS[:1]
+        return STUDIES[self.studies[0]].columns
 
     def missing(self, results: Results, column: str) -> tuple[str, ...]:
         """Return the studies that a drawing needs and the results do not have."""

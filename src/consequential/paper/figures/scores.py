@@ -39,9 +39,12 @@ _SCORES = {"first": (-0.8, 0.8), "second": (-9.0, 9.0)}  # shown
 _SNAPSHOTS = 8
 
 
-def _first_path(results: Results, column: str, name: str, strategy: str) -> Floats:
-    """Return the parameters of a strategy's policies in its first run, one row per step."""
-    thetas = results.runs(f"{name}-time", column).select(strategy)[0].thetas
+def _median_path(results: Results, column: str, name: str, strategy: str) -> Floats:
+    """Return the parameters of policies, one row per step, in the run of median last utility."""
+    runs = results.runs(f"{name}-time", column)
+    last = runs.metric("utility", strategy)[:, -1]
+    middle = int(np.argsort(last, kind="stable")[(len(last) - 1) // 2])
+    thetas = runs.select(strategy)[middle].thetas
     assert thetas is not None  # linear policies and models keep their path
     return thetas
 
@@ -105,7 +108,7 @@ def draw_evolution(results: Results, column: str) -> Figure:
     figure, axes = panels(len(strategies), 2, 8.5, 1.8 * len(strategies), top=0.6)
     for row, strategy in zip(axes, strategies, strict=True):
         for ax, (name, title) in zip(row, truths.SETTINGS.items(), strict=True):
-            _draw_snapshots(ax, name, strategy, _first_path(results, column, name, strategy))
+            _draw_snapshots(ax, name, strategy, _median_path(results, column, name, strategy))
             name_panel(ax, f"{title}: {strategy}")
     for ax in axes[-1]:
         ax.set_xlabel("score x", fontsize=8)
@@ -151,7 +154,7 @@ def draw_illustration(results: Results, column: str) -> Figure:
     for ax, (name, title) in zip(axes[0], truths.SETTINGS.items(), strict=True):
         _draw_utility(ax, figure, name)
         for strategy in ("deterministic, iterative", "logistic, iterative"):
-            _draw_path(ax, name, strategy, _first_path(results, column, name, strategy))
+            _draw_path(ax, name, strategy, _median_path(results, column, name, strategy))
         _mark_ends(ax, name)
         name_panel(
             ax, title.capitalize(), "boundary −θ₀/θ₁ (score accepted half the time)", "sharpness θ₁"
@@ -227,6 +230,7 @@ def _annotate(
 _STYLES: dict[Scoring, tuple[str, Any]] = {
     "accuracy": (BLUE, "-"),
     "likelihood": (RED, (0, (3, 1))),
+    "accuracy, raw scores": (GREEN, "-."),
 }
 _THRESHOLDS = (500, 600, 700, 750, 800)  # whose models are shown
 

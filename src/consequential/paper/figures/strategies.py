@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from consequential.fairness import DemographicParity
 from consequential.paper import truths
-from consequential.paper.results import last_values, quartiles
-from consequential.paper.studies import COLUMNS
+from consequential.paper.results import last_values, median_interval, quartiles
+from consequential.paper.sensitivity import PRINTED, leads
 from consequential.plotting import (
     BLACK,
+    BLUE,
     GREY,
     draw_band,
     draw_level,
@@ -25,6 +26,7 @@ from consequential.plotting import (
     strategy_style,
 )
 from consequential.policies import AcceptAll, RejectAll
+from consequential.worlds import TableWorld
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,6 +45,8 @@ METRICS = {
     "effective_utility": "effective utility",
     "benefit_gap": "benefit gap",
 }
+_COMPARED = ("paper", "corrected")  # columns
+_JUMPING, _WINDOW = "deterministic, iterative", 10  # on tables, from step to step
 _TWO_SIDED = 1.96  # standard errors of a 95 % interval
 
 
@@ -56,7 +60,8 @@ def draw_over_time(results: Results, column: str, names: Sequence[str]) -> Figur
     for row, name in zip(axes, names, strict=True):
         runs, levels = results.runs(f"{name}-time", column), _levels(name)
         for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
-            lines = [_draw_path(ax, runs, metric, strategy) for strategy in runs.strategies]
+            jumping = [_JUMPING] if isinstance(truths.world_of(name), TableWorld) else []
+            lines = [_draw_path(ax, runs, metric, s, s in jumping) for s in runs.strategies]
             name_panel(ax, f"{truths.where(name)}: {title}", "time step")
             ax.set_xlim(0, len(runs.runs[0].metrics["utility"]) - 1)
             marks = [
@@ -72,10 +77,15 @@ def draw_over_time(results: Results, column: str, names: Sequence[str]) -> Figur
     return figure
 
 
-def _draw_path(ax: Axes, runs: Runs, metric: str, strategy: str) -> Line2D:
+def _draw_path(ax: Axes, runs: Runs, metric: str, strategy: str, jumps: bool) -> Line2D:
+    """Draw a strategy over time; of one that jumps from step to step, what it does over ten."""
     values = runs.metric(metric, strategy)
     steps = np.flatnonzero(np.isfinite(values).all(axis=0))
     bands = quartiles(values[:, steps].T)
+    if jumps and metric != "effective_utility" and len(steps) >= _WINDOW:
+        low, middle, high = np.lib.stride_tricks.sliding_window_view(bands, _WINDOW, axis=1)
+        bands = np.array([low.min(axis=1), middle.mean(axis=1), high.max(axis=1)])
+        steps = steps[_WINDOW - 1 :]
     return draw_band(ax, steps.astype(float), bands, strategy, runs.strategies)
 
 
@@ -98,11 +108,13 @@ def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
         return []
     best_function, _ = truths.pareto_front(name).within(np.inf)
     linear = truths.best_logistic(name)
-    held_out = _by_metric(truths.table(name).measure(linear))
-    trained = {"effective_utility": truths.members(name).metrics(linear).utility}
     return [
-        ("best function of x (training people)", "--", {"effective_utility": best_function}),
-        ("best linear logistic policy of the training people", ":", held_out | trained),
+        (
+            "best function of x",
+            "--",
+            {"utility": best_function, "effective_utility": best_function},
+        ),
+        ("best linear logistic policy", ":", _by_metric(truths.members(name).metrics(linear))),
     ]
 
 
@@ -127,7 +139,7 @@ def draw_settings_by_penalty(results: Results, column: str, names: Sequence[str]
 
 
 def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
-    """Draw a table's world: held-out people above, the people learned from below."""
+    """Draw a table's world: held-out people above, all people below."""
     (name,) = names
     runs = results.runs(f"{name}-penalty", column)
     known = column == "corrected" and name in truths.ORIENTATIONS
@@ -136,7 +148,10 @@ def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -
     # policies that treat everybody alike have no spread: take the strategy with most
     noise = _TWO_SIDED * np.array(
         [
-            max(truths.held_out_deviation(runs, name, s, penalty) for s in runs.strategies)
+            max(
+                np.median(truths.held_out_deviations(runs, name, s, penalty))
+                for s in runs.strategies
+            )
             for penalty in runs.penalties
         ]
     )
@@ -145,8 +160,8 @@ def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -
         (axes[0, 0], "utility", "Utility, held-out people", []),
         (axes[0, 1], "benefit_gap", "Gap, held-out people (grey: chance)", []),
         (axes[0, 2], "effective_utility", "Effective utility, while learning", best),
-        (axes[1, 0], "train_utility", "Utility, training people", best),
-        (axes[1, 1], "train_benefit_gap", "Gap, training people", best),
+        (axes[1, 0], "table_utility", "Utility, all people of the table", best),
+        (axes[1, 1], "table_benefit_gap", "Gap, all people of the table", best),
     ):
         legend = _draw_by_penalty(ax, runs, metric, title, levels)
     _draw_trade(axes[1, 2], runs, name)
@@ -190,7 +205,7 @@ def _best(name: str, penalties: tuple[float, ...]) -> list[Best]:
 def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
     """Draw utility against the gap, where runs end and what is possible."""
     world = truths.table(name)
-    people = world.population("training")
+    people = world.population("all")
     if name in truths.ORIENTATIONS:  # elsewhere nearly everybody has features of their own
         front = truths.pareto_front(name)
         gaps = np.linspace(front.gaps[0], front.gaps[-1], 400)
@@ -202,7 +217,7 @@ def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
         colour, _ = strategy_style(strategy, runs.strategies)
         gap, utility = (
             quartiles(last_values(runs, metric, strategy))[1]
-            for metric in ("train_benefit_gap", "train_utility")
+            for metric in ("table_benefit_gap", "table_utility")
         )
         marker = "o" if strategy.startswith("logistic") else "^"
         filled = colour if strategy.endswith("aggregated") else "white"
@@ -213,7 +228,31 @@ def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
         place = truth.benefit_gap, truth.utility
         ax.plot(*place, "x", color=BLACK, markersize=6)
         ax.annotate(text, place, fontsize=7, xytext=(4, 3), textcoords="offset points")
-    name_panel(ax, "Utility against gap, training people", "gap")
+    name_panel(ax, "Utility against gap, all people of the table", "gap")
+
+
+# --- sensitivity
+
+
+def draw_sensitivity(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw the lead of exploring, one row per parameter or start that was changed."""
+    figure, axes = panels(1, 2, 10.5, 3.8)
+    for ax, name in zip(axes[0], names, strict=True):
+        found = leads(results.runs(f"{name}-sensitivity", column))
+        for place, values in enumerate(found.values()):
+            low, median, high = median_interval(values)
+            colour = BLACK if list(found)[place] == PRINTED else BLUE
+            ax.plot(values, np.full(len(values), place), "|", color=GREY, markersize=5)
+            if np.isfinite(low):
+                ax.plot([low, high], [place, place], color=colour, linewidth=2.4)
+            ax.plot(median, place, "o", color=colour)
+        ax.axvline(0.0, color=GREY, linewidth=0.8)
+        ax.set_yticks(range(len(found)), list(found))
+        ax.invert_yaxis()
+        title = f"{truths.where(name)}: lead of the logistic policy".capitalize()
+        name_panel(ax, title, "utility beyond the deterministic rule at the end")
+    figure.subplots_adjust(left=0.11, wspace=0.35)
+    return figure
 
 
 # --- where printed and corrected estimators differ
@@ -235,7 +274,7 @@ def _farthest(results: Results, kind: str, names: Sequence[str], *metrics: str) 
     """Return where printed and corrected estimators end farthest apart."""
     found = []
     for name in names:
-        both = [results.runs(f"{name}-{kind}", column) for column in COLUMNS]
+        both = [results.runs(f"{name}-{kind}", column) for column in _COMPARED]
         for metric, strategy in product(metrics, both[0].strategies):
             (low, middle, high), (lower, median, higher) = (
                 quartiles(last_values(runs, metric, strategy)) for runs in both
@@ -265,7 +304,7 @@ def differs_by_penalty(results: Results, names: Sequence[str]) -> str:
     most = _farthest(results, "penalty", names, "utility")
     if not most.distance:
         return ""
-    printed, corrected = (results.runs(f"{most.name}-penalty", column) for column in COLUMNS)
+    printed, corrected = (results.runs(f"{most.name}-penalty", column) for column in _COMPARED)
     gap, corrected_gap = (
         np.median(last_values(runs, "benefit_gap", most.strategy)[most.penalty])
         for runs in (printed, corrected)
