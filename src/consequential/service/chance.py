@@ -57,7 +57,7 @@ def open_epochs(
     stored = select(schema.epoch.c.epoch, schema.epoch.c.commitment).where(
         schema.epoch.c.loop == loop, schema.epoch.c.epoch.in_(names)
     )
-    known: dict[str, str] = {name: text for name, text in connection.execute(stored)}
+    known: dict[str, str] = {row.epoch: row.commitment for row in connection.execute(stored)}
     for name in names:
         commitment = commitment_of(epoch_key(secret, loop, name))
         if name not in known:

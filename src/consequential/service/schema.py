@@ -15,8 +15,8 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
-    String,
     Table,
+    Text,
     UniqueConstraint,
     insert,
     text,
@@ -27,7 +27,7 @@ from consequential.service.records import new_id, row_digest, stamp
 metadata = MetaData()
 
 # times and identifiers are compared as bytes, whatever the database's language
-_TEXT = String().with_variant(String(collation="C"), "postgresql")
+_TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 
 
 def _text(name: str, *more: Any, null: bool = False, key: bool = False) -> Column[str]:
