@@ -40,9 +40,9 @@ class Decision:
     @classmethod
     def of(cls, body: dict[str, Any]) -> Self:
         """Return the decision that an answer tells."""
-        own = ("id", "accepted", "propensity", "digest")
-        extra = {name: value for name, value in body.items() if name not in (*own, "reasons")}
-        return cls(*(body[name] for name in own), tuple(body.get("reasons", ())), extra)
+        told = dict(body)
+        own = {name: told.pop(name) for name in ("id", "accepted", "propensity", "digest")}
+        return cls(**own, reasons=tuple(told.pop("reasons", ())), extra=told)
 
 
 class Client:
