@@ -18,6 +18,9 @@ _MODULES = {
     "reproduce": "simulations",
     "completion": "parser",
     "decide": "decisions",
+    "init": "service",
+    "serve": "service",
+    "migrate": "service",
 }
 
 

@@ -136,8 +136,11 @@ def _parts(store: Store) -> tuple[tuple[str, Engine], ...]:
 
 def _engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1))
-    engine = create_engine(url, connect_args={"timeout": _WAIT, "isolation_level": None})
+        return create_engine(
+            url.replace("postgresql://", "postgresql+psycopg://", 1), hide_parameters=True
+        )
+    options = {"timeout": _WAIT, "isolation_level": None}
+    engine = create_engine(url, connect_args=options, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

@@ -7,7 +7,6 @@ arrived yet; the state of a decision depends on the set of its events and not on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -15,40 +14,12 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import IntegrityError
 
 from consequential.service import schema
+from consequential.service.bodies import Attribute, Outcome, Override
 from consequential.service.problems import Problem
 from consequential.service.records import hidden_digest, new_salt, stamp
 
 Row = dict[str, Any]
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The label of an accepted person, or that it was withdrawn (None)."""
-
-    event_id: str
-    decision_id: str
-    label: int | None
-    happened: datetime
-    corrects: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """What was really done, where it is not what was decided, and why."""
-
-    decision_id: str
-    accepted: bool
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """A sensitive attribute of a person."""
-
-    subject_id: str
-    attribute: str
-    value: str
 
 
 def state_of(events: Iterable[Row]) -> Row | None:
