@@ -15,6 +15,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Select,
     Table,
     Text,
     UniqueConstraint,
@@ -94,6 +95,7 @@ decision = _rows(
     "decision",
     _text("application_id"),
     _text("subject_id", null=True),
+    Column("version", Integer, nullable=False),  # of the loop's settings
     _text("cohort"),
     _text("epoch"),
     Column("deployment", Integer, nullable=False),
@@ -203,19 +205,30 @@ SEALED = (
 )
 
 
+def rows(connection: Connection, wanted: Select[Any]) -> list[dict[str, Any]]:
+    """Return the rows that a query finds."""
+    return [dict(row) for row in connection.execute(wanted).mappings()]
+
+
+def row(connection: Connection, wanted: Select[Any]) -> dict[str, Any] | None:
+    """Return the first row that a query finds, if there is one."""
+    found = connection.execute(wanted).mappings().first()
+    return None if found is None else dict(found)
+
+
 def made_row(table: Table, loop: str, time: datetime, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a complete row: with its identifier, time and digest."""
-    row = {"id": new_id(time), "loop": loop, "time": stamp(time), **values}
-    return row | {"digest": row_digest(row, table.info["filled_in"])}
+    made = {"id": new_id(time), "loop": loop, "time": stamp(time), **values}
+    return made | {"digest": row_digest(made, table.info["filled_in"])}
 
 
 def add(
     connection: Connection, table: Table, loop: str, time: datetime, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Insert one row and return it."""
-    row = made_row(table, loop, time, values)
-    connection.execute(insert(table), row)
-    return row
+    made = made_row(table, loop, time, values)
+    connection.execute(insert(table), made)
+    return made
 
 
 def add_event(

@@ -16,9 +16,10 @@ _MAIN = {
     "deployment": '"number" integer not null, shares {t}, "by" {t}, evidence {t}, '
     'unique (loop, "number")',
     "epoch": 'epoch {t}, start {t}, "end" {t}, commitment {t}, "key" {n}, unique (loop, epoch)',
-    "decision": "application_id {t}, subject_id {n}, cohort {t}, epoch {t}, "
-    "deployment integer not null, features {n}, salt {n}, features_digest {t}, amount {f}, "
-    "score {f}, propensity {f}, u {f}, accepted boolean not null, unique (loop, application_id)",
+    "decision": "application_id {t}, subject_id {n}, version integer not null, cohort {t}, "
+    "epoch {t}, deployment integer not null, features {n}, salt {n}, features_digest {t}, "
+    "amount {f}, score {f}, propensity {f}, u {f}, accepted boolean not null, "
+    "unique (loop, application_id)",
     "override": 'decision {t} references decision (id), accepted boolean not null, "by" {t}, '
     "why {t}, unique (decision)",
     "outcome": "event_id {t}, decision {t} references decision (id), label integer, "
@@ -44,7 +45,7 @@ _SUBJECTS = "create index attribute_subject on {name} (subject_id, attribute)"
 
 # what may still change: to null, or from null
 _FORGOTTEN = {"decision": ("features", "salt"), "attribute": ("value", "salt")}
-_FILLED_IN = {"epoch": "key", "account": "revoked"}
+_FILLED_IN = {"epoch": ("key",), "account": ("revoked",)}
 
 
 def upgrade() -> None:
@@ -69,7 +70,7 @@ def _table(name: str, definition: str, text: str) -> str:
 def _fixed(name: str, definition: str) -> str:
     """Return the columns that nobody may change."""
     words = [each.split()[0] for each in definition.partition(", unique")[0].split(", ")]
-    free = (*_FORGOTTEN.get(name, ()), _FILLED_IN.get(name, ""))
+    free = (*_FORGOTTEN.get(name, ()), *_FILLED_IN.get(name, ()))
     fixed = [word for word in words if word.strip('"') not in free]
     return ", ".join(("id", "loop", "time", *fixed, "digest"))
 
@@ -108,7 +109,7 @@ def _sqlite(part: str) -> Iterator[str]:
                 f"create trigger {name}_{column}_once before update of {column} on {name} "
                 f"when new.{column} is not null " + refuse.format(f"{column} may only be deleted")
             )
-        if column := _FILLED_IN.get(name):
+        for column in _FILLED_IN.get(name, ()):
             yield (
                 f'create trigger {name}_once before update of "{column}" on {name} '
                 f'when old."{column}" is not null ' + refuse.format(f"{column} is filled in once")
@@ -181,7 +182,7 @@ def _postgresql(part: str) -> Iterator[str]:
             when = f"when (new.{column} is not null)"
             yield f"create trigger {column}_once before update of {column} {on} {call.format(when)}"
             grants.append(f"grant update ({column}) {on} to {{role}};")
-        if column := _FILLED_IN.get(name):
+        for column in _FILLED_IN.get(name, ()):
             when = f'when (old."{column}" is not null)'
             yield f'create trigger once before update of "{column}" {on} {call.format(when)}'
             grants.append(f'grant update ("{column}") {on} to {{role}};')
