@@ -136,6 +136,7 @@ end $$
 """
 _CLOSED = """
 create function refuse_closed() returns trigger language plpgsql as $$ begin
+    perform pg_advisory_xact_lock_shared(20116);  -- closing a day takes it alone
     if exists (select 1 from day where "loop" = new."loop" and date = left(new.time, 10)
                and "table" = tg_table_name) then
         raise exception using message = tg_table_name || ': the day is closed', errcode = '23001';
