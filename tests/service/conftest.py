@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
 from postgres_server import PostgresServer
-from trial import Trial, add_loop, make_trial, served_here
+from trial import Served, Trial, add_loop, make_trial, served_here
 
 from consequential.service.database import Store, migrate, open_store
 from consequential.service.settings import ServiceSettings
@@ -89,8 +89,16 @@ def sqlite_trial(tmp_path: Path) -> Trial:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start services as processes of their own, which end with the test."""
+    started: list[Served] = []
+
+    def start(trial: Trial, *more: str) -> Served:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            started.append(Served(trial, free.getsockname()[1], *more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()

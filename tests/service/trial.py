@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -155,9 +156,12 @@ class Served:
         raise RuntimeError(self.log.read_text())
 
     def kill(self) -> None:
-        self.process.kill()
+        """End it at once, with whatever it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> int:
-        self.process.terminate()
+        """Ask it to end; return its exit status."""
+        os.killpg(self.process.pid, signal.SIGTERM)
         return self.process.wait(30)
