@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +105,8 @@ def serve(options: argparse.Namespace) -> int:
         if settings.is_sqlite:
             stack.enter_context(locked(settings.directory))
         log_as_lines()
+        # uvicorn ends in order and then raises the signal again, for whoever handled it before
+        signal.signal(signal.SIGTERM, lambda *_: None)
         config = uvicorn.Config(
             make_app(settings),
             host=options.host,

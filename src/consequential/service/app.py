@@ -24,6 +24,7 @@ from consequential.service.settings import ServiceSettings
 from consequential.service.state import Service
 
 _CODES = {404: "not_found", 405: "method"}
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "color_message"}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
@@ -101,7 +102,8 @@ class _Lines(logging.Formatter):
             kind, _, trace = record.exc_info
             line["error"] = kind.__name__ if kind else ""
             line["at"] = [f"{at.filename}:{at.lineno}" for at in traceback.extract_tb(trace)][-5:]
-        return json.dumps(line | getattr(record, "about", {}))
+        more = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        return json.dumps(line | more)
 
 
 def log_as_lines() -> None:

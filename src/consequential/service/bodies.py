@@ -41,6 +41,15 @@ Moment = Annotated[
 ]
 
 
+def _label(value: Any) -> Any:
+    if isinstance(value, bool | float):  # which Python takes for equal to 0 and 1
+        raise PydanticCustomError("label", "a label is 0, 1 or null")
+    return value
+
+
+Label = Annotated[Literal[0, 1] | None, BeforeValidator(_label)]
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -50,7 +59,7 @@ class Outcome(_Body):
 
     event_id: Id
     decision_id: Id
-    label: Literal[0, 1] | None
+    label: Label
     happened: Moment
     corrects: Id | None = None
 
