@@ -83,7 +83,7 @@ class Cohorts:
     def columns(self, *, sensitive: bool = True) -> dict[str, Any]:
         """Return what the columns of an export mean, as keywords of `DecisionLog.from_file`."""
         return {
-            "features": [feature_column(name) for name in self.settings.features],
+            "features": list(feature_columns(self.settings).values()),
             "decision": "decision",
             "propensity": "propensity",
             "label": "label",
@@ -97,11 +97,12 @@ class Cohorts:
         """Return the decisions from a moment until before another, as `columns` describes them."""
         attribute = self.settings.sensitive if sensitive else ""
         groups = _groups(self.store, attribute) if attribute else None
-        fields = _fields(self.settings, groups is not None)
+        columns = feature_columns(self.settings)
+        fields = _fields(self.settings, columns, groups is not None)
         buffer, counts = io.BytesIO(), Counter(dict.fromkeys(_COUNTED, 0))
         with self.store.read() as connection, pq.ParquetWriter(buffer, fields) as writer:
             for piece in _pieces(connection, self.loop, since, until):
-                rows = list(_rows(connection, piece, groups, counts))
+                rows = list(_rows(connection, piece, columns, groups, counts))
                 writer.write_table(pa.Table.from_pylist(rows, fields))
         return Export(buffer.getvalue(), dict(counts))
 
@@ -204,19 +205,26 @@ def all_cohorts(store: Store, directory: Path) -> dict[str, Cohorts]:
     return {loop: Cohorts(store, directory, loop, settings) for loop, settings in found.items()}
 
 
-def feature_column(name: str) -> str:
-    """Return the column of a feature, whose name may be that of another column."""
-    return f"{name}_" if name in _OWN else name
+def feature_columns(settings: LoopSettings) -> dict[str, str]:
+    """Return the column of each feature: its name, unless another column has it."""
+    columns: dict[str, str] = {}
+    for name in settings.features:
+        column = name
+        while column in _OWN or (column != name and column in settings.features):
+            column += "_"
+        columns[name] = column
+    return columns
 
 
 def _span(period: str) -> tuple[datetime, datetime]:
     return period_start(period), period_start(period_after(period))
 
 
-def _fields(settings: LoopSettings, sensitive: bool) -> pa.Schema:
+def _fields(settings: LoopSettings, columns: Mapping[str, str], sensitive: bool) -> pa.Schema:
     kinds = dict(_OWN) if sensitive else {k: v for k, v in _OWN.items() if k != "sensitive"}
-    for name, kind in settings.features.items():
-        kinds[feature_column(name)] = pa.string() if isinstance(kind, Words) else pa.float64()
+    for name, column in columns.items():
+        is_word = isinstance(settings.features[name], Words)
+        kinds[column] = pa.string() if is_word else pa.float64()
     return pa.schema(kinds)
 
 
@@ -243,6 +251,7 @@ def _pieces(
 def _rows(
     connection: Connection,
     piece: list[Mapping[str, Any]],
+    columns: Mapping[str, str],
     groups: Mapping[str, str] | None,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
@@ -273,7 +282,7 @@ def _rows(
         if groups is not None:
             found["sensitive"] = groups.get(subject, UNKNOWN)
         features = json.loads(row["features"])
-        yield found | {feature_column(name): value for name, value in features.items()}
+        yield found | {columns[name]: features.get(name) for name in columns}
 
 
 def _labels(connection: Connection, piece: list[Mapping[str, Any]]) -> dict[str, float | None]:
