@@ -96,7 +96,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     def start(trial: Trial, *more: str) -> Served:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            started.append(Served(trial, free.getsockname()[1], *more))
+            port = free.getsockname()[1]
+        started.append(Served(trial, port, *more))
         return started[-1]
 
     yield start

@@ -148,7 +148,7 @@ def test_a_killed_postgresql_loses_none_of_thousands_in_five_rounds(tmp_path, se
 
 
 def test_a_service_that_is_stopped_finishes_what_it_took(trial, serve):
-    served = Served(trial, serve)
+    served = serve(trial)
     load = Load(trial, served.url, 1.5, "stopped")
     time.sleep(1.0)
     assert served.stop() == 0
@@ -161,7 +161,7 @@ def test_a_service_that_is_stopped_finishes_what_it_took(trial, serve):
 
 
 def test_many_clients_with_one_id_get_one_decision(trial, serve):
-    served = [Served(trial, serve)]
+    served = [serve(trial)]
     if not trial.settings.is_sqlite:  # a second process, which SQLite does not allow
         served.append(serve(trial))
 
@@ -181,7 +181,7 @@ def test_many_clients_with_one_id_get_one_decision(trial, serve):
 
 
 def test_a_second_service_on_one_sqlite_is_refused(sqlite_trial, serve):
-    served = Served(sqlite_trial, serve)
+    served = serve(sqlite_trial)
     with pytest.raises(RuntimeError, match="another process serves"):
         serve(sqlite_trial)
     assert served.stop() == 0
@@ -204,7 +204,7 @@ def test_sqlite_syncs_at_least_once_a_decision(sqlite_trial, serve):
 def test_postgresql_syncs_at_least_once_a_decision(postgres, tmp_path, serve):
     postgres.execute("create database synced")
     trial = make_trial(tmp_path, postgres.url("synced"))
-    served = Served(trial, serve)
+    served = serve(trial)
 
     def syncs() -> int:
         store = trial.store()
