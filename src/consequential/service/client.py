@@ -48,9 +48,9 @@ class Decision:
 class Client:
     """A service at an address, asked with a key.
 
-    Every request can be repeated, because the ids in it make it one event: a lost connection or
-    503 is tried again, `attempts` times in all, and so is a request whose answer was lost. What
-    the service refuses is raised as the `Problem` that it answered.
+    Requests can be repeated, because the ids in them make them one event: a lost connection, a lost
+    answer or 503 is tried again, `attempts` times in all. What the service refuses is raised as the
+    `Problem` that it answered.
 
     Examples
     --------
@@ -105,15 +105,19 @@ class Client:
     # --- reporting
 
     def report_outcomes(self, outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Report up to 1000 outcomes, each with an `event_id` of your own."""
+        """Report up to 1000 outcomes; the answer says how many were `new`.
+
+        Each has an `event_id` of your own, the `decision_id`, a `label` (None withdraws it), when
+        it `happened`, and the event that it `corrects`, if any.
+        """
         return self._json("POST", "/v1/outcomes", {"outcomes": list(outcomes)})
 
     def report_overrides(self, overrides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Report actions that differ from the decision, with who and why."""
+        """Report actions that differ from decisions: `decision_id`, `accepted`, and `why`."""
         return self._json("POST", "/v1/overrides", {"overrides": list(overrides)})
 
     def report_sensitive(self, attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Report sensitive attributes of subjects; they decide nothing."""
+        """Report people's `subject_id`, `attribute` and `value`, which decide nothing."""
         return self._json("POST", "/v1/sensitive", {"sensitive": list(attributes)})
 
     # --- running a loop
@@ -126,14 +130,21 @@ class Client:
         """Make a loop, or a new version of its settings."""
         return self._json("PUT", f"/v1/loops/{loop}", dict(settings))
 
-    def propose(self, loop: str, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """Propose a policy, the JSON that `consequential fit` writes; the answer has its digest."""
-        return self._json("POST", f"/v1/loops/{loop}/policies", dict(policy))
+    def propose(self, loop: str, policy: str) -> str:
+        """Propose a policy, as `policy_to_json` writes it; return its digest."""
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/loops/{loop}/policies"
+        answer = self._send("POST", path, content=policy.encode(), headers=headers).json()
+        return str(answer["policy"])
 
-    def deploy(self, loop: str, shares: Mapping[str, float]) -> dict[str, Any]:
-        """Decide with these policies from now on, by digest; shares sum to 1."""
-        body = {"shares": dict(shares)}
-        return self._json("POST", f"/v1/loops/{loop}/deployments", body)
+    def deploy(self, loop: str, shares: Mapping[str, float], evidence: str = "") -> int:
+        """Decide with these policies from now on, by digest; return the deployment's number.
+
+        Shares sum to 1. This is not tried again, because a second deployment would be another.
+        """
+        body = {"shares": dict(shares), "evidence": evidence}
+        sent = self._send("POST", f"/v1/loops/{loop}/deployments", again=False, json=body)
+        return int(sent.json()["number"])
 
     def listed(self, loop: str, what: str) -> list[dict[str, Any]]:
         """Return a loop's `policies`, `deployments`, `days` or `epochs`."""
@@ -151,16 +162,17 @@ class Client:
         answer: dict[str, Any] = self._send(method, path, **sent).json()
         return answer
 
-    def _send(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        for attempt in range(1, self.attempts + 1):
+    def _send(self, method: str, path: str, again: bool = True, **sent: Any) -> httpx.Response:
+        last = self.attempts if again else 1
+        for attempt in range(1, last + 1):
             wait = min(0.1 * 2.0**attempt, _LONGEST_WAIT)
             try:
                 answer = self._http.request(method, path, **sent)
             except httpx.TransportError:
-                if attempt == self.attempts:
+                if attempt == last:
                     raise
             else:
-                if answer.status_code not in _TRY_AGAIN or attempt == self.attempts:
+                if answer.status_code not in _TRY_AGAIN or attempt == last:
                     return _accepted(answer)
                 wait = _seconds(answer.headers.get("Retry-After"), wait)
             time.sleep(wait)
