@@ -10,7 +10,8 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from consequential.service import schema
-from consequential.service.closing import GRACE, clock, close_day, day_of, days_due, loops
+from consequential.service.closing import GRACE, close_day, day_of, days_due
+from consequential.service.loops import clock, settings_in_force
 from consequential.service.records import canonical, new_id, stamp
 
 START = datetime(2026, 3, 1, 23, 59, tzinfo=UTC)
@@ -29,7 +30,7 @@ def add_loop(store, time=START, **changes: Any) -> None:
 
 def decision(number: int, time: datetime, propensity: float = 0.25) -> dict[str, Any]:
     values = {
-        "application_id": f"A-{number}", "subject_id": None, "cohort": "2026-03",
+        "application_id": f"A-{number}", "subject_id": None, "version": 1, "cohort": "2026-03",
         "epoch": "2026-03", "deployment": 1, "features": "{}", "salt": "s",
         "features_digest": "f", "amount": 1.0, "score": 0.0, "propensity": propensity,
         "u": 0.1, "accepted": number % 2 == 0,
@@ -64,7 +65,7 @@ def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
     add_loop(store)
     rows = [decision(n, START + timedelta(seconds=n)) for n in range(5)]
     add_decisions(store, *rows, decision(9, START + timedelta(hours=1)))
-    with caplog.at_level(logging.INFO, "consequential.service"):
+    with caplog.at_level(logging.INFO):
         seals = close_day(store, "lending", "2026-03-01")
     assert seals.keys() == {table.name for table in schema.SEALED}
     closed = days(store)["2026-03-01", "decision"]
@@ -73,7 +74,7 @@ def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
     assert (summary["accepted"], summary["propensity"]) == (3, 1.25)
     assert summary["variance"] == pytest.approx(5 * 0.25 * 0.75)
     assert (summary["from_20"], summary["from_30"]) == (5, 0)
-    logged = {record.table: record.seal for record in caplog.records}
+    logged = {each.about["table"]: each.about["seal"] for each in caplog.records}
     assert logged == seals  # a copy lies outside the database
 
 
@@ -123,7 +124,7 @@ def test_a_row_that_comes_while_a_day_is_closed_is_part_of_it_later(store, monke
     from consequential.service import closing
 
     add_loop(store)
-    summed = closing._day_sums
+    summed = closing.hashed_rows
 
     def late(store, table, loop, day):
         found = summed(store, table, loop, day)
@@ -131,9 +132,9 @@ def test_a_row_that_comes_while_a_day_is_closed_is_part_of_it_later(store, monke
             add_decisions(store, decision(1, START))
         return found
 
-    monkeypatch.setattr(closing, "_day_sums", late)
+    monkeypatch.setattr(closing, "hashed_rows", late)
     assert close_day(store, "lending", "2026-03-01") == {}
-    monkeypatch.setattr(closing, "_day_sums", summed)
+    monkeypatch.setattr(closing, "hashed_rows", summed)
     assert close_day(store, "lending", "2026-03-01")
     assert days(store)["2026-03-01", "decision"]["rows"] == 1
 
@@ -142,7 +143,7 @@ def test_in_a_rehearsal_it_is_as_late_as_the_last_decision(store):
     add_loop(store, rehearsal=True)
     add_decisions(store, decision(1, START + timedelta(900)))
     with store.read() as connection:
-        settings = loops(connection)["lending"]
+        settings = settings_in_force(connection)["lending"]
         assert clock(connection, "lending", settings, START) == START + timedelta(900)
 
 
@@ -151,7 +152,7 @@ def test_settings_in_force_are_those_of_the_last_version(store):
     with store.write() as connection:
         values = {"version": 2, "settings": canonical(SETTINGS | {"cost": 0.7}), "by": "anna"}
         schema.add(connection, schema.loop, "lending", START, values)
-        assert loops(connection)["lending"].cost == 0.7
+        assert settings_in_force(connection)["lending"].cost == 0.7
 
 
 def test_the_day_of_a_row_is_in_its_identifier():

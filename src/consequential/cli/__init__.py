@@ -21,6 +21,12 @@ _MODULES = {
     "init": "service",
     "serve": "service",
     "migrate": "service",
+    "work": "operations",
+    "key": "operations",
+    "export": "operations",
+    "backup": "operations",
+    "verify": "operations",
+    "forget": "operations",
 }
 
 

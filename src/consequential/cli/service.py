@@ -7,7 +7,10 @@ import json
 import os
 import secrets
 import signal
-from contextlib import ExitStack
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,6 +107,8 @@ def serve(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         if settings.is_sqlite:
             stack.enter_context(locked(settings.directory))
+        if not options.no_worker:
+            stack.enter_context(_worker(settings.directory))
         log_as_lines()
         # uvicorn ends in order and then raises the signal again, for whoever handled it before
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -117,6 +122,14 @@ def serve(options: argparse.Namespace) -> int:
         )
         uvicorn.Server(config).run()
     return 0
+
+
+@contextmanager
+def _worker(directory: Path) -> Iterator[None]:
+    """Run a worker as a child, which ends with this process, however that ends."""
+    command = [sys.executable, "-m", "consequential", "work", str(directory), "--follow"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE):  # closes the pipe at the end
+        yield
 
 
 def migrate(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Request, Response, Security
@@ -25,6 +26,7 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import commitment_of, epoch_key
+from consequential.service.cohorts import Cohorts
 from consequential.service.deciding import live_at, replayed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now
@@ -36,6 +38,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 Settings = Annotated[dict[str, Any], Body()]
 
+_PARQUET = "application/vnd.apache.parquet"
 _LISTED = 1000  # rows of a list, the newest
 _seconds = Histogram("consequential_decision_seconds", "Time to decide on a request")
 
@@ -364,6 +367,24 @@ _listing("policies", schema.policy, hidden=("content",))
 _listing("deployments", schema.deployment)
 _listing("epochs", schema.epoch)
 _listing("days", schema.day)
+
+
+@router.get(
+    "/v1/loops/{loop}/export",
+    response_class=Response,
+    responses={200: {"content": {_PARQUET: {}}, "description": "A Parquet file"}},
+)
+@allowed("read")
+def export(
+    request: Request, loop: str, since: date = date(1971, 1, 1), until: date = date(2999, 1, 1)
+) -> Response:
+    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    service = service_of(request)
+    settings = service.live(loop).settings
+    cohorts = Cohorts(service.store, service.settings.directory, loop, settings)
+    between = [datetime.combine(day, datetime.min.time(), UTC) for day in (since, until)]
+    sensitive = "sensitive" in request.state.account.scopes
+    return Response(cohorts.export(*between, sensitive=sensitive).content, media_type=_PARQUET)
 
 
 # --- watching

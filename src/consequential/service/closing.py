@@ -8,10 +8,10 @@ that copies lie where the database is not.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -20,27 +20,11 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 from consequential.service import schema
 from consequential.service.database import Store
 from consequential.service.records import canonical, digest, first_id
-from consequential.service.settings import LoopSettings, loop_settings, period_start
+from consequential.service.settings import period_start
 
 GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
 _LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
-_LOGGER = logging.getLogger("consequential.service")
-
-
-def loops(connection: Connection) -> dict[str, LoopSettings]:
-    """Return the settings in force of all loops."""
-    rows = select(schema.loop.c.loop, schema.loop.c.settings).order_by(schema.loop.c.version)
-    return {name: loop_settings(json.loads(found)) for name, found in connection.execute(rows)}
-
-
-def clock(connection: Connection, loop: str, settings: LoopSettings, time: datetime) -> datetime:
-    """Return what time it is for a loop: in a rehearsal, that of the last decision."""
-    if not settings.rehearsal:
-        return time
-    decision = schema.decision
-    last = select(decision.c.time).where(decision.c.loop == loop).order_by(decision.c.id.desc())
-    found = connection.execute(last.limit(1)).scalar()
-    return time if found is None else datetime.fromisoformat(found)
+_LOGGER = logging.getLogger(__name__)
 
 
 def days_due(store: Store, loop: str, time: datetime) -> list[str]:
@@ -61,34 +45,38 @@ def days_due(store: Store, loop: str, time: datetime) -> list[str]:
 
 def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
     """Seal all tables' rows of a day and return the seals; nothing when a row came meanwhile."""
-    sums = {table: _day_sums(store, table, loop, day) for table in schema.SEALED}
-    before = str(date.fromisoformat(day) - timedelta(1))
-    rows: list[dict[str, Any]] = []
+    found = {table: hashed_rows(store, table, loop, day) for table in schema.SEALED}
+    rows: list[dict[str, Any]] = [
+        {
+            "loop": loop,
+            "date": day,
+            "table": table.name,
+            "rows": hashed.count,
+            "summary": _summary(store, table, loop, day),
+        }
+        for table, hashed in found.items()
+    ]
     with store.write() as connection:
         if not store.is_sqlite:
             connection.execute(text(_LOCK))
-        seals = seals_of(connection, loop, before)
-        for table, found in sums.items():
-            if _count(store, connection, table, loop, day) != found.rows:
+        before = _seals(connection, loop, str(date.fromisoformat(day) - timedelta(1)))
+        for row, (table, hashed) in zip(rows, found.items(), strict=True):
+            if _count(store, connection, table, loop, day) != hashed.count:
                 return {}
-            row = {"loop": loop, "date": day, "table": table.name, "rows": found.rows}
-            row["summary"] = canonical(found.summary)
-            row["seal"] = seal(row, found.hash, seals.get(table.name, ""))
-            rows.append(row)
+            row["seal"] = seal(row, hashed, before.get(table.name, ""))
         connection.execute(insert(schema.day), rows)
     for row in rows:
-        _LOGGER.info("day closed", extra={k: v for k, v in row.items() if k != "summary"})
+        _LOGGER.info("day closed", extra={"about": row})
     return {row["table"]: row["seal"] for row in rows}
 
 
-def seal(row: Mapping[str, Any], rows_hash: str, before: str) -> str:
+def seal(row: Mapping[Any, Any], rows: HashedRows, before: str) -> str:
     """Return the seal of a row of `day`: nothing in it can change, nor the rows it is about."""
     about = [row[name] for name in ("loop", "date", "table", "rows", "summary")]
-    return digest([*about, rows_hash, before])
+    return digest([*about, rows.hashed.hexdigest(), before])
 
 
-def seals_of(connection: Connection, loop: str, day: str) -> dict[str, str]:
-    """Return the seals of a day by table; none where it is not closed."""
+def _seals(connection: Connection, loop: str, day: str) -> dict[str, str]:
     row = schema.day.c
     found = select(row.table, row.seal).where(row.loop == loop, row.date == day)
     return dict(connection.execute(found).all())
@@ -103,29 +91,40 @@ def day_of(identifier: str) -> str:
 # --- one table's rows of one day
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    rows: int
-    hash: str
-    summary: dict[str, Any]
+@dataclass(slots=True)
+class HashedRows:
+    """How many rows a day has, and a hash of their digests in order."""
+
+    count: int = 0
+    hashed: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, digest: str) -> None:
+        """Count one more row."""
+        self.count += 1
+        self.hashed.update(digest.encode())
 
 
-def _day_sums(store: Store, table: Table, loop: str, day: str) -> _Sums:
-    within = _within(table, loop, day)
-    digests = select(table.c.digest).where(*within).order_by(table.c.id)
-    rows, hashed, summary = 0, hashlib.sha256(), {}
-    with _reading(store, table) as connection:
-        for value in connection.execute(digests.execution_options(yield_per=10_000)).scalars():
-            hashed.update(value.encode())
-            rows += 1
-        if asked := _SUMMARIES.get(table.name):
-            columns = [value.label(name) for name, value in asked.items()]
-            summary = dict(connection.execute(select(*columns).where(*within)).mappings().one())
-    return _Sums(rows, hashed.hexdigest(), summary)
+def hashed_rows(store: Store, table: Table, loop: str, day: str) -> HashedRows:
+    """Return the rows of a day, as its seal has them."""
+    asked = select(table.c.digest).where(*within(table, loop, day)).order_by(table.c.id)
+    rows = HashedRows()
+    with reading(store, table) as connection:
+        for value in connection.execute(asked.execution_options(yield_per=10_000)).scalars():
+            rows.add(value)
+    return rows
+
+
+def _summary(store: Store, table: Table, loop: str, day: str) -> str:
+    columns = [value.label(name) for name, value in _SUMMARIES.get(table.name, {}).items()]
+    if not columns:
+        return canonical({})
+    with store.read() as connection:
+        found = connection.execute(select(*columns).where(*within(table, loop, day)))
+        return canonical(dict(found.mappings().one()))
 
 
 def _count(store: Store, connection: Connection, table: Table, loop: str, day: str) -> int:
-    asked = select(func.count()).select_from(table).where(*_within(table, loop, day))
+    asked = select(func.count()).select_from(table).where(*within(table, loop, day))
     if table.schema is None:
         return int(connection.execute(asked).scalar_one())
     with store.read_sensitive() as apart:
@@ -134,16 +133,18 @@ def _count(store: Store, connection: Connection, table: Table, loop: str, day: s
 
 def _first_time(store: Store, table: Table, loop: str) -> str | None:
     asked = select(table.c.time).where(table.c.loop == loop).order_by(table.c.id).limit(1)
-    with _reading(store, table) as connection:
+    with reading(store, table) as connection:
         found: str | None = connection.execute(asked).scalar()
     return found
 
 
-def _reading(store: Store, table: Table) -> Any:
+def reading(store: Store, table: Table) -> AbstractContextManager[Connection]:
+    """Return a transaction that reads a table, wherever it is."""
     return store.read() if table.schema is None else store.read_sensitive()
 
 
-def _within(table: Table, loop: str, day: str) -> tuple[Any, ...]:
+def within(table: Table, loop: str, day: str) -> tuple[Any, ...]:
+    """Return what selects the rows of a day, by their identifiers."""
     start = period_start(day)
     low, high = first_id(start), first_id(start + timedelta(1))
     return table.c.loop == loop, table.c.id >= low, table.c.id < high

@@ -114,11 +114,11 @@ def migration_sql() -> str:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path, name: str = "service") -> Iterator[None]:
     """Hold the directory: two services on one SQLite would each answer for the other's rows."""
     import fcntl
 
-    handle = os.open(directory / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

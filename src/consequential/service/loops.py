@@ -1,4 +1,4 @@
-"""Loops: their settings, changed by adding a version."""
+"""Loops: their settings, changed by adding a version, and what time it is for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consequential.service.chance import open_epochs
 from consequential.service.deciding import Live, live_loops
 from consequential.service.policies import checked_policy, policy_row
 from consequential.service.problems import Problem
-from consequential.service.records import canonical
+from consequential.service.records import canonical, moment
 from consequential.service.settings import LoopSettings, checked_loop_name, loop_settings
 
 # decisions that were taken cannot be counted by other rules
@@ -89,3 +89,19 @@ def loop_versions(connection: Connection, name: str) -> list[Mapping[str, Any]]:
         }
         for row in schema.rows(connection, wanted)
     ]
+
+
+def settings_in_force(connection: Connection) -> dict[str, LoopSettings]:
+    """Return the last version of the settings of all loops."""
+    rows = select(schema.loop.c.loop, schema.loop.c.settings).order_by(schema.loop.c.version)
+    return {name: loop_settings(json.loads(found)) for name, found in connection.execute(rows)}
+
+
+def clock(connection: Connection, loop: str, settings: LoopSettings, time: datetime) -> datetime:
+    """Return what time it is for a loop: in a rehearsal, that of the last decision."""
+    if not settings.rehearsal:
+        return time
+    decision = schema.decision
+    last = select(decision.c.time).where(decision.c.loop == loop).order_by(decision.c.id.desc())
+    found = connection.execute(last.limit(1)).scalar()
+    return time if found is None else moment(found)
