@@ -46,14 +46,11 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OPENBLAS_NUM_THREADS": 
 
 
 def policy(spline: bool) -> cq.Policy:
-    """A policy of ten columns; with splines each number becomes fourteen inputs."""
-    names = [*NUMBERS, *(f"word{k}={word}" for k in range(2) for word in WORDS)]
+    """A policy of ten columns; with splines each of them becomes fourteen inputs."""
+    names = [*NUMBERS, "word0=b", "word1=b"]
     people = np.array(
         [
-            [
-                *(person[name] for name in NUMBERS),
-                *(person[f"word{k}"] == word for k in range(2) for word in WORDS),
-            ]
+            [*(person[name] for name in NUMBERS), *(person[f"word{k}"] == "b" for k in range(2))]
             for person in map(features, range(500))
         ],
         dtype=np.float64,

@@ -13,13 +13,13 @@ import time
 
 import uvloop
 
-WORDS = ["a", "b", "c", "d"]
+WORDS = ["a", "b"]
 
 
 def features(k: int) -> dict[str, float | str]:
     """Ten features: eight numbers and two words."""
     numbers = {f"number{j}": (k * 7919 + j * 104_729) % 1000 / 10 for j in range(8)}
-    return numbers | {"word0": WORDS[k % 4], "word1": WORDS[k // 4 % 4]}
+    return numbers | {"word0": WORDS[k % 2], "word1": WORDS[k // 2 % 2]}
 
 
 def application(identifier: str, k: int) -> dict[str, object]:

@@ -210,7 +210,7 @@ def decision(request: Request, id: str) -> JSONResponse:
         override = outcomes.override_of(connection, row["id"])
     commitment = commitment_of(epoch_key(service.settings.secret, row["loop"], row["epoch"]))
     features = None if row["features"] is None else json.loads(row["features"])
-    told = live.answers([row], commitment)[0]
+    told = live.answer_again(row, commitment)
     state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
     return JSONResponse({**row, "salt": None, **told, "features": features, **state})
 

@@ -15,8 +15,9 @@ from sqlalchemy import Connection, Row, Table, func, select
 from consequential.policies import (
     NamedFeatures,
     Policy,
+    ScoreRises,
     policy_from_json,
-    reasons_for,
+    score_rises,
     table_columns,
 )
 from consequential.service import schema
@@ -55,53 +56,74 @@ class Live:
     number: int
     shares: tuple[Share, ...]
 
-    def scored(self, people: Sequence[Person]) -> tuple[Floats, Floats]:
-        """Return the propensities of all policies together, and the scores of the first."""
-        each = [_scored(share.policy, people) for share in self.shares]
-        mixed = sum(share.share * found[0] for share, found in zip(self.shares, each, strict=True))
-        # shares may sum to a little less than 1: who is accepted by all policies is accepted
-        certain = np.min([found[0] for found in each], axis=0) >= 1.0
-        return np.where(certain, 1.0, np.minimum(mixed, 1.0)), each[0][1]
+    def propensity(self, people: Sequence[Person]) -> Floats:
+        """Return the propensities of all policies together."""
+        return self._mixed(
+            [share.policy.propensity(_features(share.policy, people)) for share in self.shares]
+        )
 
-    def reasons(self, people: Sequence[Person]) -> list[Reasons]:
-        """Return what holds each person's score down, most first."""
-        if not people:
-            return []
-        policy = self.shares[0].policy
-        features = self.settings.features
-        return [
-            [
-                {
-                    "feature": reason.feature,
-                    "phrase": features[reason.feature].phrase,
-                    "lost": float(f"{reason.rise:.{_DIGITS}g}"),
-                }
-                for reason in found
-            ]
-            for found in reasons_for(policy, _features(policy, people), most=_MOST_REASONS)
+    def scored(self, people: Sequence[Person]) -> Scored:
+        """Return the same with scores, and with how much each feature holds them down."""
+        first = self.shares[0].policy
+        features = first.looked_at(_features(first, people))
+        found = score_rises(first, features)
+        each = [first.scored(found.score, features)]
+        each += [
+            share.policy.propensity(_features(share.policy, people)) for share in self.shares[1:]
         ]
+        return Scored(self._mixed(each), found)
 
-    def answers(self, rows: Sequence[Mapping[str, Any]], commitment: str) -> list[dict[str, Any]]:
-        """Return what applicants are told; the same from the database as when it was decided."""
-        refused = [row for row in rows if not row["accepted"] and row["features"] is not None]
-        found = self.reasons([json.loads(row["features"]) for row in refused])
-        reasons = {row["id"]: each for row, each in zip(refused, found, strict=True)}
+    def _mixed(self, each: list[Floats]) -> Floats:
+        if len(each) == 1:
+            return each[0]
+        mixed = sum(share.share * one for share, one in zip(self.shares, each, strict=True))
+        # shares may sum to a little less than 1: who is accepted by all policies is accepted
+        return np.where(np.min(each, axis=0) >= 1.0, 1.0, np.minimum(mixed, 1.0))
+
+    def answer(self, row: Mapping[str, Any], commitment: str, reasons: Reasons) -> dict[str, Any]:
+        """Return what an applicant is told; the same later as when it was decided."""
+        return {
+            "id": row["id"],
+            "application_id": row["application_id"],
+            "accepted": row["accepted"],
+            "propensity": row["propensity"],
+            "policy": self.shares[0].digest,
+            "deployment": self.number,
+            "epoch": row["epoch"],
+            "commitment": commitment,
+            "reasons": reasons,
+            "due": period_after(row["cohort"], self.settings.horizon),
+            "digest": row["digest"],
+        }
+
+    def answer_again(self, row: Mapping[str, Any], commitment: str) -> dict[str, Any]:
+        """Return what an applicant was told, from the database."""
+        reasons: Reasons = []
+        if not row["accepted"] and row["features"] is not None:
+            reasons = self.reasons(self.scored([json.loads(row["features"])]), 0)
+        return self.answer(row, commitment, reasons)
+
+    def reasons(self, scored: Scored, place: int) -> Reasons:
+        """Return what holds down the score of one of the people, most first."""
+        found = scored.found
+        rises = sorted(zip(found.rises[place].tolist(), found.names, strict=True), reverse=True)
         return [
             {
-                "id": row["id"],
-                "application_id": row["application_id"],
-                "accepted": row["accepted"],
-                "propensity": row["propensity"],
-                "policy": self.shares[0].digest,
-                "deployment": self.number,
-                "epoch": row["epoch"],
-                "commitment": commitment,
-                "reasons": reasons.get(row["id"], []),
-                "due": period_after(row["cohort"], self.settings.horizon),
-                "digest": row["digest"],
+                "feature": name,
+                "phrase": self.settings.features[name].phrase,
+                "lost": float(f"{rise:.{_DIGITS}g}"),
             }
-            for row in rows
+            for rise, name in rises[:_MOST_REASONS]
+            if rise > 0.0
         ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Propensities of people, with scores and rises by the first policy."""
+
+    propensity: Floats
+    found: ScoreRises
 
 
 def _features(policy: Policy, people: Sequence[Person]) -> NamedFeatures:
@@ -116,12 +138,6 @@ def _features(policy: Policy, people: Sequence[Person]) -> NamedFeatures:
         if isinstance(first[name], str)
     }
     return NamedFeatures(matrix.reshape(len(people), len(numbers)), numbers, None, words)
-
-
-def _scored(policy: Policy, people: Sequence[Person]) -> tuple[Floats, Floats]:
-    features = policy.looked_at(_features(policy, people))
-    score = policy.linear_score(features)
-    return policy.scored(score, features), score
 
 
 # --- from the database
@@ -209,7 +225,7 @@ def replayed(
     kept = [row for row in rows if row["features"] is not None and live is not None]
     again: dict[str, float] = {}
     if live is not None and kept:
-        found = live.scored([json.loads(row["features"]) for row in kept])[0]
+        found = live.propensity([json.loads(row["features"]) for row in kept])
         again = {row["id"]: float(each) for row, each in zip(kept, found, strict=True)}
     return [_replay(row, again.get(row["id"]), key) for row in rows]
 

@@ -74,7 +74,6 @@ def _check(policy: Policy, settings: LoopSettings) -> None:
     try:
         trial = Live("", 0, settings, 0, (Share("", 1.0, policy),))
         trial.scored(_trial_people(settings))
-        trial.reasons(_trial_people(settings))
     except (ValueError, TypeError, KeyError) as error:
         raise Problem(
             "policy_feature", 422, f"the policy cannot decide on people of this loop: {error}"

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 _ENCODER = json.JSONEncoder(
@@ -66,6 +67,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+@lru_cache  # a group of decisions has one time
 def stamp(moment: datetime) -> str:
     """Return a moment as text that sorts in order of time.
 

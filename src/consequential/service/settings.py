@@ -10,6 +10,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -196,6 +197,7 @@ def _is_whole(value: Any, least: int) -> bool:
 # --- calendar periods, in UTC; their names sort in order of time
 
 
+@lru_cache
 def period_of(period: Period, time: datetime) -> str:
     """Return the name of the calendar period that a moment lies in.
 
@@ -225,6 +227,7 @@ def period_start(name: str) -> datetime:
     return datetime.fromisoformat(f"{name}-01" if len(name) == 7 else name).replace(tzinfo=UTC)
 
 
+@lru_cache
 def period_after(name: str, count: int = 1) -> str:
     """Return the period that comes a number of periods later."""
     start = period_start(name)

@@ -35,7 +35,7 @@ _ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
 _decisions = Counter("consequential_decisions", "Decisions stored", ["loop"])
-_accepted = Counter("consequential_accepted", "Decisions stored that accept", ["loop"])
+_accepted = Counter("consequential_accepted", "Decisions stored that accept")
 _waiting = Gauge("consequential_waiting", "Applications that wait to be decided")
 _groups = Histogram(
     "consequential_group_size", "Decisions in one commit", buckets=[2**k for k in range(12)]
@@ -150,21 +150,22 @@ class Writer:
             return [Problem("internal", 500, "the decision failed; nothing was stored")]
 
     def _committed(self, group: list[_Request]) -> list[Answer | Problem]:
+        """Insert all as new; where an id is there already, look up which ones, and repeat."""
         for attempt in range(_ATTEMPTS):
             try:
                 time = now()
                 self._open_epochs(group, time)
                 with self._store.write() as connection:
-                    return self._decided(connection, group, time)
-            except IntegrityError:  # another process had one of the ids first
+                    rows = _stored(connection, group) if attempt else {}
+                    return self._decided(connection, group, rows, time)
+            except IntegrityError:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
     def _decided(
-        self, connection: Connection, group: list[_Request], time: datetime
+        self, connection: Connection, group: list[_Request], rows: dict[Key, Body], time: datetime
     ) -> list[Answer | Problem]:
-        rows = _stored(connection, group)
         drafts: dict[Key, _Draft] = {}
         own: list[dict[Key, _Draft] | Problem] = []
         for request in group:
@@ -174,31 +175,42 @@ class Writer:
                 own.append(found)
             except Problem as problem:
                 own.append(problem)
-        new = self._drawn(drafts.values(), time)
+        new, bodies = self._drawn(drafts.values(), time)
         if new:
             connection.execute(insert(schema.decision), new)
-        rows |= {_key(row["loop"], row["application_id"]): row for row in new}
-        bodies = self._bodies(connection, rows.values())
+        for key, row in rows.items():
+            bodies[key] = self._answered_before(connection, row)
         return [
             each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
             for request, each in zip(group, own, strict=True)
         ]
 
-    def _drawn(self, drafts: Iterable[_Draft], time: datetime) -> list[Body]:
-        """Return the rows of decisions: scored together, each drawn with its own number."""
+    def _drawn(
+        self, drafts: Iterable[_Draft], time: datetime
+    ) -> tuple[list[Body], dict[Key, Body]]:
+        """Return rows and answers: scored together, each drawn with its own number."""
         rows: list[Body] = []
+        bodies: dict[Key, Body] = {}
         by_live: dict[Live, list[_Draft]] = {}
         for draft in drafts:
             by_live.setdefault(draft.live, []).append(draft)
         for live, some in by_live.items():
-            propensities, scores = live.scored([draft.application.features for draft in some])
-            chances = zip(some, propensities.tolist(), scores.tolist(), strict=True)
-            drawn = [self._row(draft, time, chance, score) for draft, chance, score in chances]
-            _decisions.labels(live.loop).inc(len(drawn))
-            _accepted.labels(live.loop).inc(sum(row["accepted"] for row in drawn))
-            rows += drawn
+            scored = live.scored([draft.application.features for draft in some])
+            chances = zip(
+                some, scored.propensity.tolist(), scored.found.score.tolist(), strict=True
+            )
+            for place, (draft, propensity, score) in enumerate(chances):
+                row = self._row(draft, time, propensity, score)
+                reasons = [] if row["accepted"] else live.reasons(scored, place)
+                commitment = self._epochs[live.loop, row["epoch"]].commitment
+                bodies[_key(live.loop, row["application_id"])] = live.answer(
+                    row, commitment, reasons
+                )
+                rows.append(row)
+            _decisions.labels(live.loop).inc(len(some))
+        _accepted.inc(sum(row["accepted"] for row in rows))
         _groups.observe(len(rows))
-        return rows
+        return rows, bodies
 
     def _row(self, draft: _Draft, time: datetime, propensity: float, score: float) -> Body:
         live, application = draft.live, draft.application
@@ -235,22 +247,13 @@ class Writer:
                     key = epoch_key(self._secret, live.loop, name)
                     self._epochs[live.loop, name] = _Epoch(name, key, commitment_of(key))
 
-    def _bodies(self, connection: Connection, rows: Iterable[Body]) -> dict[Key, Body]:
-        """Return what is answered for each row, by what decided it at the time."""
-        by_live: dict[tuple[str, int, int, str], list[Body]] = {}
-        for row in rows:
-            place = row["loop"], row["version"], row["deployment"], row["epoch"]
-            by_live.setdefault(place, []).append(row)
-        found: dict[Key, Body] = {}
-        for (loop, version, number, epoch), some in by_live.items():
-            live = self._past.get((loop, version, number))
-            if live is None:
-                live = live_at(connection, loop, version, number)
-                self._past[loop, version, number] = live
-            commitment = commitment_of(epoch_key(self._secret, loop, epoch))
-            for body in live.answers(some, commitment):
-                found[_key(loop, body["application_id"])] = body
-        return found
+    def _answered_before(self, connection: Connection, row: Body) -> Body:
+        """Return what was answered, by what decided it at the time."""
+        place = row["loop"], row["version"], row["deployment"]
+        if place not in self._past:
+            self._past[place] = live_at(connection, *place)
+        key = epoch_key(self._secret, row["loop"], row["epoch"])
+        return self._past[place].answer_again(row, commitment_of(key))
 
 
 def _key(loop: str, application_id: str) -> Key:
