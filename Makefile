@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test slow bench docs format data clean
+.PHONY: help demo test slow bench docs format data system clean
 
 help:
 	@echo "make demo    install, run the main job, write consequential-report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make docs    build the documentation site in docs/_build/html"
 	@echo "make format  format the code"
 	@echo "make data    check the shipped data against their sources"
+	@echo "make system  install what tests of the service start, where that is possible"
 	@echo "make clean   remove the environment and caches"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -25,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	$(BIN)/consequential demo
 
-test: $(INSTALLED)
+test: $(INSTALLED) system
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,10 +34,10 @@ test: $(INSTALLED)
 	$(BIN)/python tools/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
 
-slow: $(VENV)/.docs
+slow: $(VENV)/.docs system
 	$(BIN)/python -m pytest -m slow -n auto
 
-bench: $(INSTALLED)
+bench: $(INSTALLED) system
 	$(BIN)/python benchmarks/run.py
 
 $(VENV)/.docs: $(INSTALLED)
@@ -55,6 +56,9 @@ format: $(INSTALLED)
 
 data: $(INSTALLED)
 	$(BIN)/python tools/build_data.py --check
+
+system:
+	$(PYTHON) tools/system_packages.py
 
 clean:
 	rm -rf $(VENV) docs/_build docs/examples docs/api/generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage*

@@ -20,6 +20,15 @@ _MODULES = {
     "reproduce": "simulations",
     "completion": "parser",
     "decide": "decisions",
+    "init": "service",
+    "serve": "service",
+    "migrate": "service",
+    "work": "operations",
+    "key": "operations",
+    "export": "operations",
+    "backup": "operations",
+    "verify": "operations",
+    "forget": "operations",
 }
 
 

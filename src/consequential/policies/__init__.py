@@ -21,7 +21,7 @@ from consequential.policies.policy import (
 )
 from consequential.policies.preparation import Preparation, seen_columns
 from consequential.policies.raw_column import Seen
-from consequential.policies.reasons import Reason, reasons_for
+from consequential.policies.reasons import Reason, ScoreRises, reasons_for, score_rises
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
@@ -58,6 +58,7 @@ __all__ = [
     "Preparation",
     "Reason",
     "RejectAll",
+    "ScoreRises",
     "Seen",
     "Support",
     "ThresholdPolicy",
@@ -79,6 +80,7 @@ __all__ = [
     "policy_to_json",
     "reasons_for",
     "save_policy",
+    "score_rises",
     "seen_columns",
     "sensitive_codes",
     "smallest_supported",

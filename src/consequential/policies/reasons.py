@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,7 @@ from consequential.policies.summary import FeatureSummary
 if TYPE_CHECKING:
     from consequential.policies.policy import Policy
 
-_Column = tuple[RawColumn, list[int]]  # and the places of its features
+_Column = tuple[RawColumn, list[int], Floats]  # the places of its features, their reference
 
 _AT_ONCE = 200_000  # changed people that are evaluated in one batch
 
@@ -54,10 +55,63 @@ class Reason:
         return f"{self.feature} is {value} ({reference} would raise the score by {self.rise:.3g})"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreRises:
+    """People's linear scores, and how much each would rise with one column at its reference.
+
+    `score` has one number per person, `rises` one row per person and one column per name.
+    """
+
+    names: tuple[str, ...]
+    score: Floats
+    rises: Floats
+
+
+def score_rises(policy: Policy, features: Any, sensitive: ArrayLike | None = None) -> ScoreRises:
+    """Return scores and rises of people, all from one evaluation of the policy.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> from consequential.policies import score_rises
+    >>> summary = cq.FeatureSummary.of([[2.0], [3.0], [4.0]], ["income"])
+    >>> policy = cq.Policy([0.5, 1.0], feature_names=["income"], summary=summary)
+    >>> found = score_rises(policy, [[1.0]])
+    >>> found.score, found.rises
+    (array([1.5]), array([[2.]]))
+    """
+    people, columns = _described(policy, features)
+    group = None if sensitive is None else np.atleast_1d(np.asarray(sensitive))
+    changed = np.repeat(people[:, None, :], len(columns) + 1, axis=1)  # the first stays as it is
+    for k, (_, places, reference) in enumerate(columns, 1):
+        changed[:, k, places] = reference
+    groups = None if group is None else np.repeat(group, len(columns) + 1)
+    scores = policy.linear_score(changed.reshape(-1, people.shape[1]), groups)
+    scores = scores.reshape(len(people), -1)
+    names = tuple(raw.name for raw, _, _ in columns)
+    return ScoreRises(names, scores[:, 0], scores[:, 1:] - scores[:, :1])
+
+
 def reasons_for(
     policy: Policy, features: Any, sensitive: ArrayLike | None = None, *, most: int = 4
 ) -> list[tuple[Reason, ...]]:
     """Return for each row the features that hold its score down, those that do most first."""
+    people, columns = _described(policy, features)
+    group = None if sensitive is None else np.atleast_1d(np.asarray(sensitive))
+    at_once = max(1, _AT_ONCE // (len(columns) + 1))
+    found: list[tuple[Reason, ...]] = []
+    for start in range(0, len(people), at_once):
+        some = people[start : start + at_once]
+        groups = None if group is None else group[start : start + at_once]
+        rises = score_rises(policy, some, groups).rises
+        for person, rise in zip(some, rises, strict=True):
+            first = [k for k in np.argsort(-rise, kind="stable")[:most] if rise[k] > 0.0]
+            found.append(tuple(_reason(columns[k], person, float(rise[k])) for k in first))
+    return found
+
+
+def _described(policy: Policy, features: Any) -> tuple[Floats, tuple[_Column, ...]]:
+    """Return people's features, and the columns that they are made of."""
     summary = policy.summary
     if summary is None:
         raise PolicyError(
@@ -71,29 +125,21 @@ def reasons_for(
             f"the policy's summary is of {len(summary.names)} features, but "
             f"{counted_columns(people)}"
         )
-    group = None if sensitive is None else np.atleast_1d(np.asarray(sensitive))
-    columns = _columns(policy, summary)
-    at_once = max(1, _AT_ONCE // len(columns))
-    found: list[tuple[Reason, ...]] = []
-    for start in range(0, len(people), at_once):
-        some = people[start : start + at_once]
-        groups = None if group is None else group[start : start + at_once]
-        for person, rise in zip(some, _rises(policy, columns, some, groups), strict=True):
-            first = [k for k in np.argsort(-rise, kind="stable")[:most] if rise[k] > 0.0]
-            found.append(tuple(_reason(columns[k], person, float(rise[k])) for k in first))
-    return found
+    return people, _columns(policy)
 
 
-def _columns(policy: Policy, summary: FeatureSummary) -> list[_Column]:
-    """Return the columns that features are made of."""
+@lru_cache(maxsize=16)  # services ask for the same few policies all the time
+def _columns(policy: Policy) -> tuple[_Column, ...]:
+    """Return the columns that features are made of, their places and their reference values."""
     if policy.preparation is not None:
-        columns = policy.preparation.columns
-        ends = np.cumsum([len(raw.feature_names) for raw in columns]).tolist()
-        return [
-            (raw, [*range(end - len(raw.feature_names), end)])
-            for raw, end in zip(columns, ends, strict=True)
-        ]
-    return [(_column(summary, name, places), places) for name, places in summary.columns.items()]
+        raws: list[tuple[RawColumn, list[int]]] = []
+        for raw in policy.preparation.columns:
+            start = raws[-1][1][-1] + 1 if raws else 0
+            raws.append((raw, [*range(start, start + len(raw.feature_names))]))
+    else:
+        summary = cast("FeatureSummary", policy.summary)
+        raws = [(_column(summary, name, at), at) for name, at in summary.columns.items()]
+    return tuple((raw, places, raw.reference) for raw, places in raws)
 
 
 def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:
@@ -107,16 +153,5 @@ def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:
 
 
 def _reason(column: _Column, person: Floats, rise: float) -> Reason:
-    raw, places = column
-    return Reason(raw.name, raw.said(person[places]), raw.said(raw.reference), rise)
-
-
-def _rises(policy: Policy, columns: list[_Column], people: Floats, group: Any) -> Floats:
-    """Return how much each person's score rises with each column at its reference value."""
-    changed = np.repeat(people[:, None, :], len(columns), axis=1)
-    for k, (column, places) in enumerate(columns):
-        changed[:, k, places] = column.reference
-    groups = None if group is None else np.repeat(group, len(columns))
-    scores = policy.linear_score(changed.reshape(-1, people.shape[1]), groups)
-    rises: Floats = scores.reshape(len(people), -1) - policy.linear_score(people, group)[:, None]
-    return rises
+    raw, places, reference = column
+    return Reason(raw.name, raw.said(person[places]), raw.said(reference), rise)

@@ -1,0 +1,159 @@
+"""Commands that operate the service: `work`, `key`, `export`, `backup`, `verify` and `forget`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from consequential.cli.extra import needing_service
+from consequential.files import write_atomically
+
+if TYPE_CHECKING:
+    from consequential.service.database import Store
+    from consequential.service.settings import ServiceSettings
+
+with needing_service():
+    import sqlalchemy  # noqa: F401
+
+_BEGINNING, _END = datetime(1971, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def _opened(options: argparse.Namespace) -> Iterator[tuple[Store, ServiceSettings]]:
+    """Open the service of the directory that a command was given."""
+    from consequential.service.database import open_store
+    from consequential.service.settings import ServiceSettings
+
+    settings = ServiceSettings.load(options.directory)
+    store = open_store(settings)
+    try:
+        yield store, settings
+    finally:
+        store.close()
+
+
+def work(options: argparse.Namespace) -> int:
+    """Do what is due, now and then, until SIGTERM or Ctrl-C."""
+    from consequential.service import worker
+    from consequential.service.app import log_as_lines
+    from consequential.service.records import now
+
+    stop = Event()
+    with _opened(options) as (store, settings):
+        if options.once:
+            worker.work(store, settings, now())
+            return 0
+        for ends in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(ends, lambda *_: stop.set())
+        if options.follow:
+            Thread(target=_follow, args=[stop], daemon=True).start()
+        log_as_lines()
+        worker.run(store, settings, stop)
+    return 0
+
+
+def _follow(stop: Event) -> None:
+    sys.stdin.read()  # until the parent has closed it, or has died
+    stop.set()
+
+
+def key(options: argparse.Namespace) -> int:
+    """Make or revoke the keys of a name, or list all."""
+    from consequential.service import keys
+    from consequential.service.records import now
+    from consequential.tables import text_table
+
+    with _opened(options) as (store, _), store.write() as connection:
+        if options.name is None:
+            known = keys.accounts(connection).values()
+            rows = [[a.name, " ".join(sorted(a.scopes)), "revoked" * a.revoked] for a in known]
+            print("\n".join(text_table([["name", "scopes", ""], *sorted(rows)], ruled=True)))
+        elif options.revoke:
+            print(f"{keys.revoke_keys(connection, options.name, now())} keys revoked")
+        else:
+            made = keys.create_key(connection, options.name, options.scopes or (), now())
+            print(f"the key of {options.name}, shown only now:\n  {made}")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write the decisions of a loop to a Parquet file."""
+    from consequential.service.cohorts import all_cohorts
+
+    with _opened(options) as (store, settings):
+        found = all_cohorts(store, settings.directory)
+        if options.loop not in found:
+            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(found) or 'none'}")
+        cohorts = found[options.loop]
+        since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
+        export = cohorts.export(since, until, sensitive=not options.without_sensitive)
+        columns = cohorts.columns(sensitive=not options.without_sensitive)
+    write_atomically(options.out, export.content, replace=options.overwrite)
+    print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in export.counts.items())}")
+    print(f"read it with DecisionLog.from_file({str(options.out)!r}, **{columns})")
+    return 0
+
+
+def _moment(text: str | None, otherwise: datetime) -> datetime:
+    if text is None:
+        return otherwise
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(f"a date is written 2026-03-01, not {text!r}") from None
+
+
+def backup(options: argparse.Namespace) -> int:
+    """Copy a service with SQLite while it runs."""
+    from consequential.service.backup import back_up
+
+    with _opened(options) as (store, settings):
+        back_up(store, settings, options.out)
+    print(f"{options.out} is a complete service, with its secret: keep it as safe as the first")
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Say whether the rows are those that were written; the exit code is 1 if not."""
+    from consequential.service.cohorts import all_cohorts
+    from consequential.service.verify import Finding, verify, verify_decision
+
+    with _opened(options) as (store, settings):
+        if options.decision is not None:
+            found = list(verify_decision(store, options.decision, settings.secret))
+        else:
+            files = [
+                Finding("cohort", file, "the file is not the one that was written")
+                for cohorts in all_cohorts(store, settings.directory).values()
+                for file in cohorts.damaged()
+            ]
+            found = [*files, *verify(store, settings.secret)]
+    for finding in found:
+        print(finding)
+    print(f"{len(found)} findings" if found else "all as it was written")
+    return 1 if found else 0
+
+
+def forget(options: argparse.Namespace) -> int:
+    """Delete what is known of a subject."""
+    from consequential.service.forgetting import forget
+    from consequential.service.records import now
+
+    with _opened(options) as (store, settings):
+        found = forget(store, settings.directory, options.subject, now())
+        is_sqlite = store.is_sqlite
+    if found.decisions == found.attributes == 0:
+        raise ValueError("nothing is known of this subject")
+    print(
+        f"deleted: features of {found.decisions} decisions, {found.attributes} attributes, and "
+        f"{found.files} files that had them. Exports and backups are yours to delete."
+    )
+    if not is_sqlite:
+        print("PostgreSQL's write-ahead log and dumps have the values until they age out.")
+    return 0

@@ -1,0 +1,1 @@
+"""The decision service: decide over HTTP, log the propensity, remember the outcome."""

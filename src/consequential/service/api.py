@@ -1,0 +1,411 @@
+"""API: the routes, each with the scope that a key needs for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Body, Request, Response, Security
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, Histogram, generate_latest
+from sqlalchemy import Table, select
+
+from consequential.service import bodies, loops, outcomes, policies, schema
+from consequential.service.applications import (
+    DECISION_LIMIT,
+    LIST_LIMIT,
+    check_media_type,
+    checked_id,
+    read_application,
+    read_batch,
+    read_json,
+)
+from consequential.service.chance import commitment_of, epoch_key
+from consequential.service.cohorts import Cohorts
+from consequential.service.deciding import live_at, replayed
+from consequential.service.problems import MEDIA_TYPE, Problem
+from consequential.service.records import now
+from consequential.service.state import Service
+from consequential.service.writer import Answer
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+Settings = Annotated[dict[str, Any], Body()]
+
+_PARQUET = "application/vnd.apache.parquet"
+_LISTED = 1000  # rows of a list, the newest
+_seconds = Histogram("consequential_decision_seconds", "Time to decide on a request")
+
+
+def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
+    """Mark an endpoint with the scope that a key needs."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        vars(endpoint)["scope"] = scope
+        return endpoint
+
+    return mark
+
+
+class _Route(APIRoute):
+    """A route that asks for a key first, and then reads strict JSON."""
+
+    def get_route_handler(self) -> Handler:
+        handle, scope = super().get_route_handler(), vars(self.endpoint)["scope"]
+
+        async def handler(request: Request) -> Response:
+            request.state.account = service_of(request).account(request, scope)
+            if self.body_field is not None:
+                body = await _body(request, LIST_LIMIT)
+                request._body, request._json = body, read_json(body, LIST_LIMIT)
+            return await handle(request)
+
+        return handler
+
+
+class _PlainRoute(APIRoute):
+    """A route that answers a request itself: FastAPI only describes it."""
+
+    def get_route_handler(self) -> Handler:
+        endpoint: Handler = self.endpoint
+        return endpoint
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that a request is for."""
+    service: Service = request.app.state.service
+    return service
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Return the body of a JSON request; reading ends at the limit."""
+    check_media_type(request.headers.get("content-type"))
+    return await _bytes(request, limit)
+
+
+async def _bytes(request: Request, limit: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise Problem("too_large", 413, f"the body has more than {limit} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(json.dumps(content), status, media_type="application/json")
+
+
+# --- what OpenAPI says of them
+
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"description": why, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+    for status, why in {
+        400: "No JSON, or JSON that contradicts itself",
+        401: "No key, or one that is unknown or revoked",
+        403: "The key is not good for this",
+        404: "No such thing",
+        409: "It contradicts what is stored",
+        410: "It was forgotten",
+        413: "The body is too large",
+        415: "Another media type is needed",
+        422: "A value that cannot be used",
+        503: "Try again later, with the same ids",
+    }.items()
+}
+_EXAMPLE = {
+    "application_id": "A-17",
+    "subject_id": "P-4",
+    "amount": 1.0,
+    "features": {"score": 612.0, "purpose": "car"},
+}
+_LOOP = {"name": "loop", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _described(model: Any, example: Any) -> dict[str, Any]:
+    media = {"schema": model.model_json_schema(), "example": example}
+    return {
+        "parameters": [_LOOP],
+        "requestBody": {"required": True, "content": {"application/json": media}},
+    }
+
+
+_security = [Security(HTTPBearer(auto_error=False, description="a key of consequential key"))]
+plain = APIRouter(route_class=_PlainRoute, responses=_REFUSALS, dependencies=_security)
+router = APIRouter(route_class=_Route, responses=_REFUSALS, dependencies=_security)
+
+
+# --- deciding
+
+
+@plain.post(
+    "/v1/loops/{loop}/decisions",
+    status_code=201,
+    response_model=bodies.Decision,
+    responses={200: {"model": bodies.Decision, "description": "It was decided before"}},
+    openapi_extra=_described(bodies.Application, _EXAMPLE),
+)
+@allowed("decide")
+async def decide(request: Request) -> Response:
+    """Decide on one applicant; the same application again gets the same answer."""
+    started = time.perf_counter()
+    service = service_of(request)
+    service.account(request, "decide")
+    live = service.deciding(request.path_params["loop"])
+    value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
+    answer = await service.writer.decide(live, [read_application(value, live.settings)])
+    _seconds.observe(time.perf_counter() - started)
+    return _json(answer.decisions[0], _status(answer))
+
+
+@plain.post(
+    "/v1/loops/{loop}/decisions/batch",
+    status_code=201,
+    response_model=bodies.Decisions,
+    responses={200: {"model": bodies.Decisions, "description": "All were decided before"}},
+    openapi_extra=_described(bodies.Applications, {"applications": [_EXAMPLE]}),
+)
+@allowed("decide")
+async def decide_batch(request: Request) -> Response:
+    """Decide on up to 1000 applicants, all or none."""
+    service = service_of(request)
+    service.account(request, "decide")
+    live = service.deciding(request.path_params["loop"])
+    value = read_json(await _body(request, LIST_LIMIT), LIST_LIMIT)
+    answer = await service.writer.decide(live, read_batch(value, live.settings))
+    return _json({"decisions": answer.decisions}, _status(answer))
+
+
+def _status(answer: Answer) -> int:
+    return 201 if answer.is_new else 200
+
+
+@router.get("/v1/decisions/{id}")
+@allowed("read")
+def decision(request: Request, id: str) -> JSONResponse:
+    """Return a decision with its reasons, outcome and override."""
+    service = service_of(request)
+    with service.store.read() as connection:
+        row = outcomes.decision_row(connection, checked_id(id, "id"))
+        live = live_at(connection, row["loop"], row["version"], row["deployment"])
+        events = outcomes.outcomes_of(connection, row["id"])
+        override = outcomes.override_of(connection, row["id"])
+    commitment = commitment_of(epoch_key(service.settings.secret, row["loop"], row["epoch"]))
+    features = None if row["features"] is None else json.loads(row["features"])
+    told = live.answer_again(row, commitment)
+    state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
+    return JSONResponse({**row, "salt": None, **told, "features": features, **state})
+
+
+@router.get("/v1/decisions/{id}/replay")
+@allowed("read")
+def replay(request: Request, id: str) -> JSONResponse:
+    """Compute a decision again from the log."""
+    service = service_of(request)
+    with service.store.read() as connection:
+        row = outcomes.decision_row(connection, checked_id(id, "id"))
+        live = live_at(connection, row["loop"], row["version"], row["deployment"])
+    key = epoch_key(service.settings.secret, row["loop"], row["epoch"])
+    again = replayed(live, [row], key)[0]
+    logged = {name: row[name] for name in ("u", "propensity", "accepted")}
+    now_is = {"u": again.u, "propensity": again.propensity, "accepted": again.accepted}
+    return JSONResponse({"id": id, "agrees": again.agrees, "logged": logged, "replayed": now_is})
+
+
+# --- reporting
+
+
+@router.post("/v1/outcomes")
+@allowed("report")
+def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
+    """Report what became of accepted people; in any order, and more than once."""
+    with service_of(request).store.write() as connection:
+        by = request.state.account.name
+        return {"new": outcomes.add_outcomes(connection, body.outcomes, by, now())}
+
+
+@router.post("/v1/overrides")
+@allowed("report")
+def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]:
+    """Report what was done where it is not what was decided."""
+    with service_of(request).store.write() as connection:
+        by = request.state.account.name
+        return {"new": outcomes.add_overrides(connection, body.overrides, by, now())}
+
+
+@router.post("/v1/sensitive")
+@allowed("sensitive")
+def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
+    """Report sensitive attributes, which decide nothing."""
+    with service_of(request).store.write_sensitive() as connection:
+        by = request.state.account.name
+        return {"new": outcomes.add_attributes(connection, body.sensitive, by, now())}
+
+
+# --- loops, policies, deployments
+
+
+@router.get("/v1/loops/{loop}")
+@allowed("read")
+def get_loop(request: Request, loop: str) -> JSONResponse:
+    """Return the settings in force, and all versions before."""
+    service_of(request).live(loop)
+    with service_of(request).store.read() as connection:
+        versions = loops.loop_versions(connection, loop)
+    return JSONResponse({"loop": loop, **versions[0], "versions": versions})
+
+
+@router.put("/v1/loops/{loop}")
+@allowed("admin")
+def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
+    """Make a loop, or a new version of its settings."""
+    service = service_of(request)
+    by = request.state.account.name
+    with service.store.write() as connection:
+        version = loops.put_loop(connection, loop, document, service.settings.secret, by, now())
+    service.refresh()
+    return {"version": version}
+
+
+@plain.post(
+    "/v1/loops/{loop}/policies",
+    status_code=201,
+    openapi_extra={
+        "parameters": [
+            _LOOP,
+            {"name": "parent", "in": "query", "schema": {"type": "string"}},
+            {"name": "cohorts", "in": "query", "schema": {"type": "string"}},
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object"},
+                    "example": {"format": "consequential policy", "schema": 3},
+                }
+            },
+        },
+    },
+)
+@allowed("learn")
+async def propose(request: Request) -> Response:
+    """Propose a policy, the file that `save_policy` writes, to be deployed by another person."""
+    service = service_of(request)
+    by = service.account(request, "learn").name
+    live = service.live(request.path_params["loop"])
+    body = await _body(request, LIST_LIMIT)
+    try:
+        document = body.decode()
+    except UnicodeDecodeError:
+        raise Problem("not_utf8", 400, "the body is not UTF-8") from None
+    cohorts = [each for each in request.query_params.get("cohorts", "").split(",") if each]
+    parent = request.query_params.get("parent")
+
+    def stored() -> str:
+        with service.store.write() as connection:
+            return policies.propose(
+                connection, live, document, by, now(), parent=parent, cohorts=cohorts
+            )
+
+    return _json({"policy": await service.on_thread(stored)}, 201)
+
+
+@router.post("/v1/loops/{loop}/deployments", status_code=201)
+@allowed("approve")
+def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
+    """Decide with these policies from now on; a canary or a roll back is a deployment, too."""
+    service, by = service_of(request), request.state.account.name
+    live = service.live(loop)
+    with service.store.write() as connection:
+        number = policies.deploy(connection, live, body.shares, by, now(), evidence=body.evidence)
+    service.refresh()
+    return {"number": number}
+
+
+def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
+    """Add a route that lists a loop's rows, the newest first."""
+
+    @router.get(f"/v1/loops/{{loop}}/{name}", name=name, description=f"A loop's {name}.")
+    @allowed("read")
+    def listed(request: Request, loop: str) -> JSONResponse:
+        service_of(request).live(loop)
+        columns = [column for column in table.c if column.name not in hidden]
+        order = table.c.id if "id" in table.c else table.c.date
+        wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
+        with service_of(request).store.read() as connection:
+            rows = schema.rows(connection, wanted)
+        return JSONResponse({name: [_readable(row) for row in rows]})
+
+
+def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its JSON as values."""
+    return {
+        name: json.loads(value) if name in ("shares", "cohorts", "summary") else value
+        for name, value in row.items()
+    }
+
+
+_listing("policies", schema.policy, hidden=("content",))
+_listing("deployments", schema.deployment)
+_listing("epochs", schema.epoch)
+_listing("days", schema.day)
+
+
+@router.get(
+    "/v1/loops/{loop}/export",
+    response_class=Response,
+    responses={200: {"content": {_PARQUET: {}}, "description": "A Parquet file"}},
+)
+@allowed("read")
+def export(
+    request: Request, loop: str, since: date = date(1971, 1, 1), until: date = date(2999, 1, 1)
+) -> Response:
+    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    service = service_of(request)
+    settings = service.live(loop).settings
+    cohorts = Cohorts(service.store, service.settings.directory, loop, settings)
+    between = [datetime.combine(day, datetime.min.time(), UTC) for day in (since, until)]
+    sensitive = "sensitive" in request.state.account.scopes
+    return Response(cohorts.export(*between, sensitive=sensitive).content, media_type=_PARQUET)
+
+
+# --- watching
+
+
+@plain.get("/healthz")
+async def healthz(request: Request) -> Response:
+    """Say that the process runs."""
+    return _json({"status": "ok"})
+
+
+@plain.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """Say whether the service can decide: the database answers, and it is not about to end."""
+    service = service_of(request)
+    if not await service.on_thread(service.is_ready):
+        raise Problem("not_ready", 503, "the database does not answer, or the service ends")
+    return _json({"status": "ok"})
+
+
+@plain.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Return figures for Prometheus."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,114 @@
+"""App: the service as one ASGI application, and its log as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from consequential import __version__
+from consequential.service import api, bodies
+from consequential.service.database import open_store
+from consequential.service.problems import MEDIA_TYPE, Problem
+from consequential.service.records import now, stamp
+from consequential.service.settings import ServiceSettings
+from consequential.service.state import Service
+
+_CODES = {404: "not_found", 405: "method"}
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "color_message"}
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+
+
+def make_app(settings: ServiceSettings) -> FastAPI:
+    """Return the application of a service; its databases are opened now."""
+    service = Service(settings, open_store(settings))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title="consequential",
+        version=__version__,
+        description="Decide with exploring policies, log the propensity, remember the outcome.",
+        lifespan=lifespan,
+        docs_url=None,  # these pages would load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.include_router(api.plain)  # the hot routes first: routes are tried in order
+    app.include_router(api.router)
+    app.add_exception_handler(Problem, _refused)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(OperationalError, _unavailable)
+    app.add_exception_handler(Exception, _failed)
+    return app
+
+
+def _answer(problem: Problem, headers: Any = None) -> Response:
+    return Response(
+        json.dumps(problem.document()),
+        problem.status,
+        headers={**_HEADERS.get(problem.status, {}), **(headers or {})},
+        media_type=MEDIA_TYPE,
+    )
+
+
+async def _refused(_: Request, problem: Any) -> Response:
+    return _answer(problem)
+
+
+async def _http(_: Request, error: Any) -> Response:
+    code = _CODES.get(error.status_code, "http")
+    return _answer(Problem(code, error.status_code, str(error.detail)), error.headers)
+
+
+async def _invalid(_: Request, error: Any) -> Response:
+    return _answer(bodies.as_problem(error.errors()))
+
+
+async def _unavailable(_: Request, error: Any) -> Response:
+    logging.getLogger(__name__).error("no database: %s", type(error.orig).__name__)
+    return _answer(Problem("storage", 503, "the database does not answer: try again, same ids"))
+
+
+async def _failed(_: Request, error: Any) -> Response:
+    return _answer(Problem("internal", 500, "this failed; nothing was stored"))
+
+
+class _Lines(logging.Formatter):
+    """One JSON object per line; of errors their type and place, never values of people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": stamp(now()),
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1]:
+            kind, _, trace = record.exc_info
+            line["error"] = kind.__name__ if kind else ""
+            line["at"] = [f"{at.filename}:{at.lineno}" for at in traceback.extract_tb(trace)][-5:]
+        more = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        return json.dumps(line | more)
+
+
+def log_as_lines() -> None:
+    """Write the log to standard output as JSON lines."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_Lines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)

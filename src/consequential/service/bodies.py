@@ -1,0 +1,167 @@
+"""Bodies: what requests and answers contain, for checking them and for describing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from consequential.service.applications import LIST_LENGTH, checked_id, checked_time
+from consequential.service.problems import Problem
+
+_CODES = {"missing": "missing_member", "extra_forbidden": "unknown_member"}
+
+
+def _id(text: str) -> str:
+    try:
+        return checked_id(text, "it")
+    except Problem as problem:
+        raise PydanticCustomError("id", "{detail}", {"detail": problem.detail}) from None
+
+
+def _time(value: Any) -> datetime:
+    try:
+        return checked_time(value, "it")
+    except Problem as problem:
+        raise PydanticCustomError("time", "{detail}", {"detail": problem.detail}) from None
+
+
+Id = Annotated[
+    str,
+    AfterValidator(_id),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[^\\x00]+$"}),
+]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_time),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2027-05-01T12:00:00Z"]}),
+]
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, bool | float):  # which Python takes for equal to 0 and 1
+        raise PydanticCustomError("label", "a label is 0, 1 or null")
+    return value
+
+
+Label = Annotated[Literal[0, 1] | None, BeforeValidator(_label)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Outcome(_Body):
+    """The label of an accepted person; null where it is withdrawn."""
+
+    event_id: Id
+    decision_id: Id
+    label: Label
+    happened: Moment
+    corrects: Id | None = None
+
+
+class Override(_Body):
+    """What was really done, where it is not what was decided, and why."""
+
+    decision_id: Id
+    accepted: bool
+    why: Id
+
+
+class Attribute(_Body):
+    """A sensitive attribute of a person, which decides nothing."""
+
+    subject_id: Id
+    attribute: Id
+    value: Id
+
+
+def _listed(kind: Any) -> Any:
+    return Annotated[list[kind], Field(min_length=1, max_length=LIST_LENGTH)]
+
+
+class Outcomes(_Body):
+    """Outcomes, all stored or none."""
+
+    outcomes: _listed(Outcome)  # type: ignore[valid-type]
+
+
+class Overrides(_Body):
+    """Overrides, all stored or none."""
+
+    overrides: _listed(Override)  # type: ignore[valid-type]
+
+
+class Attributes(_Body):
+    """Attributes, all stored or none."""
+
+    sensitive: _listed(Attribute)  # type: ignore[valid-type]
+
+
+class Deployment(_Body):
+    """The policies to decide with, by digest; shares sum to 1."""
+
+    shares: Annotated[dict[Id, Annotated[float, Field(gt=0.0, le=1.0)]], Field(min_length=1)]
+    evidence: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class Application(_Body):
+    """Somebody to decide on; features are those of the loop's settings."""
+
+    application_id: Id
+    subject_id: Id | None = None
+    amount: Annotated[float, Field(gt=0.0)] = 1.0
+    features: dict[str, float | str]
+
+
+class Reason(_Body):
+    """How much higher the score would be with this feature as most people have it."""
+
+    feature: str
+    phrase: str
+    lost: float
+
+
+class Decision(_Body):
+    """A decision; `digest` is the receipt."""
+
+    id: str
+    application_id: str
+    accepted: bool
+    propensity: float
+    policy: str
+    deployment: int
+    epoch: str
+    commitment: str
+    reasons: list[Reason]
+    due: str
+    digest: str
+
+
+class Applications(_Body):
+    """People to decide on, all or none."""
+
+    applications: _listed(Application)  # type: ignore[valid-type]
+
+
+class Decisions(_Body):
+    """Decisions in the order of the applications."""
+
+    decisions: list[Decision]
+
+
+def as_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """Return the first thing that is wrong with a body as a problem."""
+    error = errors[0]
+    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+    kind = error["type"]
+    code = _CODES.get(kind, kind if kind in ("id", "time") else "type")
+    if kind in ("too_long", "too_short"):
+        code = "list_too_long" if kind == "too_long" else "empty_list"
+    indices = [part for part in error["loc"] if isinstance(part, int)]
+    extra = {"index": indices[0]} if indices else {}
+    return Problem(code, 422, f"{place or 'the body'}: {error['msg']}", **extra)

@@ -1,0 +1,170 @@
+"""Closing: the rows of a past day are counted, summed up and sealed, and none can be added.
+
+A seal is a hash of the digests of a day's rows and of the seal of the day before, so whoever has
+the last seal can tell whether any earlier row was changed. Seals are also written to the log, so
+that copies lie where the database is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select, text
+
+from consequential.service import schema
+from consequential.service.database import Store
+from consequential.service.records import canonical, digest, first_id
+from consequential.service.settings import period_start
+
+GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
+_LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
+_LOGGER = logging.getLogger(__name__)
+
+
+def days_due(store: Store, loop: str, time: datetime) -> list[str]:
+    """Return the days that are over and not closed; a loop's first day is that of its first row."""
+    with store.read() as connection:
+        closed = select(func.max(schema.day.c.date)).where(schema.day.c.loop == loop)
+        last = connection.execute(closed).scalar()
+    if last is None:
+        times = [found for table in schema.SEALED if (found := _first_time(store, table, loop))]
+        if not times:
+            return []
+        due = date.fromisoformat(min(times)[:10])
+    else:
+        due = date.fromisoformat(last) + timedelta(1)
+    over = (time - GRACE).date()
+    return [str(due + timedelta(n)) for n in range((over - due).days)]
+
+
+def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
+    """Seal all tables' rows of a day and return the seals; nothing when a row came meanwhile."""
+    found = {table: hashed_rows(store, table, loop, day) for table in schema.SEALED}
+    rows: list[dict[str, Any]] = [
+        {
+            "loop": loop,
+            "date": day,
+            "table": table.name,
+            "rows": hashed.count,
+            "summary": _summary(store, table, loop, day),
+        }
+        for table, hashed in found.items()
+    ]
+    with store.write() as connection:
+        if not store.is_sqlite:
+            connection.execute(text(_LOCK))
+        before = _seals(connection, loop, str(date.fromisoformat(day) - timedelta(1)))
+        for row, (table, hashed) in zip(rows, found.items(), strict=True):
+            if _count(store, connection, table, loop, day) != hashed.count:
+                return {}
+            row["seal"] = seal(row, hashed, before.get(table.name, ""))
+        connection.execute(insert(schema.day), rows)
+    for row in rows:
+        _LOGGER.info("day closed", extra={"about": row})
+    return {row["table"]: row["seal"] for row in rows}
+
+
+def seal(row: Mapping[Any, Any], rows: HashedRows, before: str) -> str:
+    """Return the seal of a row of `day`: nothing in it can change, nor the rows it is about."""
+    about = [row[name] for name in ("loop", "date", "table", "rows", "summary")]
+    return digest([*about, rows.hashed.hexdigest(), before])
+
+
+def _seals(connection: Connection, loop: str, day: str) -> dict[str, str]:
+    row = schema.day.c
+    found = select(row.table, row.seal).where(row.loop == loop, row.date == day)
+    return dict(connection.execute(found).all())
+
+
+def day_of(identifier: str) -> str:
+    """Return the day that a row belongs to, which its identifier begins with."""
+    milliseconds = int(identifier[:8] + identifier[9:13], 16)
+    return str(date(1970, 1, 1) + timedelta(milliseconds=milliseconds))
+
+
+# --- one table's rows of one day
+
+
+@dataclass(slots=True)
+class HashedRows:
+    """How many rows a day has, and a hash of their digests in order."""
+
+    count: int = 0
+    hashed: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, digest: str) -> None:
+        """Count one more row."""
+        self.count += 1
+        self.hashed.update(digest.encode())
+
+
+def hashed_rows(store: Store, table: Table, loop: str, day: str) -> HashedRows:
+    """Return the rows of a day, as its seal has them."""
+    asked = select(table.c.digest).where(*within(table, loop, day)).order_by(table.c.id)
+    rows = HashedRows()
+    with reading(store, table) as connection:
+        for value in connection.execute(asked.execution_options(yield_per=10_000)).scalars():
+            rows.add(value)
+    return rows
+
+
+def _summary(store: Store, table: Table, loop: str, day: str) -> str:
+    columns = [value.label(name) for name, value in _SUMMARIES.get(table.name, {}).items()]
+    if not columns:
+        return canonical({})
+    with store.read() as connection:
+        found = connection.execute(select(*columns).where(*within(table, loop, day)))
+        return canonical(dict(found.mappings().one()))
+
+
+def _count(store: Store, connection: Connection, table: Table, loop: str, day: str) -> int:
+    asked = select(func.count()).select_from(table).where(*within(table, loop, day))
+    if table.schema is None:
+        return int(connection.execute(asked).scalar_one())
+    with store.read_sensitive() as apart:
+        return int(apart.execute(asked).scalar_one())
+
+
+def _first_time(store: Store, table: Table, loop: str) -> str | None:
+    asked = select(table.c.time).where(table.c.loop == loop).order_by(table.c.id).limit(1)
+    with reading(store, table) as connection:
+        found: str | None = connection.execute(asked).scalar()
+    return found
+
+
+def reading(store: Store, table: Table) -> AbstractContextManager[Connection]:
+    """Return a transaction that reads a table, wherever it is."""
+    return store.read() if table.schema is None else store.read_sensitive()
+
+
+def within(table: Table, loop: str, day: str) -> tuple[Any, ...]:
+    """Return what selects the rows of a day, by their identifiers."""
+    start = period_start(day)
+    low, high = first_id(start), first_id(start + timedelta(1))
+    return table.c.loop == loop, table.c.id >= low, table.c.id < high
+
+
+_CHANCE = schema.decision.c.propensity
+_LABEL = schema.outcome.c.label
+# what is known of a day without its rows; of decisions also what chance should have given
+_SUMMARIES: dict[str, dict[str, Any]] = {
+    "decision": {
+        "accepted": func.count().filter(schema.decision.c.accepted),
+        "propensity": func.coalesce(func.sum(_CHANCE), 0.0),
+        "variance": func.coalesce(func.sum(_CHANCE * (1.0 - _CHANCE)), 0.0),
+        **{f"from_{k}0": func.count().filter(k / 10.0 <= _CHANCE) for k in range(1, 10)},
+    },
+    "outcome": {
+        "labels_1": func.count().filter(_LABEL == 1),
+        "labels_0": func.count().filter(_LABEL == 0),
+        "withdrawn": func.count().filter(_LABEL.is_(None)),
+        "corrections": func.count().filter(schema.outcome.c.corrects.is_not(None)),
+    },
+    "override": {"accepted": func.count().filter(schema.override.c.accepted)},
+}

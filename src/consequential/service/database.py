@@ -1,0 +1,205 @@
+"""Database: engines for SQLite and PostgreSQL that lose nothing, and their tables' version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+
+from consequential.service.settings import ServiceSettings
+
+_WAIT = 30  # seconds for another process that writes
+
+
+class DatabaseError(ValueError):
+    """A database that the service cannot use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The two databases: rows of loops, and the sensitive attributes apart from them."""
+
+    main: Engine
+    apart: Engine
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the databases are files."""
+        return self.main.dialect.name == "sqlite"
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """Return a transaction that only reads."""
+        return self.main.begin()
+
+    def write(self) -> AbstractContextManager[Connection]:
+        """Return a transaction; when it ends without an error, what it wrote is on disk."""
+        return self.main.execution_options(writes=True).begin()
+
+    def read_sensitive(self) -> AbstractContextManager[Connection]:
+        """Return a transaction that reads attributes."""
+        return self.apart.begin()
+
+    def write_sensitive(self) -> AbstractContextManager[Connection]:
+        """Return a transaction that writes attributes."""
+        return self.apart.execution_options(writes=True).begin()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.main.dispose()
+        self.apart.dispose()
+
+
+def open_store(settings: ServiceSettings) -> Store:
+    """Open the databases; refuse those with other tables, or that might lose a commit.
+
+    Tables of SQLite are brought to this version; those of PostgreSQL are their administrator's.
+    """
+    store = connected(settings)
+    try:
+        for part, engine in _parts(store):
+            with engine.execution_options(writes=True).begin() as connection:
+                found, newest = _version(connection, part), _newest()
+                if found is not None and found > newest:
+                    raise DatabaseError(
+                        f"the database has tables of version {found}, newer than this version of "
+                        f"consequential knows ({newest}): install the version that made them"
+                    )
+                if found != newest and not store.is_sqlite:
+                    raise DatabaseError("the database lacks tables: run consequential migrate")
+                if found != newest:
+                    _upgrade(connection, part)
+        if not store.is_sqlite:
+            _check_durable(store.main)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def connected(settings: ServiceSettings) -> Store:
+    """Return engines for the databases, as they are."""
+    apart = _engine(settings.sensitive)
+    if settings.is_sqlite:
+        apart = apart.execution_options(schema_translate_map={"sensitive": None})
+    return Store(_engine(settings.database), apart)
+
+
+def migrate(settings: ServiceSettings) -> None:
+    """Bring the tables of both databases to this version."""
+    store = connected(settings)
+    for part, engine in _parts(store):
+        with engine.execution_options(writes=True).begin() as connection:
+            _upgrade(connection, part)
+    store.close()
+
+
+def migration_sql() -> str:
+    """Return what `migrate` does, as SQL for the administrator of a PostgreSQL."""
+    from alembic import command
+
+    output = StringIO()
+    for part in ("main", "sensitive"):
+        if part == "sensitive":
+            output.write("create schema if not exists sensitive;\n")
+        config = _config(part, sqlite=False)
+        config.attributes["output"] = output
+        command.upgrade(config, "head", sql=True)
+    return output.getvalue()
+
+
+@contextmanager
+def locked(directory: Path, name: str = "service") -> Iterator[None]:
+    """Hold the directory: two services on one SQLite would each answer for the other's rows."""
+    import fcntl
+
+    handle = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise DatabaseError(
+            f"another process serves {directory}: stop it first, or use PostgreSQL for several"
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def _parts(store: Store) -> tuple[tuple[str, Engine], ...]:
+    return ("main", store.main), ("sensitive", store.apart)
+
+
+def _engine(url: str) -> Engine:
+    if not url.startswith("sqlite"):
+        return create_engine(
+            url.replace("postgresql://", "postgresql+psycopg://", 1), hide_parameters=True
+        )
+    options = {"timeout": _WAIT, "isolation_level": None}
+    engine = create_engine(url, connect_args=options, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        for pragma in ("journal_mode = wal", "synchronous = full", "foreign_keys = on"):
+            connection.execute(f"pragma {pragma}")
+        # what is deleted is overwritten, so that forgetting leaves nothing in the file
+        connection.execute("pragma secure_delete = on")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("begin immediate" if writes else "begin")
+
+    return engine
+
+
+def _check_durable(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            if connection.execute(text(f"show {setting}")).scalar_one() == "off":
+                raise DatabaseError(
+                    f"PostgreSQL runs with {setting} off and might lose what it has confirmed: "
+                    "switch it on"
+                )
+
+
+def _version(connection: Connection, part: str) -> str | None:
+    schema = _schema(connection, part)
+    if not inspect(connection).has_table("alembic_version", schema=schema):
+        return None
+    place = f"{schema}.alembic_version" if schema else "alembic_version"
+    found: str | None = connection.execute(text(f"select version_num from {place}")).scalar()
+    return found
+
+
+def _schema(connection: Connection, part: str) -> str | None:
+    return "sensitive" if part == "sensitive" and connection.dialect.name != "sqlite" else None
+
+
+def _newest() -> str:
+    from alembic.script import ScriptDirectory
+
+    return str(ScriptDirectory.from_config(_config("main", sqlite=True)).get_current_head())
+
+
+def _upgrade(connection: Connection, part: str) -> None:
+    from alembic import command
+
+    if _schema(connection, part):
+        connection.execute(text("create schema if not exists sensitive"))
+    config = _config(part, sqlite=connection.dialect.name == "sqlite")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _config(part: str, *, sqlite: bool) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "consequential.service:migrations")
+    config.attributes.update(part=part, sqlite=sqlite)
+    return config

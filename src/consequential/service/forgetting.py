@@ -1,0 +1,129 @@
+"""Forgetting: features and attributes are deleted from the databases and from cohorts' files.
+
+Digests stay, so that seals hold; so do identifiers, decisions and outcomes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, Table, select, update
+
+from consequential.service import schema
+from consequential.service.cohorts import Cohorts, all_cohorts
+from consequential.service.database import Store
+from consequential.service.records import canonical, first_id
+from consequential.service.settings import period_after, period_of, period_start
+
+_GROUP = 5_000  # rows in one transaction, so that decisions need not wait long
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many decisions and attributes lost their values, and how many files were deleted.
+
+    Examples
+    --------
+    >>> from consequential.service.forgetting import Forgotten
+    >>> Forgotten(decisions=2, attributes=1)
+    Forgotten(decisions=2, attributes=1, files=0)
+    """
+
+    decisions: int = 0
+    attributes: int = 0
+    files: int = 0
+
+
+def forget(
+    store: Store, directory: Path, subject: str, time: datetime, by: str = "operator"
+) -> Forgotten:
+    """Delete what is known of a subject; for an application without one, give its id."""
+    decision, attribute = schema.decision, schema.attribute
+    alone = decision.c.subject_id.is_(None) & (decision.c.application_id == subject)
+    wanted = select(decision.c.id, decision.c.loop, decision.c.cohort).where(
+        (decision.c.subject_id == subject) | alone
+    )
+    theirs = select(attribute.c.id).where(attribute.c.subject_id == subject)
+    with store.write() as connection:
+        rows = connection.execute(wanted).all()
+        _delete(connection, decision, [row.id for row in rows], "features")
+    with store.write_sensitive() as connection:
+        values = connection.execute(theirs).scalars().all()
+        _delete(connection, attribute, values, "value")
+    periods: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        periods[row.loop, row.cohort].add(row.id)
+    cohorts = all_cohorts(store, directory)
+    files = sum(
+        cohorts[loop].leave_out(period, ids, time, by) for (loop, period), ids in periods.items()
+    )
+    return _done(store, "", Forgotten(len(rows), len(values), files), time, by)
+
+
+def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
+    """Delete the features of decisions of months that are older than the loop's retention."""
+    store, months = cohorts.store, cohorts.settings.retention
+    if months is None:
+        return Forgotten()
+    limit = period_start(period_after(period_of("month", time), -months))
+    table, n = schema.decision, 0
+    old = (table.c.loop == cohorts.loop) & (table.c.id < first_id(limit))
+    wanted = select(table.c.id).where(old, table.c.features.is_not(None)).limit(_GROUP)
+    while ids := _delete_some(store, wanted):
+        n += len(ids)
+    files = cohorts.remove(cohorts.before(limit))
+    if n == files == 0:
+        return Forgotten()
+    return _done(store, cohorts.loop, Forgotten(n, 0, files), time, by)
+
+
+def _delete_some(store: Store, wanted: Select[str]) -> Sequence[str]:
+    with store.write() as connection:
+        ids = connection.execute(wanted).scalars().all()
+        _delete(connection, schema.decision, ids, "features")
+    return ids
+
+
+def _done(store: Store, loop: str, found: Forgotten, time: datetime, by: str) -> Forgotten:
+    with store.write() as connection:
+        schema.add_event(connection, loop, time, by, "forgotten", canonical(asdict(found)))
+    erase(store)
+    return found
+
+
+def _delete(connection: Connection, table: Table, ids: Sequence[str], column: str) -> None:
+    for k in range(0, len(ids), 500):
+        some = table.c.id.in_(ids[k : k + 500])
+        connection.execute(update(table).where(some).values({column: None, "salt": None}))
+
+
+def erase(store: Store) -> None:
+    """Leave nothing of deleted values in the databases' files.
+
+    SQLite rewrites its files. PostgreSQL rewrites the tables, where its role owns them; its
+    write-ahead log ages out.
+    """
+    for engine, table in ((store.main, "decision"), (store.apart, "sensitive.attribute")):
+        if store.is_sqlite:
+            _run(engine, "vacuum", "pragma wal_checkpoint(truncate)")
+        else:
+            _run(engine, f"vacuum (full) {table}")
+
+
+def _run(engine: Engine, *statements: str) -> None:
+    """Run statements that no transaction may contain."""
+    connection = engine.raw_connection()
+    try:
+        driver: Any = connection.driver_connection
+        if engine.dialect.name == "postgresql":
+            driver.autocommit = True
+        cursor = driver.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+    finally:
+        connection.invalidate()  # it shall not be used for transactions

@@ -1,0 +1,106 @@
+"""Keys: who may do what; of a key only its hash is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, select, update
+
+from consequential.service import schema
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, stamp
+
+SCOPES = ("decide", "report", "sensitive", "read", "learn", "approve", "admin")
+_NAME_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A key's owner and what it is for.
+
+    Examples
+    --------
+    >>> from consequential.service.keys import Account
+    >>> Account("shop", frozenset({"decide"})).revoked
+    False
+    """
+
+    name: str
+    scopes: frozenset[str]
+    revoked: bool = False
+
+
+def create_key(
+    connection: Connection, name: str, scopes: Sequence[str], time: datetime, by: str = "operator"
+) -> str:
+    """Store a new key of 256 random bits and return it, which cannot be done again."""
+    if not 0 < len(name) <= _NAME_LENGTH or not name.isprintable():
+        raise ValueError(f"a name has 1 to {_NAME_LENGTH} printable characters, not {name!r}")
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        raise ValueError(f"scopes are {', '.join(SCOPES)}, not {', '.join(unknown) or 'none'}")
+    key = secrets.token_urlsafe(32)
+    values = {"name": name, "scopes": canonical(sorted(set(scopes))), "key_hash": key_hash(key)}
+    row = schema.add(connection, schema.account, "", time, values | {"revoked": None})
+    schema.add_event(connection, "", time, by, "key created", row["id"])
+    return key
+
+
+def revoke_keys(connection: Connection, name: str, time: datetime, by: str = "operator") -> int:
+    """Revoke all keys of a name and return how many there were."""
+    account = schema.account
+    theirs = select(account.c.id).where(account.c.name == name, account.c.revoked.is_(None))
+    found = connection.execute(theirs).scalars().all()
+    for identifier in found:
+        revoked = update(account).where(account.c.id == identifier).values(revoked=stamp(time))
+        connection.execute(revoked)
+        schema.add_event(connection, "", time, by, "key revoked", identifier)
+    return len(found)
+
+
+def accounts(connection: Connection) -> dict[str, Account]:
+    """Return all accounts by the hash of their key."""
+    rows = connection.execute(select(schema.account)).mappings()
+    return {
+        row["key_hash"]: Account(
+            row["name"], frozenset(json.loads(row["scopes"])), row["revoked"] is not None
+        )
+        for row in rows
+    }
+
+
+def authenticated(known: Mapping[str, Account], header: str | None, scope: str) -> Account:
+    """Return whose key an `Authorization: Bearer KEY` header has, if it is good for the scope.
+
+    Examples
+    --------
+    >>> from consequential.service.keys import Account, authenticated, key_hash
+    >>> known = {key_hash("s3cret"): Account("shop", frozenset({"decide"}))}
+    >>> authenticated(known, "Bearer s3cret", "decide").name
+    'shop'
+    >>> authenticated(known, "Bearer s3cret", "read")
+    Traceback (most recent call last):
+    ...
+    consequential.service.problems.Problem: the key of shop is not good for read
+    """
+    kind, _, key = (header or "").partition(" ")
+    if kind.lower() != "bearer" or not key.strip():
+        raise Problem("no_key", 401, "send Authorization: Bearer KEY")
+    found = known.get(key_hash(key.strip()))
+    if found is None:
+        raise Problem("unknown_key", 401, "this key is not known")
+    if found.revoked:
+        raise Problem("revoked_key", 401, f"this key of {found.name} is revoked")
+    if scope not in found.scopes:
+        raise Problem("scope", 403, f"the key of {found.name} is not good for {scope}")
+    return found
+
+
+def key_hash(key: str) -> str:
+    """Return what is stored of a key; random keys of 256 bits need no slow hash."""
+    return hashlib.sha256(key.encode()).hexdigest()

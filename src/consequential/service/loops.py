@@ -1,0 +1,107 @@
+"""Loops: their settings, changed by adding a version, and what time it is for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, exists, select
+
+from consequential.service import schema
+from consequential.service.chance import open_epochs
+from consequential.service.deciding import Live, live_loops
+from consequential.service.policies import checked_policy, policy_row
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, moment
+from consequential.service.settings import LoopSettings, checked_loop_name, loop_settings
+
+# decisions that were taken cannot be counted by other rules
+_KEPT = ("period", "horizon", "rehearsal", "sensitive")
+
+
+def put_loop(
+    connection: Connection, name: str, document: Any, secret: bytes, by: str, time: datetime
+) -> int:
+    """Make a loop, or a new version of its settings; return the version.
+
+    The first two epochs' commitments are stored with a new loop, before it decides on anybody.
+    """
+    try:
+        settings = loop_settings(document)
+        checked_loop_name(name)
+    except ValueError as error:
+        raise Problem("settings", 422, str(error)) from None
+    before = live_loops(connection, {}).get(name)
+    if before is not None:
+        if before.settings == settings:
+            return before.version
+        _check_change(connection, before, settings)
+    version = 1 if before is None else before.version + 1
+    values = {"version": version, "settings": canonical(document), "by": by}
+    schema.add(connection, schema.loop, name, time, values)
+    schema.add_event(connection, name, time, by, "loop changed", str(version))
+    if not settings.rehearsal:
+        open_epochs(connection, name, settings, secret, time)
+    return version
+
+
+def _check_change(connection: Connection, before: Live, settings: LoopSettings) -> None:
+    """Refuse settings that contradict decisions that wait for outcomes, or the live policies."""
+    changed = [key for key in _KEPT if getattr(before.settings, key) != getattr(settings, key)]
+    if changed and _waits(connection, before.loop):
+        raise Problem(
+            "cohorts_wait", 422,
+            f"the {changed[0]} cannot change while cohorts wait for outcomes: make a new loop "
+            "with the new settings, and let this one end",
+        )  # fmt: skip
+    for share in before.shares:
+        row = policy_row(connection, before.loop, share.digest)
+        try:
+            checked_policy("" if row is None else row["content"], settings)
+        except Problem as problem:
+            raise Problem(
+                "policy_deployed", 422,
+                f"the policy that decides now does not fit: {problem.detail}. Deploy one that "
+                "does first",
+            ) from None  # fmt: skip
+
+
+def _waits(connection: Connection, loop: str) -> bool:
+    """Whether decisions lie in cohorts that are not frozen yet."""
+    decision, cohort = schema.decision, schema.cohort
+    frozen = select(cohort.c.period).where(cohort.c.loop == loop)
+    waiting = exists().where(decision.c.loop == loop, decision.c.cohort.not_in(frozen))
+    return bool(connection.execute(select(waiting)).scalar())
+
+
+def loop_versions(connection: Connection, name: str) -> list[Mapping[str, Any]]:
+    """Return all versions of a loop's settings, the newest first."""
+    table = schema.loop
+    wanted = select(table).where(table.c.loop == name).order_by(table.c.version.desc())
+    return [
+        {
+            "version": row["version"],
+            "settings": json.loads(row["settings"]),
+            "by": row["by"],
+            "time": row["time"],
+        }
+        for row in schema.rows(connection, wanted)
+    ]
+
+
+def settings_in_force(connection: Connection) -> dict[str, LoopSettings]:
+    """Return the last version of the settings of all loops."""
+    rows = select(schema.loop.c.loop, schema.loop.c.settings).order_by(schema.loop.c.version)
+    return {name: loop_settings(json.loads(found)) for name, found in connection.execute(rows)}
+
+
+def clock(connection: Connection, loop: str, settings: LoopSettings, time: datetime) -> datetime:
+    """Return what time it is for a loop: in a rehearsal, that of the last decision."""
+    if not settings.rehearsal:
+        return time
+    decision = schema.decision
+    last = select(decision.c.time).where(decision.c.loop == loop).order_by(decision.c.id.desc())
+    found = connection.execute(last.limit(1)).scalar()
+    return time if found is None else moment(found)

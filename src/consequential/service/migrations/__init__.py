@@ -1,0 +1,1 @@
+"""Migrations: how a database comes to have the tables of this version."""

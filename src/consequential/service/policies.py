@@ -1,0 +1,153 @@
+"""Policies: proposed, checked against the loop they are for, and deployed by a second person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from consequential.policies import (
+    Policy,
+    PolicyError,
+    policy_digest,
+    policy_from_json,
+    table_columns,
+)
+from consequential.service import schema
+from consequential.service.deciding import Live, Person, Share
+from consequential.service.problems import Problem
+from consequential.service.records import canonical
+from consequential.service.settings import LoopSettings, Words
+
+# nobody above the cut is refused by lot, and every refusal has reasons from the score
+_LINKS = ("semi_logistic", "smooth_semi_logistic")
+
+
+def checked_policy(text: str, settings: LoopSettings) -> Policy:
+    """Return the policy that a JSON text has, if the loop can decide with it."""
+    try:
+        policy = policy_from_json(text)
+    except PolicyError as error:
+        raise Problem("policy_unreadable", 422, str(error)) from None
+    if not isinstance(policy, Policy):
+        kind = type(policy).__name__
+        raise Problem("policy_kind", 422, f"a loop decides with a Policy, not with a {kind}")
+    _check(policy, settings)
+    return policy
+
+
+def _check(policy: Policy, settings: LoopSettings) -> None:
+    """Refuse a policy that does not keep what the loop promises."""
+    if policy.link.name not in _LINKS:
+        raise Problem(
+            "policy_link", 422,
+            f"the link is {policy.link.name}: with {' or '.join(_LINKS)} chance only ever grants",
+        )  # fmt: skip
+    columns = table_columns(policy.raw_columns, tuple(settings.features))
+    if policy.uses_sensitive or settings.sensitive in columns:
+        raise Problem(
+            "policy_sensitive",
+            422,
+            "the policy uses the sensitive attribute, which must not decide",
+        )
+    lacking = [name for name in columns if name not in settings.features]
+    if lacking or not columns:
+        what = f"wants {lacking[0]!r}, which the loop lacks" if lacking else "names no features"
+        raise Problem("policy_feature", 422, f"the policy {what}")
+    if policy.floor < settings.floor:
+        raise Problem(
+            "policy_floor", 422,
+            f"the policy's floor is {policy.floor:g}, the loop's {settings.floor:g}: "
+            "use policy.with_floor",
+        )  # fmt: skip
+    if policy.overrules:
+        raise Problem(
+            "policy_support", 422,
+            "the policy refuses people whom its log does not support, below the loop's floor: "
+            "learn it with unsupported='trust_model'",
+        )  # fmt: skip
+    if policy.summary is None:
+        raise Problem("policy_reference", 422, "the policy has no summary of people, so no reasons")
+    try:
+        trial = Live("", 0, settings, 0, (Share("", 1.0, policy),))
+        trial.scored(_trial_people(settings))
+    except (ValueError, TypeError, KeyError) as error:
+        raise Problem(
+            "policy_feature", 422, f"the policy cannot decide on people of this loop: {error}"
+        ) from None
+
+
+def _trial_people(settings: LoopSettings) -> list[Person]:
+    """Return people at the ends of every feature, and with every word."""
+    ends = {
+        name: kind.words if isinstance(kind, Words) else (kind.low, kind.high)
+        for name, kind in settings.features.items()
+    }
+    most = max(map(len, ends.values()))
+    return [{name: each[k % len(each)] for name, each in ends.items()} for k in range(most)]
+
+
+def propose(
+    connection: Connection,
+    live: Live,
+    text: str,
+    by: str,
+    time: datetime,
+    *,
+    parent: str | None = None,
+    cohorts: Sequence[str] = (),
+) -> str:
+    """Store a policy for later deployment and return its digest; again is as well as once."""
+    digest = policy_digest(checked_policy(text, live.settings))
+    if policy_row(connection, live.loop, digest) is not None:
+        return digest
+    if parent is not None and policy_row(connection, live.loop, parent) is None:
+        raise Problem("unknown_policy", 422, f"no policy {parent} in this loop to be its parent")
+    values = {"policy": digest, "content": text, "by": by, "parent": parent}
+    values["cohorts"] = canonical(sorted(cohorts))
+    schema.add(connection, schema.policy, live.loop, time, values)
+    schema.add_event(connection, live.loop, time, by, "policy proposed", digest)
+    return digest
+
+
+def deploy(
+    connection: Connection,
+    live: Live,
+    shares: Mapping[str, float],
+    by: str,
+    time: datetime,
+    *,
+    evidence: str = "",
+) -> int:
+    """Decide with these policies from now on; return the deployment's number.
+
+    A policy that was never deployed needs a second person: not its author.
+    """
+    if not shares or min(shares.values()) <= 0.0 or abs(sum(shares.values()) - 1.0) > 1e-9:
+        raise Problem("shares", 422, "shares are above 0 and sum to 1")
+    table = schema.deployment
+    before = select(table.c.number, table.c.shares).where(table.c.loop == live.loop)
+    rows = connection.execute(before).all()
+    approved = {digest for row in rows for digest in json.loads(row.shares)}
+    for digest in shares:
+        row = policy_row(connection, live.loop, digest)
+        if row is None:
+            raise Problem("unknown_policy", 422, f"no policy {digest} in this loop")
+        checked_policy(row["content"], live.settings)
+        if row["by"] == by and digest not in approved:
+            raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
+    number = max((row.number for row in rows), default=0) + 1
+    values = {"number": number, "shares": canonical(dict(shares)), "by": by, "evidence": evidence}
+    schema.add(connection, table, live.loop, time, values)
+    schema.add_event(connection, live.loop, time, by, "deployed", canonical(dict(shares)))
+    return number
+
+
+def policy_row(connection: Connection, loop: str, digest: str) -> dict[str, Any] | None:
+    """Return a stored policy, if the loop has it."""
+    table = schema.policy
+    wanted = select(table).where(table.c.loop == loop, table.c.policy == digest)
+    return schema.row(connection, wanted)

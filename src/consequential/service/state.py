@@ -1,0 +1,94 @@
+"""State: what a running service knows, read again from the database each second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from consequential.service.database import Store
+from consequential.service.deciding import Live, live_loops
+from consequential.service.keys import Account, accounts, authenticated
+from consequential.service.problems import Problem
+from consequential.service.settings import ServiceSettings
+from consequential.service.writer import Writer
+
+_INTERVAL = 1.0  # seconds
+
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Service:
+    """The store, the writer, and who may do what with which loops."""
+
+    writer: Writer
+    _poll: asyncio.Task[None]
+
+    def __init__(self, settings: ServiceSettings, store: Store) -> None:
+        self.settings, self.store = settings, store
+        self._lives: Mapping[str, Live] = {}
+        self._accounts: Mapping[str, Account] = {}
+        self._ends = False
+        self.refresh()
+
+    async def start(self) -> None:
+        """Begin to take decisions."""
+        self.writer = Writer(self.store, self.settings.secret)
+        self._poll = asyncio.create_task(self._refresh_always())
+
+    async def stop(self) -> None:
+        """Decide on all that waits, then end."""
+        self._ends = True
+        self._poll.cancel()
+        await self.writer.close()
+        self.store.close()
+
+    def refresh(self) -> None:
+        """Read settings, deployments and keys again."""
+        with self.store.read() as connection:
+            self._lives = live_loops(connection, self._lives)
+            self._accounts = accounts(connection)
+
+    async def _refresh_always(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            try:
+                await self.on_thread(self.refresh)
+            except SQLAlchemyError as error:
+                _log.error("settings could not be read: %s", type(error).__name__)
+
+    async def on_thread(self, work: Callable[[], Result]) -> Result:
+        """Do something with the database that the event loop should not wait for."""
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def is_ready(self) -> bool:
+        """Whether the database answers and requests are welcome."""
+        try:
+            with self.store.read() as connection:
+                connection.execute(text("select 1"))
+        except SQLAlchemyError:
+            return False
+        return not self._ends
+
+    def account(self, request: Any, scope: str) -> Account:
+        """Return whose key a request has, if it is good for the scope."""
+        return authenticated(self._accounts, request.headers.get("authorization"), scope)
+
+    def live(self, loop: str) -> Live:
+        """Return a loop's settings and deployment."""
+        found = self._lives.get(loop)
+        if found is None:
+            raise Problem("unknown_loop", 404, "there is no such loop")
+        return found
+
+    def deciding(self, loop: str) -> Live:
+        """Return the same for a loop that can decide."""
+        live = self.live(loop)
+        if not live.shares:
+            raise Problem("no_deployment", 409, "the loop has no deployment: deploy a policy first")
+        return live

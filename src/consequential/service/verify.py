@@ -1,0 +1,238 @@
+"""Verify: whether the rows are those that were written, by their digests, seals and replays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+from sqlalchemy.exc import NoResultFound
+
+from consequential.service import schema
+from consequential.service.chance import commitment_of, epoch_key
+from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal
+from consequential.service.database import Store
+from consequential.service.deciding import live_at, replayed
+from consequential.service.records import hidden_digest, row_digest
+
+_PIECE = 2_000  # rows that are replayed together
+# what may be forgotten, and the digest that stays in its place
+_HIDDEN = {"decision": ("features", "features_digest"), "attribute": ("value", "value_digest")}
+
+Row = Mapping[Any, Any]
+Place = tuple[str, str]  # a loop and a day
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it was written.
+
+    Examples
+    --------
+    >>> from consequential.service.verify import Finding
+    >>> print(Finding("decision", "0198", "its digest is not that of its content"))
+    decision 0198: its digest is not that of its content
+    """
+
+    table: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.where}: {self.what}"
+
+
+def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
+    """Check every row, seal, epoch and account, and replay every decision.
+
+    Rows of days that are still open are checked one by one. Without the secret, draws are
+    replayed where the key of the epoch is revealed.
+    """
+    with store.read() as connection:
+        closed = connection.execute(select(schema.day).order_by(schema.day.c.date)).mappings().all()
+        epochs = connection.execute(select(schema.epoch)).mappings().all()
+        yield from _account_findings(connection)
+    yield from _epoch_findings(epochs, closed, secret)
+    yield from _missing_days(closed)
+    replay = _Replay(store, epochs, secret)
+    for table in schema.SEALED:
+        found: dict[Place, HashedRows] = defaultdict(HashedRows)
+        asked = select(table).order_by(table.c.id).execution_options(yield_per=_PIECE)
+        with reading(store, table) as connection, connection.execute(asked) as result:
+            for rows in result.mappings().partitions():
+                for row in rows:
+                    yield from _row_findings(table, row)
+                    found[row["loop"], _day(row["id"])].add(row["digest"])
+                if table is schema.decision:
+                    yield from replay.findings(rows)
+        days = [row for row in closed if row["table"] == table.name]
+        yield from _seal_findings(table, days, found)
+
+
+def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Finding]:
+    """Check one decision, what belongs to it, and the seal of its day."""
+    table, day = schema.decision, schema.day.c
+    with store.read() as connection:
+        row = connection.execute(select(table).where(table.c.id == id)).mappings().one_or_none()
+        if row is None:
+            yield Finding("decision", id, "there is none")
+            return
+        loop, date_of = row["loop"], day_of(id)
+        epochs = connection.execute(select(schema.epoch)).mappings().all()
+        sealed = (day.table == "decision") & (day.loop == loop) & (day.date <= date_of)
+        last = select(schema.day).where(sealed).order_by(day.date.desc()).limit(2)
+        closed = connection.execute(last).mappings().all()[::-1]
+        for other in (schema.outcome, schema.override):
+            theirs = select(other).where(other.c.decision == id)
+            for each in connection.execute(theirs).mappings():
+                yield from _row_findings(other, each)
+    yield from _row_findings(table, row)
+    yield from _Replay(store, epochs, secret).findings([row])
+    if closed and closed[-1]["date"] == date_of:
+        before = closed[0]["seal"] if len(closed) > 1 else ""
+        yield from _day_findings(closed[-1], hashed_rows(store, table, loop, date_of), before)
+
+
+# --- rows and seals
+
+
+def _day(identifier: str) -> str:
+    try:
+        return day_of(identifier)
+    except (ValueError, OverflowError):  # it was changed, as its row's digest tells
+        return ""
+
+
+def _row_findings(table: Table, row: Row) -> Iterator[Finding]:
+    if row_digest(row, table.info["filled_in"]) != row["digest"]:
+        yield Finding(table.name, row["id"], "its digest is not that of its content")
+    if table.name in _HIDDEN:
+        name, digest = _HIDDEN[table.name]
+        content, salt = row[name], row["salt"]
+        if (content is None) != (salt is None):
+            yield Finding(table.name, row["id"], f"of {name} and salt only one was deleted")
+        elif content is not None and hidden_digest(salt, content) != row[digest]:
+            yield Finding(table.name, row["id"], f"{name} or salt is not what was written")
+
+
+def _seal_findings(
+    table: Table, closed: Sequence[Row], found: dict[Place, HashedRows]
+) -> Iterator[Finding]:
+    before: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for day in closed:
+        rows = found.pop((day["loop"], day["date"]), HashedRows())
+        yield from _day_findings(day, rows, before.get(day["loop"], ""))
+        before[day["loop"]], last[day["loop"]] = day["seal"], day["date"]
+    for loop, date_of in found:
+        if date_of <= last.get(loop, ""):
+            yield Finding(table.name, f"{loop} {date_of}".strip(), "rows of a day never closed")
+
+
+def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Finding]:
+    where = f"{day['table']} {day['loop']} {day['date']}".replace("  ", " ")
+    if rows.count != day["rows"]:
+        yield Finding("day", where, f"{day['rows']} rows were sealed, {rows.count} are there")
+    elif seal(day, rows, before) != day["seal"]:
+        yield Finding("day", where, "its seal is not that of its rows and of the day before")
+
+
+def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
+    """Find days that are closed for some tables only, or lie between closed days."""
+    tables: dict[Place, set[str]] = defaultdict(set)
+    for row in closed:
+        tables[row["loop"], row["date"]].add(row["table"])
+    for loop in {loop for loop, _ in tables}:
+        for day in _days_between([day for name, day in tables if name == loop]):
+            for table in {each.name for each in schema.SEALED} - tables.get((loop, day), set()):
+                yield Finding("day", f"{table} {loop} {day}".replace("  ", " "), "it is missing")
+
+
+def _days_between(days: Sequence[str]) -> list[str]:
+    """Return all days from the first to the last; what is no date is one more."""
+    try:
+        first, last = date.fromisoformat(min(days)), date.fromisoformat(max(days))
+    except ValueError:
+        return sorted(days)
+    return [str(first + timedelta(k)) for k in range((last - first).days + 1)]
+
+
+# --- what is filled in later
+
+
+def _account_findings(connection: Connection) -> Iterator[Finding]:
+    """Find keys whose revocation is not what the events say."""
+    revoked = select(schema.event).where(schema.event.c.what == "key revoked")
+    said = {row["about"]: row["time"] for row in connection.execute(revoked).mappings()}
+    for row in connection.execute(select(schema.account)).mappings():
+        if row["revoked"] != said.get(row["id"]):
+            yield Finding("account", row["id"], "it was not revoked when the events say so")
+
+
+def _epoch_findings(
+    epochs: Iterable[Row], closed: Sequence[Row], secret: bytes | None
+) -> Iterator[Finding]:
+    last = {row["loop"]: row["date"] for row in closed}
+    for row in epochs:
+        own = None if secret is None else epoch_key(secret, row["loop"], row["epoch"])
+        if own is not None and commitment_of(own) != row["commitment"]:
+            yield Finding("epoch", row["id"], "its commitment is not of the service's secret")
+        if row["key"] is not None and _commitment(row["key"]) != row["commitment"]:
+            yield Finding("epoch", row["id"], "its key is not the one committed to")
+        # when the day of its end is closed, a day later, the worker has revealed the key
+        elif row["key"] is None and row["end"][:10] <= last.get(row["loop"], ""):
+            yield Finding("epoch", row["id"], "its key should have been revealed")
+
+
+def _commitment(key: str) -> str | None:
+    try:
+        return commitment_of(bytes.fromhex(key))
+    except ValueError:
+        return None
+
+
+class _Replay:
+    """Decisions computed again, by the policies that were deployed and the keys that are known."""
+
+    def __init__(self, store: Store, epochs: Iterable[Row], secret: bytes | None) -> None:
+        self._keys: dict[Place, bytes | None] = {}
+        for row in epochs:
+            key = None if secret is None else epoch_key(secret, row["loop"], row["epoch"])
+            if row["key"] is not None and _commitment(row["key"]) == row["commitment"]:
+                key = bytes.fromhex(row["key"])
+            self._keys[row["loop"], row["epoch"]] = key
+
+        @cache
+        def live(loop: str, version: int, number: int) -> Any:
+            with store.read() as connection:
+                return live_at(connection, loop, version, number)
+
+        self._live = live
+
+    def findings(self, rows: Iterable[Row]) -> Iterator[Finding]:
+        """Replay rows and find those that come out differently."""
+        groups: dict[tuple[str, int, int, str], list[Row]] = defaultdict(list)
+        for row in rows:
+            groups[row["loop"], row["version"], row["deployment"], row["epoch"]].append(row)
+        for some in groups.values():
+            yield from self._group_findings(some)
+
+    def _group_findings(self, rows: list[Row]) -> Iterator[Finding]:
+        first = rows[0]
+        try:
+            live = self._live(first["loop"], first["version"], first["deployment"])
+            again = replayed(live, rows, self._keys[first["loop"], first["epoch"]])
+        except (NoResultFound, KeyError, ValueError, TypeError):
+            if len(rows) > 1:  # only one of them may be wrong
+                for row in rows:
+                    yield from self._group_findings([row])
+            else:
+                yield Finding("decision", first["id"], "it cannot be replayed")
+            return
+        for row, each in zip(rows, again, strict=True):
+            if not each.agrees:
+                yield Finding("decision", row["id"], "it comes out differently when replayed")

@@ -1,0 +1,97 @@
+"""Worker: epochs, days, cohorts and retention, each done when it is due.
+
+Every unit of work is one transaction under a unique key, so a worker may be stopped at any moment,
+and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from threading import Event
+
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from consequential.service.chance import open_epochs, reveal_keys
+from consequential.service.closing import close_day, days_due
+from consequential.service.cohorts import Cohorts, all_cohorts
+from consequential.service.database import DatabaseError, Store, locked
+from consequential.service.forgetting import retain
+from consequential.service.loops import clock
+from consequential.service.records import now
+from consequential.service.settings import ServiceSettings
+
+_INTERVAL = 30.0  # seconds
+_LOGGER = logging.getLogger(__name__)
+
+
+def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
+    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention."""
+    for cohorts in all_cohorts(store, settings.directory).values():
+        with store.read() as connection:
+            loop_time = clock(connection, cohorts.loop, cohorts.settings, time)
+        _work_on(cohorts, settings.secret, loop_time)
+    _close(store, "", time)
+
+
+def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> None:
+    store, loop = cohorts.store, cohorts.loop
+    with store.write() as connection:
+        open_epochs(connection, loop, cohorts.settings, secret, time)
+        revealed = reveal_keys(connection, loop, secret, time)
+    for epoch in revealed:
+        _say("epoch revealed", loop=loop, epoch=epoch)
+    closed = _close(store, loop, time)  # after the keys, so that closed days can be verified
+    for period in cohorts.due(time):
+        row = cohorts.freeze(period, time)
+        _say("cohort frozen", loop=loop, period=period, digest=row["file_digest"])
+    if closed and (forgotten := retain(cohorts, time)).decisions:
+        _say("retention over", loop=loop, decisions=forgotten.decisions)
+
+
+def _close(store: Store, loop: str, time: datetime) -> bool:
+    """Close the days that are over, and return whether there were any."""
+    days = days_due(store, loop, time)
+    for day in days:
+        if not close_day(store, loop, day):
+            break  # a row came meanwhile; the next round closes the day
+    return bool(days)
+
+
+def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = _INTERVAL) -> None:
+    """Work until `stop` is set; of several workers one works at a time."""
+    while not stop.is_set():
+        try:
+            with _alone(store, settings):
+                work(store, settings, now())
+        except (SQLAlchemyError, OSError) as error:  # the database may be away for a while
+            _LOGGER.error("work failed: %s", type(error).__name__)
+        except DatabaseError:  # another worker has the lock
+            pass
+        stop.wait(interval)
+
+
+@contextmanager
+def _alone(store: Store, settings: ServiceSettings) -> Iterator[None]:
+    """Be the only worker; a lock ends with the process that has it."""
+    if store.is_sqlite:
+        with locked(settings.directory, "worker"):
+            yield
+        return
+    with store.main.connect() as connection:
+        mine = connection.execute(text("select pg_try_advisory_lock(20117)")).scalar_one()
+        connection.commit()
+        if not mine:
+            raise DatabaseError("another worker works")
+        try:
+            yield
+        finally:
+            connection.execute(text("select pg_advisory_unlock(20117)"))
+            connection.commit()
+
+
+def _say(what: str, **about: str | int) -> None:
+    _LOGGER.info(what, extra={"about": about})

@@ -1,0 +1,316 @@
+"""Writer: the group commit; nobody is answered before their decision is on disk.
+
+Requests queue up. One task takes all that wait, and a thread of its own looks up which of them
+were decided before, scores and draws the others together, inserts them in one transaction and
+answers when that is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from consequential.service import schema
+from consequential.service.applications import Application
+from consequential.service.chance import commitment_of, epoch_key, open_epochs, uniform
+from consequential.service.database import Store
+from consequential.service.deciding import Live, live_at
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, hidden_digest, new_salt, now
+from consequential.service.settings import period_of
+
+_CAPACITY = 8_192  # applications that may wait
+_GROUP = 2_000  # applications in one transaction
+_ATTEMPTS = 5
+
+_log = logging.getLogger(__name__)
+_decisions = Counter("consequential_decisions", "Decisions stored", ["loop"])
+_accepted = Counter("consequential_accepted", "Decisions stored that accept")
+_waiting = Gauge("consequential_waiting", "Applications that wait to be decided")
+_groups = Histogram(
+    "consequential_group_size", "Decisions in one commit", buckets=[2**k for k in range(12)]
+)
+
+Key = tuple[str, str]  # a loop and an application's id
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answers to one request, and whether one of its decisions is new."""
+
+    is_new: bool
+    decisions: list[Body]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    live: Live
+    applications: Sequence[Application]
+    answer: asyncio.Future[Answer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draft:
+    """A decision that is still to be drawn."""
+
+    live: Live
+    application: Application
+    features: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    name: str
+    key: bytes
+    commitment: str
+
+
+class Writer:
+    """The one that decides and writes, group by group."""
+
+    def __init__(self, store: Store, secret: bytes) -> None:
+        self._store, self._secret = store, secret
+        self._requests: deque[_Request] = deque()
+        self._n_waiting = 0  # applications
+        self._some, self._ends = asyncio.Event(), False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._epochs: dict[Key, _Epoch] = {}
+        self._past: dict[tuple[str, int, int], Live] = {}
+        self._task = asyncio.create_task(self._run())
+
+    async def decide(self, live: Live, applications: Sequence[Application]) -> Answer:
+        """Decide on applications, all or none; returns when they are on disk."""
+        if self._ends or self._n_waiting + len(applications) > _CAPACITY:
+            raise Problem("busy", 503, "too many applications wait: try again with the same ids")
+        request = _Request(live, applications, asyncio.get_running_loop().create_future())
+        self._requests.append(request)
+        self._n_waiting += len(applications)
+        self._some.set()
+        return await request.answer
+
+    async def close(self) -> None:
+        """Decide on all that waits, and end."""
+        self._ends = True
+        self._some.set()
+        await self._task
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        run = asyncio.get_running_loop().run_in_executor
+        while not self._ends or self._requests:
+            await self._some.wait()
+            self._some.clear()
+            while group := self._next_group():
+                answers = await run(self._thread, self._answers, group)
+                for request, answer in zip(group, answers, strict=True):
+                    if request.answer.cancelled():  # the client has gone; the decision stays
+                        continue
+                    if isinstance(answer, Answer):
+                        request.answer.set_result(answer)
+                    else:
+                        request.answer.set_exception(answer)
+
+    def _next_group(self) -> list[_Request]:
+        group: list[_Request] = []
+        size = 0
+        while self._requests and size + len(self._requests[0].applications) <= _GROUP:
+            group.append(self._requests.popleft())
+            size += len(group[-1].applications)
+        self._n_waiting -= size
+        _waiting.set(self._n_waiting)
+        return group
+
+    # --- on the thread
+
+    def _answers(self, group: list[_Request]) -> list[Answer | Problem]:
+        """Decide on a group; where that fails, on each request alone, so that one does no harm."""
+        try:
+            return self._committed(group)
+        except OperationalError as error:
+            _log.error("decisions could not be stored: %s", type(error.orig).__name__)
+            problem = Problem("storage", 503, "the database does not answer: try again, same ids")
+            return [problem for _ in group]
+        except Exception as error:
+            if len(group) > 1:
+                return [self._answers([request])[0] for request in group]
+            if isinstance(error, IntegrityError) and "closed" in str(error.orig):
+                return [Problem("day_closed", 409, "the books of that day are closed")]
+            _log.exception("a decision failed")
+            return [Problem("internal", 500, "the decision failed; nothing was stored")]
+
+    def _committed(self, group: list[_Request]) -> list[Answer | Problem]:
+        """Insert all as new; where an id is there already, look up which ones, and repeat."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                time = now()
+                self._open_epochs(group, time)
+                with self._store.write() as connection:
+                    rows = _stored(connection, group) if attempt else {}
+                    return self._decided(connection, group, rows, time)
+            except IntegrityError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _decided(
+        self, connection: Connection, group: list[_Request], rows: dict[Key, Body], time: datetime
+    ) -> list[Answer | Problem]:
+        drafts: dict[Key, _Draft] = {}
+        own: list[dict[Key, _Draft] | Problem] = []
+        for request in group:
+            try:
+                found = _drafts(request, rows, drafts)
+                drafts |= found
+                own.append(found)
+            except Problem as problem:
+                own.append(problem)
+        new, bodies = self._drawn(drafts.values(), time)
+        if new:
+            connection.execute(insert(schema.decision), new)
+        for key, row in rows.items():
+            bodies[key] = self._answered_before(connection, row)
+        return [
+            each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
+            for request, each in zip(group, own, strict=True)
+        ]
+
+    def _drawn(
+        self, drafts: Iterable[_Draft], time: datetime
+    ) -> tuple[list[Body], dict[Key, Body]]:
+        """Return rows and answers: scored together, each drawn with its own number."""
+        rows: list[Body] = []
+        bodies: dict[Key, Body] = {}
+        by_live: dict[Live, list[_Draft]] = {}
+        for draft in drafts:
+            by_live.setdefault(draft.live, []).append(draft)
+        for live, some in by_live.items():
+            scored = live.scored([draft.application.features for draft in some])
+            chances = zip(
+                some, scored.propensity.tolist(), scored.found.score.tolist(), strict=True
+            )
+            for place, (draft, propensity, score) in enumerate(chances):
+                row = self._row(draft, time, propensity, score)
+                reasons = [] if row["accepted"] else live.reasons(scored, place)
+                commitment = self._epochs[live.loop, row["epoch"]].commitment
+                bodies[_key(live.loop, row["application_id"])] = live.answer(
+                    row, commitment, reasons
+                )
+                rows.append(row)
+            _decisions.labels(live.loop).inc(len(some))
+        _accepted.inc(sum(row["accepted"] for row in rows))
+        _groups.observe(len(rows))
+        return rows, bodies
+
+    def _row(self, draft: _Draft, time: datetime, propensity: float, score: float) -> Body:
+        live, application = draft.live, draft.application
+        time = application.time or time
+        epoch = self._epochs[live.loop, period_of(live.settings.epoch, time)]
+        u = uniform(epoch.key, live.loop, application.subject)
+        salt = new_salt()
+        values = {
+            "application_id": application.application_id,
+            "subject_id": application.subject_id,
+            "version": live.version,
+            "cohort": period_of(live.settings.period, time),
+            "epoch": epoch.name,
+            "deployment": live.number,
+            "features": draft.features,
+            "salt": salt,
+            "features_digest": hidden_digest(salt, draft.features),
+            "amount": application.amount,
+            "score": score,
+            "propensity": propensity,
+            "u": u,
+            "accepted": u < propensity,
+        }
+        return schema.made_row(schema.decision, live.loop, time, values)
+
+    def _open_epochs(self, group: list[_Request], time: datetime) -> None:
+        """Store the commitment of each epoch before anybody is drawn with its key."""
+        for request in group:
+            for each in {application.time or time for application in request.applications}:
+                live, name = request.live, period_of(request.live.settings.epoch, each)
+                if (live.loop, name) not in self._epochs:
+                    with self._store.write() as connection:
+                        open_epochs(connection, live.loop, live.settings, self._secret, each)
+                    key = epoch_key(self._secret, live.loop, name)
+                    self._epochs[live.loop, name] = _Epoch(name, key, commitment_of(key))
+
+    def _answered_before(self, connection: Connection, row: Body) -> Body:
+        """Return what was answered, by what decided it at the time."""
+        place = row["loop"], row["version"], row["deployment"]
+        if place not in self._past:
+            self._past[place] = live_at(connection, *place)
+        key = epoch_key(self._secret, row["loop"], row["epoch"])
+        return self._past[place].answer_again(row, commitment_of(key))
+
+
+def _key(loop: str, application_id: str) -> Key:
+    return loop, application_id
+
+
+def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
+    """Return the rows of applications that were decided before."""
+    wanted: dict[str, list[str]] = {}
+    for request in group:
+        theirs = (application.application_id for application in request.applications)
+        wanted.setdefault(request.live.loop, []).extend(theirs)
+    found: dict[Key, Body] = {}
+    table = schema.decision
+    for loop, ids in wanted.items():
+        before = select(table).where(table.c.loop == loop, table.c.application_id.in_(ids))
+        for row in schema.rows(connection, before):
+            found[_key(loop, row["application_id"])] = row
+    return found
+
+
+def _drafts(
+    request: _Request, rows: dict[Key, Body], others: dict[Key, _Draft]
+) -> dict[Key, _Draft]:
+    """Return the decisions that a request still needs; refuse one that contradicts itself."""
+    found: dict[Key, _Draft] = {}
+    for index, application in enumerate(request.applications):
+        key = _key(request.live.loop, application.application_id)
+        features = canonical(application.features)
+        problem = None
+        if key in rows:
+            problem = _contradiction(application, features, rows[key])
+        elif key not in others:
+            found[key] = _Draft(request.live, application, features)
+        elif application != others[key].application:
+            problem = _differs()
+        if problem is not None:
+            if len(request.applications) > 1:
+                problem.extra["index"] = index
+            raise problem
+    return found
+
+
+def _contradiction(application: Application, features: str, row: Body) -> Problem | None:
+    if row["features"] is None:
+        return Problem("forgotten", 410, "this application was decided, and then forgotten")
+    given = features, application.subject_id, application.amount
+    same = given == (row["features"], row["subject_id"], row["amount"])
+    return None if same else _differs()
+
+
+def _differs() -> Problem:
+    return Problem(
+        "application_differs", 409, "this application was decided with other features: use a new id"
+    )
+
+
+def _answer(request: _Request, bodies: dict[Key, Body], *, is_new: bool) -> Answer:
+    keys = [_key(request.live.loop, each.application_id) for each in request.applications]
+    return Answer(is_new, [bodies[key] for key in keys])

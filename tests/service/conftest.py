@@ -1,0 +1,105 @@
+"""Databases to test the service on: SQLite in a folder, and PostgreSQL on this machine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+from postgres_server import PostgresServer
+from trial import Served, Trial, add_loop, make_trial, served_here
+
+from consequential.service.database import Store, migrate, open_store
+from consequential.service.settings import ServiceSettings
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of this session."""
+    server = PostgresServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """An empty database of that server."""
+    name = f"test_{next(_numbers)}"
+    postgres.execute(f"create database {name}")
+    yield postgres.url(name)
+    postgres.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> ServiceSettings:
+    """Where an empty service keeps things: once in SQLite, once in PostgreSQL."""
+    if request.param == "sqlite":
+        files = [f"sqlite:///{tmp_path / name}.db" for name in ("service", "sensitive")]
+    else:
+        files = [request.getfixturevalue("postgres_url")] * 2
+    settings = ServiceSettings(tmp_path, files[0], files[1], b"s" * 32)
+    migrate(settings)
+    return settings
+
+
+@pytest.fixture
+def store(service: ServiceSettings) -> Iterator[Store]:
+    """The databases of an empty service."""
+    store = open_store(service)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """A service with a loop and a policy, on either database."""
+    url = ""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        name = f"trial_{next(_numbers)}"
+        server.execute(f"create database {name}")
+        url = server.url(name)
+    return make_trial(tmp_path_factory.mktemp("trial"), url)
+
+
+@pytest.fixture(scope="module")
+def http(trial: Trial) -> Iterator[httpx.Client]:
+    """Requests to that service, served by a thread, with a key for everything."""
+    with served_here(trial) as client:
+        yield client
+
+
+@pytest.fixture
+def loop(http: httpx.Client, trial: Trial) -> str:
+    """The address of a loop of its own for each test, which decides with the policy of trials."""
+    name = f"/v1/loops/loop-{next(_numbers)}"
+    add_loop(http, trial, name)
+    return name
+
+
+@pytest.fixture
+def sqlite_trial(tmp_path: Path) -> Trial:
+    """A service of its own on SQLite."""
+    return make_trial(tmp_path)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Start services as processes of their own, which end with the test."""
+    started: list[Served] = []
+
+    def start(trial: Trial, *more: str) -> Served:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        started.append(Served(trial, port, *more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()

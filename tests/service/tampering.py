@@ -1,0 +1,85 @@
+"""Tampering: rows that are changed although triggers refuse it, as an administrator could."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, delete, insert, select
+
+from consequential.service.database import Store
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def unguarded(store: Store, table: Table) -> Iterator[Connection]:
+    """A transaction in which neither triggers nor foreign keys refuse anything."""
+    engine = store.main if table.schema is None else store.apart
+    if not store.is_sqlite:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("set session_replication_role = replica")
+            connection.exec_driver_sql("set local synchronous_commit = off")  # for speed
+            yield connection
+            connection.exec_driver_sql("reset session_replication_role")
+        return
+    with engine.begin() as connection:
+        triggers = "select name from sqlite_master where type = 'trigger'"
+        for (name,) in connection.exec_driver_sql(triggers).all():
+            connection.exec_driver_sql(f"drop trigger {name}")
+    with engine.connect() as connection:
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        driver.execute("pragma foreign_keys = off")  # only possible outside a transaction
+        yield connection
+        connection.commit()
+        driver.execute("pragma foreign_keys = on")
+
+
+def rows_of(store: Store, table: Table) -> list[Row]:
+    """All rows, in the order of their keys."""
+    engine = store.main if table.schema is None else store.apart
+    with engine.begin() as connection:
+        found = connection.execute(select(table).order_by(*table.primary_key)).mappings()
+        return [dict(row) for row in found]
+
+
+def exchange(store: Store, table: Table, old: Sequence[Row], new: Sequence[Row]) -> None:
+    """Put rows in the place of others."""
+    with unguarded(store, table) as connection:
+        for row in old:
+            key = and_(*(column == row[column.name] for column in table.primary_key))
+            connection.execute(delete(table).where(key))
+        if new:
+            connection.execute(insert(table), list(new))
+
+
+def other_values(value: Any, nullable: bool) -> list[Any]:
+    """Values that could stand in the place of one."""
+    if value is None:
+        return ["ab", 1]
+    found: list[Any] = [None] if nullable else []
+    if isinstance(value, bool):
+        return [*found, not value]
+    if isinstance(value, int):
+        return [*found, value + 70]
+    if isinstance(value, float):
+        return [*found, math.nextafter(value, 2.0)]
+    last = "9" if value[-1:] != "9" else "8"
+    return [*found, value[:-1] + last]
+
+
+def tampered(table: Table, rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], list[Row]]]:
+    """Each way to change, drop or swap one cell of two rows, as rows before and after."""
+    first, second = rows[0], rows[-1]
+    for column in table.c:
+        name = column.name
+        for row in (first, second) if column.nullable else (first,):
+            for value in other_values(row[name], bool(column.nullable)):
+                if isinstance(value, column.type.python_type) or value is None:
+                    yield f"{table.name}.{name} = {value!r}", [row], [row | {name: value}]
+        if first[name] != second[name]:
+            swapped = [first | {name: second[name]}, second | {name: first[name]}]
+            yield f"{table.name}.{name} swapped", [first, second], swapped

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from lending_loop import LOOP, START, applicants, attribute, decide, start
+from sqlalchemy import select, text
+
+from consequential.service import schema
+from consequential.service.closing import close_day
+from consequential.service.cohorts import all_cohorts
+from consequential.service.forgetting import Forgotten, forget, retain
+from consequential.service.outcomes import add_attributes
+from consequential.service.verify import verify
+
+MARKER = 7.7712345678  # an income that only one person has
+LATER = START + timedelta(40)
+
+
+def people_with_a_marked_one(n: int) -> list:
+    people = applicants(n)
+    marked = {"income": MARKER, "purpose": "tv"}
+    return [replace(people[0], subject_id="marked", features=marked), *people[1:]]
+
+
+def traces(service, store) -> dict[str, int]:
+    """In which files of the service the marker stands, and how often."""
+    folders = [service.directory]
+    if not store.is_sqlite:
+        with store.read() as connection:
+            connection.execute(text("select pg_switch_wal()"))
+            data = Path(connection.execute(text("show data_directory")).scalar_one())
+        folders.append(data / "base")
+    marks = (str(MARKER).encode(), b"marked-value", struct.pack("<d", MARKER))
+    return {
+        path.name: sum(path.read_bytes().count(mark) for mark in marks)
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and any(mark in path.read_bytes() for mark in marks)
+    }
+
+
+def checkpoint(store) -> None:
+    """Write pages to the files, as the databases do in time."""
+    if not store.is_sqlite:
+        with store.read() as connection:
+            connection.execute(text("checkpoint"))
+
+
+def test_a_forgotten_subject_leaves_nothing_in_any_file(store, service):
+    start(store, service)
+    decide(store, service, people_with_a_marked_one(200))
+    with store.write_sensitive() as connection:
+        add_attributes(connection, [attribute("marked", "marked-value")], "anna", START)
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    first = cohorts.freeze("2026-01", LATER)
+    second = cohorts.freeze("2026-01", LATER)
+    checkpoint(store)
+    assert len(traces(service, store)) >= 3
+    found = forget(store, service.directory, "marked", LATER)
+    assert found == Forgotten(decisions=1, attributes=1, files=2)
+    checkpoint(store)
+    assert traces(service, store) == {}
+    for row in (first, second):
+        assert not (service.directory / row["file"]).exists()
+    (file,) = (service.directory / "cohorts" / LOOP).iterdir()
+    assert file.name == "2026-01-3.parquet"
+    assert pq.read_table(file).num_rows == 199
+    assert list(verify(store, service.secret)) == []
+    assert forget(store, service.directory, "marked", LATER) == Forgotten(1, 1, 0)
+
+
+def test_seals_hold_after_forgetting(store, service):
+    start(store, service)
+    decide(store, service, people_with_a_marked_one(20))
+    close_day(store, LOOP, "2026-01-10")
+    forget(store, service.directory, "marked", LATER)
+    assert list(verify(store, service.secret)) == []
+
+
+def test_of_a_forgotten_subject_the_decision_stays(store, service):
+    start(store, service)
+    bodies = decide(store, service, people_with_a_marked_one(3))
+    forget(store, service.directory, "marked", LATER)
+    with store.read() as connection:
+        rows = schema.rows(connection, select(schema.decision).order_by(schema.decision.c.id))
+    forgotten = {row["id"]: row for row in rows}[bodies[0]["id"]]
+    assert (forgotten["features"], forgotten["salt"]) == (None, None)
+    assert (forgotten["propensity"], forgotten["digest"]) == (
+        bodies[0]["propensity"],
+        bodies[0]["digest"],
+    )
+    assert sum(row["features"] is None for row in rows) == 1
+
+
+def test_an_application_without_a_subject_is_forgotten_by_its_own_id(store, service):
+    start(store, service)
+    person, other = applicants(2)
+    decide(store, service, [replace(person, subject_id=None), other])
+    assert forget(store, service.directory, other.application_id, LATER).decisions == 0
+    assert forget(store, service.directory, person.application_id, LATER).decisions == 1
+
+
+def test_features_are_kept_as_long_as_the_retention_says(store, service):
+    start(store, service, retention=2)
+    decide(store, service, people_with_a_marked_one(30))
+    decide(store, service, applicants(10, START + timedelta(31), name="B"))  # in February
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    for month in ("2026-01", "2026-02"):
+        cohorts.freeze(month, LATER)
+    march, april = (datetime(2026, month, 1, tzinfo=START.tzinfo) for month in (3, 4))
+    assert retain(cohorts, march) == Forgotten()
+    assert retain(cohorts, april - timedelta(seconds=1)) == Forgotten()
+    assert retain(cohorts, april) == Forgotten(decisions=30, files=1)
+    assert retain(cohorts, april) == Forgotten()
+    checkpoint(store)
+    assert traces(service, store) == {}
+    assert list(verify(store, service.secret)) == []
+
+
+@pytest.mark.slow
+def test_nothing_stays_behind_in_pages_that_were_split(store, service):
+    start(store, service)
+    rng = random.Random(0)
+    for round in range(40):
+        time = START + timedelta(seconds=rng.randrange(100))
+        people = applicants(300, time, seed=round, name=f"R{round}")
+        marked = {"income": MARKER, "purpose": "tv"}
+        decide(store, service, [replace(p, subject_id="m", features=marked) for p in people])
+    assert forget(store, service.directory, "m", LATER).decisions == 12_000
+    checkpoint(store)
+    assert traces(service, store) == {}

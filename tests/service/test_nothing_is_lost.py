@@ -1,0 +1,223 @@
+"""Nothing that was acknowledged is lost: processes are killed under load, on both databases."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from postgres_server import PostgresServer
+from sqlalchemy import select, text
+from trial import Served, Trial, application, make_trial
+
+from consequential.service import schema
+from consequential.service.chance import epoch_key
+from consequential.service.deciding import live_at, replayed
+from consequential.service.records import row_digest
+
+Serve = Callable[..., Served]
+LOAD = Path(__file__).with_name("load.py")
+WRITERS = 16
+
+
+class Load:
+    """Writers in a process of their own."""
+
+    def __init__(self, trial: Trial, url: str, seconds: float, prefix: str) -> None:
+        self.file = trial.settings.directory / f"answers-{prefix}"
+        self.process = subprocess.Popen(
+            [sys.executable, LOAD, f"{url}/v1/loops/trial/decisions", trial.keys["decide"],
+             self.file, str(WRITERS), str(seconds), prefix]
+        )  # fmt: skip
+
+    def answers(self) -> dict[str, tuple[int, str]]:
+        """Status and body by application, once all writers have ended."""
+        assert self.process.wait(60) == 0
+        lines = self.file.read_text().splitlines()
+        return {each[0]: (int(each[1]), each[2]) for each in (line.split("\t") for line in lines)}
+
+
+def stored(trial: Trial) -> dict[str, dict]:
+    store = trial.store()
+    with store.read() as connection:
+        rows = schema.rows(connection, select(schema.decision))
+    store.close()
+    return {row["application_id"]: row for row in rows}
+
+
+def check(trial: Trial, url: str, answers: dict[str, tuple[int, str]]) -> int:
+    """All that was acknowledged is stored as it was told; the rest can be asked for again."""
+    rows = stored(trial)
+    acknowledged = {name: told for name, (status, told) in answers.items() if status == 201}
+    assert acknowledged.keys() <= rows.keys()
+    for name, told in acknowledged.items():
+        assert rows[name]["digest"] in told
+        assert row_digest(rows[name], schema.decision.info["filled_in"]) == rows[name]["digest"]
+    check_replay(trial, list(rows.values()))
+    with httpx.Client(headers=trial.header()) as client:
+        others = [name for name, (status, _) in answers.items() if status != 201]
+        for name in others[:50]:
+            again = client.post(f"{url}/v1/loops/trial/decisions", json=application(name))
+            assert again.status_code in (200, 201)
+        name, told = next(iter(acknowledged.items()))
+        again = client.post(f"{url}/v1/loops/trial/decisions", json=application(name))
+        assert (again.status_code, again.text) == (200, told)
+    return len(acknowledged)
+
+
+def check_replay(trial: Trial, rows: list[dict]) -> None:
+    """This process, which did not decide, computes the same."""
+    store = trial.store()
+    with store.read() as connection:
+        live = live_at(connection, "trial", rows[0]["version"], rows[0]["deployment"])
+    store.close()
+    key = epoch_key(trial.settings.secret, "trial", rows[0]["epoch"])
+    again = replayed(live, rows, key)
+    assert all(each.agrees for each in again)
+    assert [each.propensity for each in again] == [row["propensity"] for row in rows]
+
+
+def kill_rounds(trial: Trial, serve: Serve, rounds: int, seconds: float) -> list[int]:
+    """Kill the service in the middle of each round; return how many decisions were acknowledged."""
+    counts, served = [], serve(trial)
+    for number in range(rounds):
+        load = Load(trial, served.url, seconds, f"round{number}")
+        time.sleep(seconds * 0.75)
+        served.kill()
+        served = serve(trial)
+        counts.append(check(trial, served.url, load.answers()))
+    assert served.stop() == 0
+    if trial.settings.is_sqlite:
+        connection = sqlite3.connect(trial.settings.directory / "service.db")
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+        connection.close()
+    return counts
+
+
+def test_a_killed_service_loses_no_acknowledged_decision(trial, serve):
+    assert min(kill_rounds(trial, serve, rounds=1, seconds=2.0)) > 50
+
+
+@pytest.mark.slow
+def test_a_killed_service_loses_none_of_thousands_in_five_rounds(trial, serve):
+    assert min(kill_rounds(trial, serve, rounds=5, seconds=8.0)) >= 1000
+
+
+def postgres_rounds(
+    server: PostgresServer, folder: Path, serve: Serve, rounds: int, seconds: float
+):
+    server.execute("create database killed")
+    trial = make_trial(folder, server.url("killed"))
+    served, counts = serve(trial), []
+    for number in range(rounds):
+        load = Load(trial, served.url, seconds, f"round{number}")
+        time.sleep(seconds / 2)
+        server.kill()
+        time.sleep(0.3)
+        server.start()
+        answers = load.answers()
+        assert 503 in {status for status, _ in answers.values()}
+        counts.append(check(trial, served.url, answers))
+    assert served.stop() == 0
+    return counts
+
+
+def test_a_killed_postgresql_loses_no_acknowledged_decision(tmp_path, serve):
+    server = PostgresServer()
+    try:
+        assert min(postgres_rounds(server, tmp_path, serve, rounds=1, seconds=3.0)) > 50
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_a_killed_postgresql_loses_none_of_thousands_in_five_rounds(tmp_path, serve):
+    server = PostgresServer()
+    try:
+        assert min(postgres_rounds(server, tmp_path, serve, rounds=5, seconds=10.0)) >= 1000
+    finally:
+        server.stop()
+
+
+def test_a_service_that_is_stopped_finishes_what_it_took(trial, serve):
+    served = serve(trial)
+    load = Load(trial, served.url, 1.5, "stopped")
+    time.sleep(1.0)
+    assert served.stop() == 0
+    answers = load.answers()
+    acknowledged = {name for name, (status, _) in answers.items() if status == 201}
+    decided = {name for name in stored(trial) if name.startswith("stopped")}
+    assert acknowledged
+    # whatever was decided was also answered: nobody was cut off
+    assert decided == acknowledged
+
+
+def test_many_clients_with_one_id_get_one_decision(trial, serve):
+    served = [serve(trial)]
+    if not trial.settings.is_sqlite:  # a second process, which SQLite does not allow
+        served.append(serve(trial))
+
+    def post(k: int) -> tuple[int, str]:
+        url = served[k % len(served)].url
+        sent = {"json": application("one"), "headers": trial.header(), "timeout": 30.0}
+        answer = httpx.post(f"{url}/v1/loops/trial/decisions", **sent)
+        return answer.status_code, answer.text
+
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(post, range(32)))
+    assert len({text for _, text in answers}) == 1
+    assert [status for status, _ in answers].count(201) == 1
+    assert "one" in stored(trial)
+    for each in served:
+        assert each.stop() == 0
+
+
+def test_a_second_service_on_one_sqlite_is_refused(sqlite_trial, serve):
+    served = serve(sqlite_trial)
+    with pytest.raises(RuntimeError, match="another process serves"):
+        serve(sqlite_trial)
+    assert served.stop() == 0
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts the syncs")
+def test_sqlite_syncs_at_least_once_a_decision(sqlite_trial, serve):
+    trace = sqlite_trial.settings.directory / "trace"
+    follow = ["strace", "-f", "-e", "trace=fdatasync,fsync", "-o", str(trace)]
+    served = serve(sqlite_trial, *follow)
+    before = len(re.findall(r"sync\(", trace.read_text()))
+    with httpx.Client(headers=sqlite_trial.header()) as client:
+        for k in range(20):
+            client.post(f"{served.url}/v1/loops/trial/decisions", json=application(f"A-{k}"))
+    after = len(re.findall(r"sync\(", trace.read_text()))
+    served.stop()
+    assert after - before >= 20
+
+
+def test_postgresql_syncs_at_least_once_a_decision(postgres, tmp_path, serve):
+    postgres.execute("create database synced")
+    trial = make_trial(tmp_path, postgres.url("synced"))
+    served = serve(trial)
+
+    def syncs() -> int:
+        store = trial.store()
+        with store.read() as connection:
+            time.sleep(1.0)  # statistics are sent at most once a second
+            found = connection.execute(text("select wal_sync from pg_stat_wal")).scalar_one()
+        store.close()
+        return int(found)
+
+    before = syncs()
+    with httpx.Client(headers=trial.header()) as client:
+        for k in range(20):
+            client.post(f"{served.url}/v1/loops/trial/decisions", json=application(f"A-{k}"))
+    time.sleep(1.0)
+    assert syncs() - before >= 20
+    assert served.stop() == 0

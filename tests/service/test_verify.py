@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from lending_loop import (
+    LOOP,
+    SETTINGS,
+    START,
+    applicants,
+    attribute,
+    decide,
+    outcome,
+    policy,
+    start,
+)
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+from tampering import exchange, rows_of, tampered, unguarded
+
+from consequential.service import schema
+from consequential.service.bodies import Override
+from consequential.service.deciding import live_loops
+from consequential.service.keys import create_key, revoke_keys
+from consequential.service.loops import put_loop
+from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
+from consequential.service.policies import deploy, propose
+from consequential.service.records import first_id, row_digest
+from consequential.service.verify import verify, verify_decision
+from consequential.service.worker import work
+
+LATER = START + timedelta(2)
+DAILY = SETTINGS | {"period": "day", "epoch": "day"}
+
+
+def fill(store, service) -> list[dict[str, Any]]:
+    """Put rows into every table, on two days, and close all days until three later."""
+    start(store, service, **DAILY)
+    first = decide(store, service, applicants(6, START))
+    bodies = first + decide(store, service, applicants(6, LATER, seed=1, name="B"))
+    accepted = [body["id"] for body in bodies if body["accepted"]]
+    refused = [body["id"] for body in bodies if not body["accepted"]]
+    with store.write() as connection:
+        reported = [outcome(f"E-{k}", id, k % 2, LATER) for k, id in enumerate(accepted)]
+        reported.append(outcome("E-c", accepted[0], None, LATER, corrects="E-0"))
+        add_outcomes(connection, reported, "shop", LATER)
+        overrides = [
+            Override(decision_id=refused[0], accepted=True, why="an error"),
+            Override(decision_id=accepted[1], accepted=False, why="moved"),
+        ]
+        add_overrides(connection, overrides, "anna", LATER)
+        for name in ("shop", "bank"):
+            create_key(connection, name, ["decide"], START)
+        revoke_keys(connection, "bank", LATER)
+        live = live_loops(connection, {})[LOOP]
+        put_loop(connection, LOOP, DAILY | {"cost": 0.7}, service.secret, "anna", LATER)
+        text, parent = policy((-2.0, 0.5, 0.4, 0.0)), live.shares[0].digest
+        other = propose(connection, live, text, "anna", LATER, parent=parent)
+        deploy(connection, live, {other: 1.0}, "ben", LATER)
+    with store.write_sensitive() as connection:
+        people = [attribute("A-subject-1", "f"), attribute("A-subject-2", "m")]
+        add_attributes(connection, people, "anna", START)
+    for days in (2, 4):  # what is done on the first of them, is sealed on the second
+        late = LATER + timedelta(days)
+        decide(store, service, applicants(1, late, name=f"C{days}"))
+        work(store, service, late)
+    return bodies
+
+
+def closed_rows(store, table) -> list[dict[str, Any]]:
+    """The rows of closed days."""
+    rows = rows_of(store, table)
+    if table is schema.day:
+        return rows
+    return [row for row in rows if row["id"] < first_id(LATER + timedelta(3))]
+
+
+def findings(store, service) -> list[str]:
+    return [str(found) for found in verify(store, service.secret)]
+
+
+def is_clean(store, service) -> bool:
+    """Whether there is no finding; ends at the first."""
+    with closing(verify(store, service.secret)) as found:
+        return next(found, None) is None
+
+
+def test_nothing_is_found_where_nothing_was_changed(store, service):
+    bodies = fill(store, service)
+    assert findings(store, service) == []
+    assert list(verify(store)) == []  # also without the secret
+    for body in bodies:
+        assert list(verify_decision(store, body["id"], service.secret)) == []
+    assert [str(found) for found in verify_decision(store, "0198")] == [
+        "decision 0198: there is none"
+    ]
+
+
+def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(store, service):
+    fill(store, service)
+    unseen = []
+    for table in (*schema.SEALED, schema.day):
+        rows = closed_rows(store, table)
+        assert len(rows) > 1, table.name
+        assert all(any(row[c.name] is not None for row in rows) for c in table.c), table.name
+        for what, before, after in tampered(table, rows):
+            try:
+                exchange(store, table, before, after)
+            except IntegrityError:  # the database itself refuses it
+                continue
+            if is_clean(store, service):
+                unseen.append(what)
+            exchange(store, table, after, before)
+    assert unseen == []
+    assert findings(store, service) == []
+
+
+def test_each_dropped_or_added_row_is_found(store, service):
+    fill(store, service)
+    unseen = []
+    for table in (*schema.SEALED, schema.day):
+        rows = closed_rows(store, table)
+        for row in (rows[0], rows[len(rows) // 2], rows[-1]):
+            exchange(store, table, [row], [])
+            if is_clean(store, service):
+                unseen.append((table.name, "dropped"))
+            exchange(store, table, [], [row])
+        added = forged(table, rows[0])
+        exchange(store, table, [], [added])
+        if is_clean(store, service):
+            unseen.append((table.name, "added"))
+        exchange(store, table, [added], [])
+    assert unseen == []
+
+
+def forged(table, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the same day that differs in every unique column, with the digest it should have."""
+    if table is schema.day:
+        return row | {"date": "2025-12-31"}
+    changed = {"id": row["id"][:-4] + "0000"}
+    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period"):
+        if name in row:
+            changed[name] = "2025-01"
+    for name in ("version", "number"):
+        if name in row:
+            changed[name] = 77
+    if table in (schema.override, schema.outcome):  # one for each decision
+        changed["decision"] = "0198"
+    made = row | changed
+    return made | {"digest": row_digest(made, table.info["filled_in"])}
+
+
+def test_a_finding_names_the_row_or_the_day(store, service):
+    bodies = fill(store, service)
+    id = bodies[0]["id"]
+    table = schema.decision
+    with unguarded(store, table) as connection:
+        connection.execute(update(table).where(table.c.id == id).values(amount=2.0))
+    assert findings(store, service) == [f"decision {id}: its digest is not that of its content"]
+    with store.read() as connection:
+        row = connection.execute(select(table).where(table.c.id == id)).mappings().one()
+    with unguarded(store, table) as connection:  # with a digest that fits
+        fitting = row_digest(row, table.info["filled_in"])
+        connection.execute(update(table).where(table.c.id == id).values(digest=fitting))
+    day = "day decision lending 2026-01-10: its seal is not that of its rows and of the day before"
+    assert findings(store, service) == [day]
+    assert [str(found) for found in verify_decision(store, id)] == [day]
+
+
+def test_rows_of_open_days_are_checked_too(store, service):
+    start(store, service)
+    (body,) = decide(store, service, applicants(1))
+    table = schema.decision
+    with unguarded(store, table) as connection:
+        connection.execute(update(table).values(propensity=0.987))
+    found = findings(store, service)
+    assert any("digest" in each for each in found)
+    assert any("replayed" in each for each in found)
+    assert all(body["id"] in each for each in found)
+
+
+def test_a_secret_that_is_not_the_services_is_found(store, service):
+    fill(store, service)
+    found = [str(each) for each in verify(store, b"x" * 32)]
+    assert found
+    assert all("the service's secret" in each or "replayed" in each for each in found)
+
+
+@pytest.mark.parametrize("missing", ["policy", "deployment", "epoch"])
+def test_a_decision_that_nothing_explains_is_found(store, service, missing):
+    start(store, service)
+    (body,) = decide(store, service, applicants(1))
+    table = schema.metadata.tables[missing]
+    exchange(store, table, rows_of(store, table), [])
+    assert findings(store, service) == [f"decision {body['id']}: it cannot be replayed"]
