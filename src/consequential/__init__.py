@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
     from consequential.learning import FitFairPredictor as FitFairPredictor
+    from consequential.learning import FitPosterior as FitPosterior
     from consequential.learning import FitPredictor as FitPredictor
     from consequential.learning import UpdatePolicy as UpdatePolicy
     from consequential.learning import consequential_learning as consequential_learning
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.planning import Plan as Plan
     from consequential.planning import plan as plan
     from consequential.policies import AcceptAll as AcceptAll
+    from consequential.policies import Curves as Curves
     from consequential.policies import DecisionRule as DecisionRule
     from consequential.policies import EveryNth as EveryNth
     from consequential.policies import FeatureSummary as FeatureSummary
@@ -51,6 +53,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import Mixture as Mixture
     from consequential.policies import Policy as Policy
     from consequential.policies import PolicyError as PolicyError
+    from consequential.policies import PosteriorPolicy as PosteriorPolicy
     from consequential.policies import Preparation as Preparation
     from consequential.policies import Reason as Reason
     from consequential.policies import RejectAll as RejectAll
@@ -62,8 +65,10 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import policy_from_model as policy_from_model
     from consequential.policies import policy_to_json as policy_to_json
     from consequential.policies import save_policy as save_policy
+    from consequential.simulation import ExploreByPosterior as ExploreByPosterior
     from consequential.simulation import LearnToDecide as LearnToDecide
     from consequential.simulation import LearnToPredict as LearnToPredict
+    from consequential.simulation import RefitPolicy as RefitPolicy
     from consequential.simulation import Runs as Runs
     from consequential.simulation import RunsError as RunsError
     from consequential.simulation import Strategy as Strategy
@@ -79,6 +84,7 @@ _NAMES = {
     "log": ["DecisionLog", "DecisionLogError", "EstimatedPropensity", "LogScan"],
     "policies": [
         "AcceptAll",
+        "Curves",
         "DecisionRule",
         "EveryNth",
         "FeatureSummary",
@@ -86,6 +92,7 @@ _NAMES = {
         "Mixture",
         "Policy",
         "PolicyError",
+        "PosteriorPolicy",
         "Preparation",
         "Reason",
         "RejectAll",
@@ -115,6 +122,7 @@ _NAMES = {
     ],
     "learning": [
         "FitFairPredictor",
+        "FitPosterior",
         "FitPredictor",
         "UpdatePolicy",
         "consequential_learning",
@@ -124,8 +132,10 @@ _NAMES = {
     "planning": ["Plan", "plan"],
     "baseline": ["Baselines", "baselines"],
     "simulation": [
+        "ExploreByPosterior",
         "LearnToDecide",
         "LearnToPredict",
+        "RefitPolicy",
         "Runs",
         "RunsError",
         "Strategy",

@@ -2,6 +2,7 @@
 
 from consequential.learning.algorithm import Collector, Learner, TimeStep, consequential_learning
 from consequential.learning.constraints import Constraint, GapBound, acceptance_bounds
+from consequential.learning.exploring import FitPosterior
 from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.prediction import FitFairPredictor, FitPredictor, PredictionUpdate
 from consequential.learning.update import Update, UpdatePolicy
@@ -10,6 +11,7 @@ __all__ = [
     "Collector",
     "Constraint",
     "FitFairPredictor",
+    "FitPosterior",
     "FitPredictor",
     "Fitted",
     "GapBound",

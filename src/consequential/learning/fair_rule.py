@@ -87,13 +87,20 @@ class FairRule:
         bounds: Sequence[GapBound] = (),
         most: tuple[float, ...] = (),
         least: tuple[float, ...] = (),
+        penalty: float = 0.0,
     ) -> Floats:
         """Return the logistic policy's parameters; without a bound those of the plain threshold.
 
         `bounds` are those on the differences between groups' rates; `most` and `least` bound
-        acceptance rates, see `acceptance_bounds`.
+        acceptance rates, see `acceptance_bounds`. `penalty` is that of the objective.
         """
         rows, limits = [], []
+        if penalty > 0.0:
+            for counted in self.counted.values():
+                rates = self._rates(counted)
+                rows += list(rates - rates.mean(axis=0))
+        n_punished = len(rows)
+        limits += [0.0] * n_punished
         for bound in bounds:
             for each in self.counted if bound.whom is None else bound.whom:
                 rates = self._rates(bound.united(self.counted[each]))
@@ -109,7 +116,7 @@ class FairRule:
                     limits.append(sign * limit)
         if not rows:
             return self.gain / self.width
-        prices = self._prices(np.array(rows), np.array(limits))
+        prices = self._prices(np.array(rows), np.array(limits), np.full(n_punished, penalty))
         return (self.gain - prices) / self.width
 
     def _rates(self, counted: Floats) -> Floats:
@@ -118,8 +125,12 @@ class FairRule:
         rates: Floats = counted / people[:, None]
         return rates
 
-    def _prices(self, bounded: Floats, limits: Floats) -> Floats:
-        """Return the bounded rates, each times its multiplier in the dual's optimum, added up."""
+    def _prices(self, bounded: Floats, limits: Floats, penalties: Floats) -> Floats:
+        """Return the bounded rates, each times its multiplier in the dual's optimum, added up.
+
+        The first rows may be deviations that are punished and not bounded. Such a multiplier has
+        any sign and `nu^2 / (4 penalty)` in the dual, the conjugate of `penalty deviation^2`.
+        """
         from scipy.optimize import minimize
 
         def dual(multipliers: Floats, width: float) -> tuple[float, Floats]:
@@ -127,9 +138,13 @@ class FairRule:
             eta = self.inputs @ theta
             moments = expit(eta) @ self.inputs / len(eta)
             value = width * float(np.logaddexp(0.0, eta).mean()) + float(limits @ multipliers)
-            return value, limits - bounded @ moments
+            value += float(softness @ multipliers**2) / 2.0
+            return value, limits - bounded @ moments + softness * multipliers
 
+        softness = np.zeros(len(bounded))
+        softness[: len(penalties)] = 0.5 / penalties
         found = np.zeros(len(bounded))  # one multiplier, at least 0, for each bound
+        least = [None if k < len(penalties) else 0.0 for k in range(len(bounded))]
         # where no policy accepts as many as a lower bound (below 0 here) asks for, the dual has no
         # optimum
         largest = [_HIGHEST if limit < 0.0 else None for limit in limits]
@@ -140,7 +155,7 @@ class FairRule:
                 args=(width,),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(0.0, each) for each in largest],
+                bounds=list(zip(least, largest, strict=True)),
             ).x
         prices: Floats = found @ bounded
         return prices

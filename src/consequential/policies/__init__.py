@@ -1,5 +1,6 @@
 """Policies: who is accepted, with what probability."""
 
+from consequential.policies.curves import Curves
 from consequential.policies.features import (
     FeaturesError,
     NamedFeatures,
@@ -19,6 +20,7 @@ from consequential.policies.policy import (
     policies_in,
     policy_from_model,
 )
+from consequential.policies.posterior import PosteriorPolicy
 from consequential.policies.preparation import Preparation, seen_columns
 from consequential.policies.raw_column import Seen
 from consequential.policies.reasons import Reason, ScoreRises, reasons_for, score_rises
@@ -45,6 +47,7 @@ from consequential.policies.support import Support, Unsupported, smallest_suppor
 
 __all__ = [
     "AcceptAll",
+    "Curves",
     "DecisionRule",
     "EveryNth",
     "FeatureMap",
@@ -55,6 +58,7 @@ __all__ = [
     "NamedFeatures",
     "Policy",
     "PolicyError",
+    "PosteriorPolicy",
     "Preparation",
     "Reason",
     "RejectAll",

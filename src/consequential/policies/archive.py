@@ -27,6 +27,7 @@ from consequential.policies.features import PolicyError
 from consequential.policies.soundness import check_sound
 
 _TRUSTED = {  # by us, beside what skops trusts
+    "consequential.policies.curves.Curves",
     "consequential.policies.mapped.MappedColumns",
     "consequential.policies.scores.Scores",
     "functools.partial",  # of functions that are trusted themselves

@@ -24,6 +24,7 @@ from consequential.policies.archive import archived, unarchived
 from consequential.policies.features import PolicyError
 from consequential.policies.old_files import decoded
 from consequential.policies.policy import Policy
+from consequential.policies.posterior import PosteriorPolicy
 from consequential.policies.preparation import Preparation
 from consequential.policies.probes import check_probes, probes_of
 from consequential.policies.rules import (
@@ -45,7 +46,7 @@ _LONGEST_REASON = 400  # characters of what is wrong with a file, which may have
 
 _RULES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (AcceptAll, EveryNth, Mixture, Policy, RejectAll, ThresholdPolicy)
+    for kind in (AcceptAll, EveryNth, Mixture, Policy, PosteriorPolicy, RejectAll, ThresholdPolicy)
 }
 # absent from older files
 _ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation")
@@ -67,6 +68,13 @@ _KINDS: dict[str, Any] = {
     "otherwise": dict,
     "rules": list,
     "probabilities": list,
+    "model": dict,
+    "covariance": list,
+    "cost": float | int,
+    "optimistic": bool,
+    "prices": list,
+    "chances": list,
+    "counted": list,
 }
 
 

@@ -1,5 +1,6 @@
 """Simulation: strategies in worlds, over seeds and penalties."""
 
+from consequential.simulation.exploring_strategies import ExploreByPosterior, RefitPolicy
 from consequential.simulation.runs import Run, Runs, RunsError, Summary
 from consequential.simulation.simulate import simulate
 from consequential.simulation.strategies import (
@@ -10,8 +11,10 @@ from consequential.simulation.strategies import (
 )
 
 __all__ = [
+    "ExploreByPosterior",
     "LearnToDecide",
     "LearnToPredict",
+    "RefitPolicy",
     "Run",
     "Runs",
     "RunsError",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import index
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -33,6 +33,7 @@ def simulate(
     time_steps: int | None = None,
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
+    feature_map: Any = None,
     engine: Literal["compiled", "numpy", "jax"] = "compiled",
     n_jobs: int | None = None,
     progress: bool = True,
@@ -56,6 +57,9 @@ def simulate(
         T and N; by default the world's.
     fairness
         The notion that is punished and measured.
+    feature_map
+        A scikit-learn transformer for every strategy that can have one and has none of its own:
+        `Curves()`, say, or splines. It does not change their names.
     engine
         `"compiled"` takes many runs through compiled code side by side; a link, a weighting, a
         fairness notion, a sequence or a learner of your own is run in Python all the same.
@@ -84,6 +88,7 @@ def simulate(
         time_steps=time_steps,
         n_proposals=n_proposals,
         fairness=fairness,
+        feature_map=feature_map,
         engine=engine,
     )
     total = len(numbers) * len(experiment.strategies) * len(experiment.penalties)
@@ -114,11 +119,12 @@ def checked_experiment(
     time_steps: int | None = None,
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
+    feature_map: Any = None,
     engine: Literal["compiled", "numpy", "jax"] = "compiled",
     last_only: bool = False,
 ) -> tuple[Experiment, list[int]]:
     """Check what `simulate` was asked for; return what to run, and the seeds."""
-    chosen = _checked_strategies(strategies)
+    chosen = [_with_map(each, feature_map) for each in _checked_strategies(strategies)]
     given = range(seeds) if isinstance(seeds, int | np.integer) else seeds
     numbers = _numbers("seed", (index(seed) for seed in given))
     wanted = _numbers("penalty", (float(penalty) for penalty in penalties))
@@ -159,6 +165,13 @@ def _checked_strategies(given: Any) -> list[Strategy]:
     if not names or len(set(names)) < len(names):
         raise ValueError(f"give strategies with names of their own, not {names}")
     return strategies
+
+
+def _with_map(strategy: Any, feature_map: Any) -> Strategy:
+    """Return a strategy with a feature map, where it can have one and has none."""
+    if feature_map is None or getattr(strategy, "feature_map", feature_map) is not None:
+        return cast("Strategy", strategy)
+    return cast("Strategy", replace(strategy, feature_map=feature_map))
 
 
 def gathered(experiment: Experiment, seeds: Sequence[int], runs: Iterable[Run]) -> Runs:

@@ -177,11 +177,15 @@ class World(ABC):
         if rule.uses_sensitive:
             sensitive = np.array(self.groups, dtype=object)[people.group]
         features = self.named(people.features)
-        decision = np.asarray(rule.decide(features, sensitive, rng=rng))
+        propensity = np.asarray(rule.propensity(features, sensitive))
+        if type(rule).decide is DecisionRule.decide:
+            decision = rng.random(propensity.shape) < propensity
+        else:
+            decision = np.asarray(rule.decide(features, sensitive, rng=rng))
         return DecisionLog(
             features=people.features,
             decision=decision,
-            propensity=np.asarray(rule.propensity(features, sensitive)),
+            propensity=propensity,
             label=np.where(decision, people.label, np.nan),
             group=people.group,
             time_step=np.full(len(decision), time_step),

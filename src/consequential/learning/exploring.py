@@ -1,0 +1,246 @@
+"""FitPosterior: from logs to the policy that explores where labels could still change decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtri
+
+from consequential.fairness import Fairness, ShapedFairness
+from consequential.functionals import NONE
+from consequential.learning.constraints import GapBound
+from consequential.learning.fair_rule import FairRule
+from consequential.learning.outcome import counted_by
+from consequential.learning.posterior import Posterior, inverse
+from consequential.log import DecisionLog, DecisionLogError
+from consequential.policies import Curves, FeatureSummary, Policy, PosteriorPolicy
+from consequential.policies.scores import COUNTED
+from consequential.weightings.weights import counted_rows
+
+Floats = NDArray[np.float64]
+Explore = Literal["sampling", "optimistic", "pseudo_labels"]
+
+_PEOPLE = 16_384  # on whom rates of groups are computed, at most
+_PSEUDO_LABELS = 32  # per step
+
+
+@dataclass(slots=True, eq=False)
+class FitPosterior:
+    """Fit a Bayesian logistic regression to labels, and accept with the probability of a gain.
+
+    Returns a `PosteriorPolicy` after every step. It remembers what it has learned, so make one per
+    run.
+
+    Parameters
+    ----------
+    cost
+        What accepting costs.
+    fairness, penalty, max_gap
+        The notion, which is about rates of acceptance among all people or those of one label; what
+        its gap costs, `penalty/2 gap^2`; and the largest gap allowed. The cut moves with the
+        chances of the groups as in the best fair rule for the model, whose dual is solved over the
+        posterior: it is the gap of the exploring policy that is punished or bounded.
+    explore
+        `"sampling"` accepts with the probability that accepting is worth it (Thompson sampling,
+        each person with a draw of their own); `"optimistic"` accepts everybody whose chances are
+        better than even, and others twice as often; `"pseudo_labels"` thresholds the model that is
+        fitted to the data and 32 of the rejected people as if they had label 1 (PLOT).
+    foresight
+        Exploring is for what the rule would not learn anyhow. It is judged by the posterior after
+        `foresight` times as many more steps as there were, without any exploration: 0 for plain
+        Thompson sampling.
+    floor, early_floor
+        After step t nobody is accepted with less probability than `floor + early_floor / (1 + t)`.
+    feature_map
+        A scikit-learn transformer, fitted to the people of the first log; `Curves()` by default.
+    accumulate
+        Whether a log has only rows that are new; otherwise it has all there are to learn from.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.second_setting()
+    >>> steps = cq.consequential_learning(
+    ...     world, world.initial_policy(), cq.FitPosterior(world.cost),
+    ...     time_steps=6, n_proposals=4096, rng=np.random.default_rng(0))
+    >>> [round(world.exact(step.policy).utility, 2) for step in steps]
+    [0.01, 0.08, 0.08, 0.09, 0.09, 0.09]
+    """
+
+    cost: float
+    fairness: Fairness | None = None
+    penalty: float = 0.0
+    max_gap: float | None = None
+    explore: Explore = "sampling"
+    foresight: float = 10.0
+    floor: float = 0.0
+    early_floor: float = 0.0
+    feature_map: Any = None
+    accumulate: bool = True
+    _model: Policy | None = field(default=None, init=False, repr=False)
+    _label: Posterior | None = field(default=None, init=False, repr=False)
+    _groups: dict[tuple[str, int], Posterior] = field(default_factory=dict, init=False, repr=False)
+    _people: Floats | None = field(default=None, init=False, repr=False)
+    _prices: Floats | None = field(default=None, init=False, repr=False)
+    _n_steps: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.explore not in ("sampling", "optimistic", "pseudo_labels"):
+            raise ValueError(
+                f"explore is 'sampling', 'optimistic' or 'pseudo_labels', not {self.explore!r}"
+            )
+        if self._is_fair and not _has_rates(self.fairness):
+            raise ValueError(
+                "a posterior's cut can move for demographic parity, equal opportunity and "
+                "equalised odds, rates of acceptance among people of some kind; learn with "
+                "LearnToDecide for another notion"
+            )
+
+    def __call__(
+        self, policy: Any, log: DecisionLog, *, rng: np.random.Generator, time_step: int = 0
+    ) -> PosteriorPolicy:
+        """Learn from a log and return the policy for the next step; the last one is not used."""
+        if log.value_range is not None:
+            raise DecisionLogError(
+                "a posterior is of labels of 0 and 1, and this log has values: learn from it with "
+                "FairPolicyLearner or UpdatePolicy"
+            )
+        if self._model is None:
+            self._model = _first_model(self.feature_map, log)
+        self._n_steps += 1
+        log = log.settled()
+        phi = self._model.inputs(log.features)
+        labelled = counted_rows(log)
+        label = self._updated(self._label, phi, phi[labelled], log.outcome[labelled])
+        self._label = label
+        sample = rng.permutation(len(phi))[:_PEOPLE]
+        people = phi[sample]
+        if self.accumulate and self._people is not None:
+            people = np.vstack([people, self._people])[:_PEOPLE]
+        self._people = people
+        mean, covariance = label.mean, self._foreseen(label, people, len(phi))
+        if self.explore == "pseudo_labels":
+            mean, covariance = self._with_pseudo_labels(label, people, rng), covariance * 0.0
+        chances, counted = self._chances(phi, log, sample, labelled)
+        prices = np.zeros(0)
+        if self._is_fair:
+            prices = self._fair_prices(mean, covariance, chances, counted, rng)
+        return PosteriorPolicy(
+            self._model.at(mean),
+            covariance,
+            self.cost,
+            self.explore == "optimistic",
+            min(self.floor + self.early_floor / (1.0 + time_step), 0.5),
+            prices,
+            chances,
+            counted,
+        )
+
+    @property
+    def _is_fair(self) -> bool:
+        return self.fairness is not None and (self.penalty > 0.0 or self.max_gap is not None)
+
+    def _updated(
+        self, known: Posterior | None, all_rows: Floats, phi: Floats, labels: Floats
+    ) -> Posterior:
+        assert self._model is not None
+        if known is None:
+            known = Posterior.before(self._model.feature_map, all_rows)
+        elif not self.accumulate:
+            known = known.forgotten()
+        return known.updated(phi, labels)
+
+    def _foreseen(self, label: Posterior, people: Floats, n_rows: int) -> Floats:
+        """Return the covariance after as many more steps as foreseen, without exploration."""
+        q = expit(people @ label.mean)
+        n_seen = n_rows * (self._n_steps if self.accumulate else 1)
+        weight = self.foresight * n_seen / len(people) * np.where(q > self.cost, q * (1.0 - q), 0.0)
+        return inverse(label.precision + people.T @ (people * weight[:, None]))
+
+    def _with_pseudo_labels(
+        self, label: Posterior, people: Floats, rng: np.random.Generator
+    ) -> Floats:
+        rejected = np.flatnonzero(people @ label.mean < logit(self.cost))
+        chosen = rng.permutation(rejected)[:_PSEUDO_LABELS]
+        return label.optimistic(people[chosen])
+
+    def _chances(
+        self, phi: Floats, log: DecisionLog, sample: NDArray[np.intp], labelled: NDArray[np.bool_]
+    ) -> tuple[Floats, tuple[str, ...]]:
+        """Return models of every group but the first, among the people that the notion counts."""
+        if not self._is_fair:
+            return np.zeros(0), ()
+        rows = {
+            "people": sample,
+            "positives": np.flatnonzero(labelled & (log.outcome == 1.0)),
+            "negatives": np.flatnonzero(labelled & (log.outcome == 0.0)),
+        }
+        found, counted = [], []
+        for whom in counted_by(self.fairness):
+            own, group = phi[rows[whom]], log.group[rows[whom]]
+            for code in range(1, len(log.groups)):
+                member = (group == code).astype(np.float64)
+                known = self._updated(self._groups.get((whom, code)), phi, own, member)
+                self._groups[whom, code] = known
+                found.append(known.mean)
+                counted.append(whom)
+        return np.array(found), tuple(counted)
+
+    def _fair_prices(
+        self,
+        mean: Floats,
+        covariance: Floats,
+        chances: Floats,
+        counted: tuple[str, ...],
+        rng: np.random.Generator,
+    ) -> Floats:
+        """Return the prices of the best fair rule, averaged over the later steps."""
+        phi = self._people
+        assert phi is not None
+        # one draw from each person's posterior: their acceptances add up to the policy's rates
+        normal = rng.permutation(ndtri((np.arange(len(phi)) + 0.5) / len(phi)))
+        if self.explore == "optimistic":
+            normal = np.abs(normal)
+        deviation = np.sqrt(np.maximum(((phi @ covariance) * phi).sum(axis=1), 0.0))
+        q = expit(phi @ mean + normal * deviation)
+        columns = [q]
+        for whom, theta in zip(counted, chances, strict=True):
+            constant, slope = COUNTED[whom]
+            columns.append((constant + slope * q) * expit(phi @ theta))
+        whoms = tuple(dict.fromkeys(counted))
+        n_groups = 1 + len(counted) // max(len(whoms), 1)
+        rule = FairRule.of(np.column_stack(columns), whoms, n_groups, self.cost)
+        bounds = () if self.max_gap is None else (GapBound(self.max_gap),)
+        prices = rule.gain - rule.width * rule.theta(bounds, penalty=self.penalty)
+        if self._prices is not None:
+            prices = self._prices + 2.0 / (1.0 + self._n_steps) * (prices - self._prices)
+        self._prices = prices
+        return prices
+
+
+def _first_model(feature_map: Any, log: DecisionLog) -> Policy:
+    """Return a model that knows nothing yet, on a feature map fitted to the people of a log."""
+    from sklearn.base import clone
+
+    fitted = clone(Curves() if feature_map is None else feature_map).fit(log.features)
+    n = int(fitted.transform(log.features[:1]).shape[1])
+    return Policy(
+        np.zeros(n + 1),
+        feature_map=fitted,
+        feature_names=log.feature_names,
+        summary=FeatureSummary.of(log.features, log.feature_names),
+    )
+
+
+def _has_rates(fairness: Fairness | None) -> bool:
+    """Whether every benefit is a rate of acceptance among all people, or those of one label."""
+    return isinstance(fairness, ShapedFairness) and all(
+        shape.values == shape.counted
+        and sorted(shape.values) == [0.0, 0.0, 1.0]
+        and shape.constant == NONE
+        and shape.denominator is None
+        for shape in fairness.shapes()
+    )

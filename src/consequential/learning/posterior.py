@@ -1,0 +1,140 @@
+"""Posterior: what labels say of a logistic model's coefficients, by Laplace's approximation.
+
+The coefficients are normal with mean 0 and a precision that is found from the data, one number per
+block of columns (MacKay's evidence, as an update of Fellner and Schall). Rows enter through their
+information, the curvature of the log likelihood at its maximum, and their score, so that later rows
+can be added without the earlier ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+Floats = NDArray[np.float64]
+
+_INTERCEPT = 0.01  # precision of the intercept
+_VARIANCES = (4.0, 10.0, 0.5)  # expected of the coefficients in each block
+_EXPECTED = 2.0  # how many coefficients the expectation counts for
+_NEWTON = 30  # steps at most
+_REACHED = 1e-2  # squared distance from the mode, in posterior deviations, before the last step
+_NEAR = 1.0  # where Newton's steps need no halving
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """Normal coefficients: those of a prior, and what rows have said of them so far.
+
+    Attributes
+    ----------
+    mean
+        Where the posterior is highest.
+    information, score
+        The rows' log likelihood is taken for `score . theta - theta . information . theta / 2`.
+    blocks
+        The block of each coefficient; -1 for the intercept.
+    scale
+        What each coefficient is multiplied by before it is compared with others.
+    prior
+        The precision of each block.
+    """
+
+    mean: Floats
+    information: Floats = field(repr=False)
+    score: Floats = field(repr=False)
+    blocks: NDArray[np.intp] = field(repr=False)
+    scale: Floats = field(repr=False)
+    prior: Floats
+
+    @classmethod
+    def before(cls, feature_map: Any, phi: Floats) -> Posterior:
+        """Return what is known before the first label, for the columns of these rows."""
+        n = phi.shape[1]
+        own = getattr(feature_map, "blocks_", None)
+        blocks = np.zeros(n, dtype=np.intp) if own is None else np.append(-1, own)
+        blocks[0] = -1
+        scale = np.ones(n)
+        if own is None:
+            scale[1:] = np.maximum(phi[:, 1:].std(axis=0), 1e-9)
+        return cls(
+            np.zeros(n), np.zeros((n, n)), np.zeros(n), blocks, scale, 1.0 / np.array(_VARIANCES)
+        )
+
+    @property
+    def precision(self) -> Floats:
+        """The posterior precision."""
+        found: Floats = self.information + np.diag(self._prior_precision)
+        return found
+
+    @property
+    def covariance(self) -> Floats:
+        """The posterior covariance."""
+        return inverse(self.precision)
+
+    @property
+    def _prior_precision(self) -> Floats:
+        found: Floats = self.scale**2 * np.append(self.prior, _INTERCEPT)[self.blocks]
+        return found
+
+    def forgotten(self) -> Posterior:
+        """Return the posterior without its rows, with mean and prior to begin the next fit at."""
+        return replace(
+            self, information=np.zeros_like(self.information), score=np.zeros_like(self.score)
+        )
+
+    def updated(self, phi: Floats, labels: Floats) -> Posterior:
+        """Return the posterior after more rows, with a prior that fits it better."""
+        found = self._at_mode(phi, labels)
+        return replace(found, prior=found._evident_prior()) if len(labels) else found
+
+    def optimistic(self, phi: Floats) -> Floats:
+        """Return the mean if these rows had label 1."""
+        return self._at_mode(phi, np.ones(len(phi))).mean
+
+    def _at_mode(self, phi: Floats, labels: Floats) -> Posterior:
+        """Add rows at the maximum of the posterior, found by Newton's method."""
+        theta, before = self.mean, self.precision
+
+        def value(theta: Floats) -> float:
+            eta = phi @ theta
+            likelihood = float(labels @ eta - np.logaddexp(0.0, eta).sum())
+            return likelihood + float(self.score @ theta - theta @ before @ theta / 2.0)
+
+        for _ in range(_NEWTON):
+            q = expit(phi @ theta)
+            curvature = phi.T @ (phi * (q * (1.0 - q))[:, None])
+            slope = (labels - q) @ phi
+            gradient = slope + self.score - before @ theta
+            step = cho_solve(cho_factor(before + curvature), gradient)
+            distance = float(gradient @ step)  # squared, in posterior deviations
+            if distance > _NEAR:
+                start = value(theta)
+                while value(theta + step) < start and np.abs(step).max() > 1e-12:
+                    step /= 2.0
+            theta = theta + step
+            if distance <= _REACHED:
+                break
+        score = self.score + slope + curvature @ (theta - step)
+        return replace(self, mean=theta, information=self.information + curvature, score=score)
+
+    def _evident_prior(self) -> Floats:
+        """Return the precisions that the coefficients found so far suggest."""
+        share = 1.0 - np.diag(self.covariance) * self._prior_precision
+        found = self.prior.copy()
+        for block in range(len(found)):
+            own = self.blocks == block
+            squares = float(((self.mean * self.scale)[own] ** 2).sum())
+            known = float(share[own].sum())
+            found[block] = (known + _EXPECTED) / (squares + _EXPECTED * _VARIANCES[block])
+        return found
+
+
+def inverse(precision: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix."""
+    found: Floats = cho_solve(cho_factor(precision), np.eye(len(precision)))
+    return (found + found.T) / 2.0
