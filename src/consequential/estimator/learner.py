@@ -139,9 +139,9 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         word was taken for.
     value_
         What such a policy is worth, each row evaluated with a policy that was not fitted on it.
-        These policies learned from fewer rows than `policy_`, so the upper end of the utility's
-        interval is raised by an estimate of what the remaining rows teach: the interval is for
-        the true utility of `policy_`, the value and the lower end are those of the folds' policies.
+        The value is that of these policies; the interval of the utility is for `policy_`, which
+        learned from more rows: it is widened by the error of the difference, and its upper end
+        raised by an estimate of what the remaining rows teach. With `method="direct"` it is not.
         With `confidence`, what `policy_` is worth on the held-out rows. With `method="direct"` it
         needs `fit_log(log, folds=k)`. With `bounds` it is about the notion and the groups of the
         first.

@@ -28,6 +28,7 @@ from consequential.estimator.modelled import Modelled
 from consequential.estimator.monotone import signs_of
 from consequential.estimator.safety import Safety, safely_fitted
 from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
+from consequential.evaluation.contrasts import normal_quantile
 from consequential.fairness import Bound
 from consequential.learning import (
     Constraint,
@@ -97,13 +98,15 @@ def cross_evaluated(
 ) -> Learned:
     """Add what cross-fitted policies are worth, each on the rows it was not learned from.
 
-    The policy of all rows may be worth more, so the upper end of its utility's interval is raised.
+    The interval of their utility is widened to one of the policy of all rows, which may be worth
+    more.
     """
     asked: dict[str, Any] = {"cost": learner.cost, "weighting": weighting}
     first = first_bound(learner)
     value = evaluate(crossed, compared_in(log, first), fairness=first.notion, **asked)
-    more = _learned_from_the_rest(learner, result.policy, crossed, log)
-    value = replace(value, utility=replace(value.utility, high=value.utility.high + more))
+    more, error = _learned_from_the_rest(learner, result.policy, crossed, log, weighting)
+    utility = value.utility.widened(error, normal_quantile(value.confidence))
+    value = replace(value, utility=replace(utility, high=utility.high + more))
     gaps = {
         bound: deployed_gap(crossed, compared_in(log, bound), fairness=bound.notion, **asked)
         for bound in dict.fromkeys((first, *asked_bounds(learner)))
@@ -121,25 +124,30 @@ def cross_evaluated(
 
 
 def _learned_from_the_rest(
-    learner: Any, policy: Policy, crossed: CrossFitted, log: DecisionLog
-) -> float:
-    """Estimate how much more a policy of all rows is worth than the policies of the folds.
+    learner: Any, policy: Policy, crossed: CrossFitted, log: DecisionLog, weighting: Any
+) -> tuple[float, float]:
+    """Estimate how much more a policy of all rows is worth than policies of folds, and an error.
 
     It is what these lose by the model that the policy decides by. Fitted to n - m of n rows, a
     parameter has a variance of s / (n - m) in place of s / n, and the square of its distance to the
     parameter of all rows has the mean s / (n - m) - s / n, the same excess. Near an optimum utility
-    falls with such squares, so the loss by the model is an estimate of the true one. A search over
-    features has no model; nothing is added to what its folds' policies are worth.
+    falls with such squares, so the loss by the model is an estimate of the true one. The error is
+    that of the same difference measured by the log's labels. Where policies differ, labels of each
+    fold decide on rows of the others, and an error that takes rows for independent lacks as much.
+    A search over features has no model, and its interval stays that of the folds' policies.
     """
     if not isinstance(policy.feature_map, Scores) or not crossed.policies:
-        return 0.0
+        return 0.0, 0.0
     kept = np.linspace(0, len(log) - 1, min(len(log), _COMPARED)).astype(np.intp)
     rows = log.take(kept)
     predicted = policy.feature_map.transform(rows.features, rows.group)[:, 0]
-    weighting = Predicted(weighting=ModelOnly(), values=predicted)
-    gains = Objective(learner.cost, weighting=weighting).coefficients(rows).utility
-    folds = np.mean([rows.propensity_of(each) for each in crossed.policies], axis=0)
-    return max(float(gains @ (rows.propensity_of(policy) - folds)), 0.0)
+    modelled = Objective(learner.cost, weighting=Predicted(weighting=ModelOnly(), values=predicted))
+    measured = Objective(learner.cost, weighting=weighting)
+    propensity = rows.propensity_of(policy)
+    apart = np.stack([propensity - rows.propensity_of(each) for each in crossed.policies])
+    more = float(apart.mean(axis=0) @ modelled.coefficients(rows).utility)
+    squares = (apart**2).mean(axis=0) * measured.coefficients(log).utility[kept] ** 2
+    return max(more, 0.0), float(len(log) * squares.mean()) ** 0.5
 
 
 def cross_fitted_under(

@@ -29,6 +29,15 @@ class Interval:
         """Whether the log allows an estimate at all."""
         return math.isfinite(self.value)
 
+    def widened(self, error: float, quantile: float) -> Self:
+        """Return the interval with an independent standard error added to its own."""
+        low, high = (
+            math.hypot(each, quantile * error)
+            for each in (self.value - self.low, self.high - self.value)
+        )
+        total = math.hypot(self.standard_error, error)
+        return replace(self, low=self.value - low, high=self.value + high, standard_error=total)
+
 
 class Additive:
     """A dataclass of sums over rows: those of the chunks of a log add up to those of the log.

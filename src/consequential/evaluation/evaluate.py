@@ -313,15 +313,9 @@ def deployed_gap(
     gap, weights = gap_of(crossed.values), weighted.label_weights(crossed.values)
     by_fold = [gap_of(each).value for each in crossed.by_fold]
     spread = ((crossed.folds - 1.0) * float(np.var(by_fold))) ** 0.5
-    reach = normal_quantile(confidence) * spread
-    low = gap.value - float(np.hypot(gap.value - gap.low, reach))
-    signed = len(log.groups) == 2 and len(weighted.benefits(crossed.values)) == 1
-    widened = Interval(
-        gap.value,
-        low if signed else max(low, 0.0),
-        gap.value + float(np.hypot(gap.high - gap.value, reach)),
-        float(np.hypot(gap.standard_error, spread)),
-    )
+    widened = gap.widened(spread, normal_quantile(confidence))
+    if len(log.groups) != 2 or len(weighted.benefits(crossed.values)) != 1:  # not signed
+        widened = replace(widened, low=max(widened.low, 0.0))
     found = intervals.estimate(
         widened, len(weighted.log), weights.effective_size, weights.unsupported_share
     )
