@@ -196,3 +196,22 @@ def test_a_frame_of_sensitive_columns_is_learned_from_and_decided_by():
     chances = learner.predict_proba(features, sensitive_features=frame)[:, 1]
     rates = [chances[sensitive["sex"] == value].mean() for value in ("f", "m")]
     assert abs(rates[0] - rates[1]) <= 0.03 + 2e-4
+
+
+def test_more_groups_than_can_be_compared_are_refused_before_any_work():
+    log = cq.DecisionLog.from_arrays(
+        np.arange(404.0),
+        sensitive=np.arange(404) % 101,
+        decision=np.ones(404),
+        propensity=np.full(404, 0.5),
+        label=np.arange(404) % 2,
+    )
+    for asked in (
+        {"max_gap": 0.1},
+        {"penalty": 1.0},
+        {"bounds": [Bound("demographic_parity", 0.1)]},
+    ):
+        with pytest.raises(
+            ValueError, match="101 groups cannot be compared pair by pair, only 100"
+        ):
+            cq.FairPolicyLearner(**asked).fit_log(log)

@@ -48,7 +48,7 @@ LINKS = ["logistic", "semi_logistic", "smooth_semi_logistic"]
 
 @pytest.mark.parametrize(
     ("link", "n_groups", "by_group", "squares"),
-    covering(LINKS, [1, 2, 3, 5], [False, True], [False, True]),
+    covering(LINKS, [1, 2, 3, 5, 9], [False, True], [False, True]),
 )
 def test_a_pass_sums_values_and_gradients_by_column_and_group(link, n_groups, by_group, squares):
     rows = made(1003, 3, n_groups, 2, by_group=by_group, squares=squares)

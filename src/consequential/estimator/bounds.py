@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from consequential.estimator.capacity import Rates
+from consequential.evaluation.contrasts import MOST_GROUPS
 from consequential.fairness import Bound, Fairness, Together, fairness_named
 from consequential.learning import GapBound, acceptance_bounds
 from consequential.learning.outcome import counted_by
@@ -59,6 +60,14 @@ def rate_bounds(learner: Any, log: DecisionLog | LogScan) -> tuple[Rates, Rates]
     return most, least
 
 
+def _check_number(n_groups: int) -> None:
+    if n_groups > MOST_GROUPS:
+        raise ValueError(
+            f"{n_groups} groups cannot be compared pair by pair, only {MOST_GROUPS}: merge small "
+            "ones in the sensitive column"
+        )
+
+
 def check_bounds(learner: Any, log: DecisionLog | LogScan) -> None:
     """Raise an error for bounds that make no sense, alone, together or with this log."""
     most, least = rate_bounds(learner, log)
@@ -74,6 +83,8 @@ def check_bounds(learner: Any, log: DecisionLog | LogScan) -> None:
                 f"min_acceptance asks for {low:g} where max_acceptance allows {high:g}: for an "
                 "exact share make them equal"
             )
+    if learner.max_gap is not None or learner.min_ratio is not None or learner.penalty:
+        _check_number(len(log.groups))
     if not learner.bounds:
         return
     for each in learner.bounds:
@@ -90,6 +101,7 @@ def check_bounds(learner: Any, log: DecisionLog | LogScan) -> None:
                 f"own: leave {name} out"
             )
     for bound, solved in zip(learner.bounds, gap_bounds(learner.bounds, log), strict=True):
+        _check_number(len(solved.names(log.groups)))
         if solved.merged is not None and any(
             shape.denominator is not None for shape in Together((bound.notion,)).shapes()
         ):

@@ -18,6 +18,7 @@ from consequential.kernels.links import LinkNumbers, linear_scores, responses
 Floats = NDArray[np.float64]
 
 _TILE = 128
+_MANY_GROUPS = 8  # from here on, rows are added one by one: most of a tile's columns would be 0
 
 
 class Table(NamedTuple):
@@ -70,12 +71,18 @@ def _transpose(inputs: Floats, first: int, out: Floats) -> None:
 def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile) -> None:
     """Fill a tile; theta has one row per block of parameters."""
     _transpose(table.inputs, first, tile.inputs)
-    linear_scores(theta[0], tile.inputs, 0, tile.eta)
-    for z in range(1, theta.shape[0] if table.by_group else 1):
-        linear_scores(theta[z], tile.inputs, 0, tile.steepness)
+    if table.by_group and theta.shape[0] >= _MANY_GROUPS:
         for i in range(tile.eta.size):
-            if table.group[first + i] == z:
-                tile.eta[i] = tile.steepness[i]
+            tile.eta[i] = 0.0
+            for k in range(tile.inputs.shape[0]):
+                tile.eta[i] += theta[table.group[first + i], k] * tile.inputs[k, i]
+    else:
+        linear_scores(theta[0], tile.inputs, 0, tile.eta)
+        for z in range(1, theta.shape[0] if table.by_group else 1):
+            linear_scores(theta[z], tile.inputs, 0, tile.steepness)
+            for i in range(tile.eta.size):
+                if table.group[first + i] == z:
+                    tile.eta[i] = tile.steepness[i]
     responses(link, tile.eta, tile.propensity, tile.derivative, tile.steepness)
 
 
@@ -87,6 +94,24 @@ def _expand(table: Table, c: int, first: int, scale: Floats, out: Floats) -> Non
     for z in range(n_groups):
         for i in range(scale.size):
             out[z, i] = column[first + i] * scale[i] if group[first + i] == z else 0.0
+
+
+@compiled
+def _add_by_row(
+    table: Table, first: int, tile: Tile, n_groups: int, values: Floats, gradients: Floats
+) -> None:
+    """Add each row to its own group: the time does not depend on the number of groups."""
+    n_given, m = table.columns.shape[0], tile.inputs.shape[0]
+    for c in range(values.size // n_groups):
+        column = table.columns[c % n_given]
+        for i in range(tile.eta.size):
+            at, weight = c * n_groups + table.group[first + i], column[first + i]
+            if c == n_given:  # squares
+                weight *= weight * tile.propensity[i]
+            values[at] += weight * tile.propensity[i]
+            weight *= tile.derivative[i]
+            for k in range(m):
+                gradients[at, k] += weight * tile.inputs[k, i]
 
 
 @compiled
@@ -104,6 +129,9 @@ def add_sums(
         n = min(_TILE, stop - first)
         tile = whole if n == _TILE else _tile(m, n)
         _load(table, first, theta, link, tile)
+        if n_groups >= _MANY_GROUPS:
+            _add_by_row(table, first, tile, n_groups, values, gradients)
+            continue
         for c in range(n_given):
             _expand(table, c, first, ones[:n], weighted[c * n_groups : (c + 1) * n_groups])
         if table.squares:  # (A pi)^2, with the derivative 2 A^2 pi pi'
