@@ -16,7 +16,7 @@ from consequential.learning.fair_rule import FairRule
 from consequential.learning.outcome import counted_by
 from consequential.learning.posterior import Posterior, inverse
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.policies import Curves, FeatureSummary, Policy, PosteriorPolicy
+from consequential.policies import FeatureSummary, Policy, PosteriorPolicy
 from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
@@ -228,6 +228,8 @@ class FitPosterior:
 def _first_model(feature_map: Any, log: DecisionLog) -> Policy:
     """Return a model that knows nothing yet, on a feature map fitted to the people of a log."""
     from sklearn.base import clone
+
+    from consequential.policies import Curves
 
     fitted = clone(Curves() if feature_map is None else feature_map).fit(log.features)
     n = int(fitted.transform(log.features[:1]).shape[1])

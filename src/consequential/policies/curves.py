@@ -97,9 +97,9 @@ def _knots(column: Floats, n_knots: int) -> Floats:
     n_even = n_knots // 2
     even = np.linspace(column.min(), column.max(), n_even + 2)[1:-1]
     shares = (np.arange(n_knots - n_even) + 0.5) / (n_knots - n_even)
-    found: Floats = np.unique(np.concatenate([even, np.quantile(column, shares)]))
-    found = found[np.abs(found) > 1e-9]  # at the median itself nothing bends
-    return found
+    found = np.unique(np.concatenate([even, np.quantile(column, shares)]))
+    bent: Floats = found[np.abs(found) > 1e-9]  # at the median itself nothing bends
+    return bent
 
 
 def _slopes(curved: NDArray[np.intp], knots: Floats) -> Floats:
