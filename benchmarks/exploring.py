@@ -1,4 +1,4 @@
-"""What strategies gain while they learn, and where they end: the tables of docs/beyond-the-paper.md.
+"""What strategies gain while they learn, and where they end: see docs/beyond-the-paper.md.
 
     python benchmarks/exploring.py PART [SEEDS]
 
@@ -101,13 +101,12 @@ def report(
         )
         seconds = (time.process_time() - start) / len(runs.runs)
         for penalty in penalties:
-
-            def metric(name: str, penalty: float = penalty) -> Any:
-                return runs.metric(name, runs.strategies[0], penalty=penalty)
-
-            utility, gap = metric("utility"), metric("benefit_gap")
+            effective, utility, gap = (
+                runs.metric(name, strategy.name, penalty=penalty)
+                for name in ("effective_utility", "utility", "benefit_gap")
+            )
             row = [
-                f"{metric('effective_utility')[:, -1].mean():.4f} effective",
+                f"{effective[:, -1].mean():.4f} effective",
                 f"{utility[:, :-1].mean():.4f} expected",
                 f"{utility[:, -1].mean():.4f} at the end",
                 f"gap {np.abs(gap[:, -101:-1]).mean():.4f}",
