@@ -49,6 +49,21 @@ def test_the_rule_for_the_truth_is_the_best_policy_that_does_not_see_the_group(
         assert rates[0] == pytest.approx(rates[1], abs=0.015)  # groups are known by chance only
 
 
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("penalty", [0.316, 2.0, 100.0])
+def test_the_rule_for_the_truth_maximises_utility_less_the_penalty(world, penalty, rng):
+    world = WORLDS[world]()
+    columns, probability, _ = known_truth(world, ("people",), rng)
+    rule = FairRule.of(columns, ("people",), 2, world.cost)
+    propensity = expit(rule.inputs @ rule.theta(penalty=penalty))
+    chance = columns[:, 1]
+    gap = np.average(propensity, weights=1.0 - chance) - np.average(propensity, weights=chance)
+    best = world.optimal(penalty=penalty)
+    assert gap == pytest.approx(best.benefit_gap, abs=0.01)
+    gained = ((probability - world.cost) * propensity).mean()
+    assert gained == pytest.approx(best.utility, abs=0.003)
+
+
 @pytest.mark.parametrize(("world", "best"), [("first", 0.1770), ("second", 0.0887)])
 def test_the_rule_for_the_truth_is_the_best_policy_that_sees_the_group(world, best, rng):
     world = WORLDS[world]()

@@ -51,7 +51,7 @@ def test_no_public_name_is_given_twice():
 
 
 def test_the_top_level_stays_small():
-    assert len(cq.__all__) - len(MODULES) <= 57
+    assert len(cq.__all__) - len(MODULES) <= 62
 
 
 @pytest.mark.parametrize("name", MODULES)

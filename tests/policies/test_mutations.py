@@ -56,6 +56,15 @@ def models() -> cq.Mixture:
     return cq.Mixture([rules[0], cq.EveryNth(3, rules[1])], [0.5, 0.5])
 
 
+def posterior() -> cq.PosteriorPolicy:
+    model = mapped(cq.Curves(n_knots=2))
+    n = model.theta.size
+    chances = np.linspace(-0.5, 0.5, n)[None]
+    return cq.PosteriorPolicy(
+        model, np.eye(n), 0.4, True, 0.1, [0.0, 0.1, 0.1], chances, ["people"]
+    )
+
+
 POLICIES = {
     "linear": lambda: cq.Policy([0.1, 2.0, 1.0, 0.0], floor=0.1),
     "preparation": prepared,
@@ -63,6 +72,7 @@ POLICIES = {
     "models": models,
     "products": lambda: mapped(make_pipeline(StandardScaler(), PolynomialFeatures(2))),
     "words": lambda: mapped(OneHotEncoder(drop="first", handle_unknown="ignore", max_categories=3)),
+    "posterior": posterior,
     "quantiles": lambda: mapped(QuantileTransformer(n_quantiles=10)),
 }
 
@@ -116,14 +126,15 @@ def check_flips(kind, file, every) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "every"), [("linear", 4), ("preparation", 11), ("splines", 13), ("models", 67)]
+    ("kind", "every"),
+    [("linear", 4), ("preparation", 11), ("splines", 13), ("models", 67), ("posterior", 31)],
 )
 def test_a_file_with_a_flipped_bit_is_refused_or_the_same(kind, every, tmp_path):
     check_flips(kind, tmp_path / "policy.json", every)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["linear", "preparation", "splines", "models"])
+@pytest.mark.parametrize("kind", ["linear", "preparation", "splines", "models", "posterior"])
 def test_a_file_with_any_flipped_byte_is_refused_or_the_same(kind, tmp_path):
     check_flips(kind, tmp_path / "policy.json", every=1)
 

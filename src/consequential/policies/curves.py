@@ -39,11 +39,10 @@ class Curves(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped 
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from consequential.policies import Curves
-    >>> curves = Curves(n_knots=6).fit(np.linspace(-1.0, 1.0, 101))
-    >>> curves.transform([[-1.0], [0.0], [1.0]]).shape
-    (3, 7)
+    >>> import numpy as np, consequential as cq
+    >>> curves = cq.Curves(n_knots=4).fit(np.linspace(-1.0, 0.5, 301))
+    >>> curves.blocks_
+    array([0, 1, 1, 1, 1])
     """
 
     def __init__(self, n_knots: int | None = None) -> None:
@@ -95,10 +94,12 @@ class Curves(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped 
 
 def _knots(column: Floats, n_knots: int) -> Floats:
     """Return knots inside the range of a column, evenly spaced ones and quantiles."""
-    n_even = (n_knots + 1) // 2
+    n_even = n_knots // 2
     even = np.linspace(column.min(), column.max(), n_even + 2)[1:-1]
-    shares = np.linspace(0.0, 1.0, n_knots - n_even + 2)[1:-1]
-    return np.unique(np.concatenate([even, np.quantile(column, shares)]))
+    shares = (np.arange(n_knots - n_even) + 0.5) / (n_knots - n_even)
+    found = np.unique(np.concatenate([even, np.quantile(column, shares)]))
+    bent: Floats = found[np.abs(found) > 1e-9]  # at the median itself nothing bends
+    return bent
 
 
 def _slopes(curved: NDArray[np.intp], knots: Floats) -> Floats:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit, ndtr
 
 from consequential.policies.features import Floats, PolicyError, row_products
 from consequential.policies.policy import Policy
@@ -98,6 +97,8 @@ class PosteriorPolicy(DecisionRule):
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return the posterior probability that accepting is worth its cost, for each row."""
+        from scipy.special import logit, ndtr
+
         phi = self.model.inputs(features, sensitive)
         mean = row_products(phi, self.model.theta)
         deviation = np.sqrt(np.maximum(((phi @ self.covariance) * phi).sum(axis=1), 0.0))
@@ -114,6 +115,8 @@ class PosteriorPolicy(DecisionRule):
 
     def _worth(self, phi: Floats) -> tuple[Floats, Floats]:
         """Return a person's worth as a linear function of q: a constant and a slope per row."""
+        from scipy.special import expit
+
         worth = np.array([-self.cost, 1.0])
         if len(self.prices):
             worth = worth - self.prices[:2]

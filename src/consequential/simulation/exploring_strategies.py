@@ -12,7 +12,7 @@ from consequential.learning import FitPosterior
 from consequential.learning.algorithm import Learner
 from consequential.learning.exploring import Explore
 from consequential.log import DecisionLog
-from consequential.policies import Curves, DecisionRule
+from consequential.policies import DecisionRule
 from consequential.sequences import Iterative, Sequence, sequence_named
 from consequential.simulation.strategies import Strategy
 from consequential.worlds import World
@@ -143,6 +143,7 @@ class RefitPolicy(Strategy):
         from sklearn.pipeline import make_pipeline
 
         from consequential.estimator import FairPolicyLearner
+        from consequential.policies import Curves
 
         mapped = clone(Curves() if self.feature_map is None else self.feature_map)
         solver = FairPolicyLearner(
