@@ -16,6 +16,7 @@ from consequential.service import schema
 from consequential.service.chance import commitment_of, reveal_keys, uniform
 from consequential.service.cohorts import all_cohorts
 from consequential.service.database import open_store
+from consequential.service.exports import export
 from consequential.service.verify import verify
 
 LATER = START + timedelta(60)
@@ -57,8 +58,9 @@ def test_every_decision_replays_from_an_export_with_the_revealed_key_alone(store
         reveal_keys(connection, LOOP, service.secret, LATER)
         epochs = schema.rows(connection, select(schema.epoch))
     revealed = {row["epoch"]: bytes.fromhex(row["key"]) for row in epochs if row["key"]}
-    export = all_cohorts(store, service.directory)[LOOP].export(START - timedelta(1), LATER)
-    table = pq.read_table(io.BytesIO(export.content))
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    found = export(store, LOOP, cohorts.settings, START - timedelta(1), LATER)
+    table = pq.read_table(io.BytesIO(found.content))
     assert table.num_rows == n
     # from here on with the file, the keys, the policy and the library alone
     rule = policy_from_json(policy())
