@@ -104,8 +104,8 @@ def test_what_was_drawn_counts_and_an_override_leaves_no_label(cohorts, service,
     report(cohorts, outcome("E-7", refused[0], 1, START))
     found = exported(cohorts, *MONTH)
     rows = rows_of(found, tmp_path)
-    found = [(rows[id]["decision"], rows[id]["label"]) for id in (*accepted[:5], refused[0])]
-    assert found == [(1, 1.0), (1, 0.0), (1, None), (1, None), (1, None), (0, None)]
+    kept = [(rows[id]["decision"], rows[id]["label"]) for id in (*accepted[:5], refused[0])]
+    assert kept == [(1, 1.0), (1, 0.0), (1, None), (1, None), (1, None), (0, None)]
     assert found.counts["overridden"] == 2
     assert found.counts["missing"] == len(accepted) - 2
 
