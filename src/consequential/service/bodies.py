@@ -142,12 +142,6 @@ class Decision(_Body):
     digest: str
 
 
-class Applications(_Body):
-    """People to decide on, all or none."""
-
-    applications: _listed(Application)  # type: ignore[valid-type]
-
-
 class Decisions(_Body):
     """Decisions in the order of the applications."""
 
