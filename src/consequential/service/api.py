@@ -53,6 +53,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Settings = Annotated[dict[str, Any], Body()]
 
 _PARQUET = "application/vnd.apache.parquet"
+_FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
 _seconds = Histogram("consequential_decision_seconds", "Time to decide on a request")
 
@@ -337,7 +338,7 @@ _listing("days", schema.day)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: date = date(1971, 1, 1), until: date = date(2999, 1, 1)
+    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
 ) -> Response:
     """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
     service = service_of(request)
