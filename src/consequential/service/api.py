@@ -15,7 +15,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, Histogram, generate_latest
 from sqlalchemy import Table, select
 
-from consequential.service import bodies, loops, outcomes, policies, schema
+from consequential.service import bodies, exports, loops, outcomes, policies, schema
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
@@ -26,7 +26,6 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import commitment_of, epoch_key
-from consequential.service.cohorts import Cohorts
 from consequential.service.deciding import live_at, replayed
 from consequential.service.openapi import (
     APPLICATION,
@@ -343,10 +342,10 @@ def export(
     """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
     service = service_of(request)
     settings = service.live(loop).settings
-    cohorts = Cohorts(service.store, service.settings.directory, loop, settings)
-    between = [datetime.combine(day, datetime.min.time(), UTC) for day in (since, until)]
+    first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
     sensitive = "sensitive" in request.state.account.scopes
-    return Response(cohorts.export(*between, sensitive=sensitive).content, media_type=_PARQUET)
+    found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    return Response(found.content, media_type=_PARQUET)
 
 
 # --- watching
