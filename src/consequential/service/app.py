@@ -52,8 +52,8 @@ def make_app(settings: ServiceSettings) -> Starlette:
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    described.include_router(api.plain)
-    described.include_router(api.router)
+    for router in (api.plain, api.router, api.watching):
+        described.include_router(router)
     hot = [
         Route("/v1/loops/{loop}/decisions", api.decide, methods=["POST"]),
         Route("/v1/loops/{loop}/decisions/batch", api.decide_batch, methods=["POST"]),
