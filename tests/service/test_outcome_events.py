@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from trial import application, make_trial, served_here
+from trial import application, served_here
 
 from consequential.service import schema
 from consequential.service.bodies import Outcome
@@ -22,9 +22,8 @@ _numbers = count()
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory):
+def accepted(trial):
     """A store and the ids of many accepted people."""
-    trial = make_trial(tmp_path_factory.mktemp("outcomes"))
     with served_here(trial) as http:
         for batch in range(3):
             items = [application(f"A-{batch}-{k}") for k in range(1000)]
