@@ -12,7 +12,8 @@ from lending_loop import LOOP, START, applicants, attribute, decide, outcome, st
 import consequential as cq
 from consequential.service.bodies import Override
 from consequential.service.chance import epoch_key, uniform
-from consequential.service.cohorts import Cohorts, Export, all_cohorts
+from consequential.service.cohorts import Cohorts, all_cohorts
+from consequential.service.exports import Export, export, log_columns
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
 from consequential.service.settings import loop_settings
 from consequential.service.verify import verify
@@ -32,13 +33,17 @@ def report(cohorts: Cohorts, *outcomes: Any, overrides: Any = ()) -> None:
         add_overrides(connection, overrides, "anna", START)
 
 
-def rows_of(export: Export, tmp_path) -> dict[str, dict[str, Any]]:
-    (tmp_path / "rows.parquet").write_bytes(export.content)
+def exported(cohorts: Cohorts, since: datetime, until: datetime, **more: Any) -> Export:
+    return export(cohorts.store, LOOP, cohorts.settings, since, until, **more)
+
+
+def rows_of(found: Export, tmp_path) -> dict[str, dict[str, Any]]:
+    (tmp_path / "rows.parquet").write_bytes(found.content)
     return {row["id"]: row for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()}
 
 
 def log_of(cohorts: Cohorts, path, **more: Any) -> cq.DecisionLog:
-    return cq.DecisionLog.from_file(path, **cohorts.columns(), **more)
+    return cq.DecisionLog.from_file(path, **log_columns(cohorts.settings), **more)
 
 
 def test_an_export_is_read_as_a_log_as_it_is(cohorts, service, tmp_path):
@@ -50,10 +55,10 @@ def test_an_export_is_read_as_a_log_as_it_is(cohorts, service, tmp_path):
     with cohorts.store.write_sensitive() as connection:
         groups = [attribute(person.subject, "fm"[k % 2]) for k, person in enumerate(people)]
         add_attributes(connection, groups, "anna", START)
-    export = cohorts.export(*MONTH)
-    (tmp_path / "log.parquet").write_bytes(export.content)
+    found = exported(cohorts, *MONTH)
+    (tmp_path / "log.parquet").write_bytes(found.content)
     log = log_of(cohorts, tmp_path / "log.parquet")
-    assert export.counts == {
+    assert found.counts == {
         "rows": 300, "missing": 0, "overridden": 0, "repeated": 0, "forgotten": 0
     }  # fmt: skip
     assert (len(log), log.n_accepted, log.n_pending) == (300, len(accepted), 0)
@@ -61,19 +66,21 @@ def test_an_export_is_read_as_a_log_as_it_is(cohorts, service, tmp_path):
     assert log.label[log.decision].mean() == sum(labels.values()) / len(labels)
     by_id = {body["id"]: body["propensity"] for body in bodies}
     assert sorted(log.propensity) == sorted(by_id.values())
-    scan = cq.DecisionLog.scan(tmp_path / "log.parquet", **cohorts.columns())
+    scan = cq.DecisionLog.scan(tmp_path / "log.parquet", **log_columns(cohorts.settings))
     assert len(scan) == 300
 
 
 def test_a_log_without_the_sensitive_attribute_has_one_group(cohorts, service, tmp_path):
     decide(cohorts.store, service, applicants(50))
-    export = cohorts.export(*MONTH, sensitive=False)
-    (tmp_path / "log.parquet").write_bytes(export.content)
+    found = exported(cohorts, *MONTH, sensitive=False)
+    (tmp_path / "log.parquet").write_bytes(found.content)
     log = cq.DecisionLog.from_file(
-        tmp_path / "log.parquet", **cohorts.columns(sensitive=False), missing="against"
+        tmp_path / "log.parquet",
+        **log_columns(cohorts.settings, sensitive=False),
+        missing="against",
     )
     assert len(log.groups) == 1
-    whole = cohorts.export(*MONTH)
+    whole = exported(cohorts, *MONTH)
     assert {row["sensitive"] for row in rows_of(whole, tmp_path).values()} == {"unknown"}
 
 
@@ -95,12 +102,12 @@ def test_what_was_drawn_counts_and_an_override_leaves_no_label(cohorts, service,
         ],
     )
     report(cohorts, outcome("E-7", refused[0], 1, START))
-    export = cohorts.export(*MONTH)
-    rows = rows_of(export, tmp_path)
-    found = [(rows[id]["decision"], rows[id]["label"]) for id in (*accepted[:5], refused[0])]
-    assert found == [(1, 1.0), (1, 0.0), (1, None), (1, None), (1, None), (0, None)]
-    assert export.counts["overridden"] == 2
-    assert export.counts["missing"] == len(accepted) - 2
+    found = exported(cohorts, *MONTH)
+    rows = rows_of(found, tmp_path)
+    kept = [(rows[id]["decision"], rows[id]["label"]) for id in (*accepted[:5], refused[0])]
+    assert kept == [(1, 1.0), (1, 0.0), (1, None), (1, None), (1, None), (0, None)]
+    assert found.counts["overridden"] == 2
+    assert found.counts["missing"] == len(accepted) - 2
 
 
 def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
@@ -111,18 +118,18 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     next_epoch = replace(first, application_id="later", time=START + timedelta(30))
     bodies = decide(cohorts.store, service, [first, other])
     bodies += decide(cohorts.store, service, [again]) + decide(cohorts.store, service, [next_epoch])
-    export = cohorts.export(MONTH[0], START + timedelta(60))
+    found = exported(cohorts, MONTH[0], START + timedelta(60))
     kept = {bodies[0]["id"], bodies[1]["id"], bodies[3]["id"]}
-    assert rows_of(export, tmp_path).keys() == kept
-    assert export.counts["repeated"] == 1
-    half = cohorts.export(START + timedelta(minutes=1), START + timedelta(1))
-    assert half.counts == export.counts | {"rows": 0, "missing": 0}  # also where the first is not
+    assert rows_of(found, tmp_path).keys() == kept
+    assert found.counts["repeated"] == 1
+    half = exported(cohorts, START + timedelta(minutes=1), START + timedelta(1))
+    assert half.counts == found.counts | {"rows": 0, "missing": 0}  # also where the first is not
 
 
 def test_draws_can_be_checked_from_an_export_and_a_key_alone(cohorts, service, tmp_path):
     decide(cohorts.store, service, applicants(100))
     key = epoch_key(service.secret, LOOP, "2026-01")  # as it is revealed later
-    for row in rows_of(cohorts.export(*MONTH), tmp_path).values():
+    for row in rows_of(exported(cohorts, *MONTH), tmp_path).values():
         assert row["u"] == uniform(key, LOOP, row["subject"])
         assert row["decision"] == (row["u"] < row["propensity"])
 
@@ -157,11 +164,11 @@ def test_freezing_again_is_a_new_version_with_later_outcomes(cohorts, service):
     assert list(verify(cohorts.store, service.secret)) == []
 
 
-def test_features_with_the_names_of_columns_are_kept_apart(store, service, tmp_path):
+def test_features_with_the_names_of_columns_are_kept_apart():
     features = {
         name: {"low": 0, "high": 1, "phrase": "x"} for name in ("label", "label_", "time", "income")
     }
     settings = loop_settings({"cost": 0.5, "floor": 0.1, "features": features})
-    columns = Cohorts(store, tmp_path, LOOP, settings).columns()
+    columns = log_columns(settings)
     assert columns["features"] == ["label__", "label_", "time_", "income"]
     assert columns["label"] == "label"

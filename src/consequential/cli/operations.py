@@ -84,18 +84,21 @@ def key(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Write the decisions of a loop to a Parquet file."""
-    from consequential.service.cohorts import all_cohorts
+    from consequential.service.exports import export, log_columns
+    from consequential.service.loops import settings_in_force
 
-    with _opened(options) as (store, settings):
-        found = all_cohorts(store, settings.directory)
-        if options.loop not in found:
-            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(found) or 'none'}")
-        cohorts = found[options.loop]
-        since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
-        export = cohorts.export(since, until, sensitive=not options.without_sensitive)
-        columns = cohorts.columns(sensitive=not options.without_sensitive)
-    write_atomically(options.out, export.content, replace=options.overwrite)
-    print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in export.counts.items())}")
+    since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
+    sensitive = not options.without_sensitive
+    with _opened(options) as (store, _):
+        with store.read() as connection:
+            known = settings_in_force(connection)
+        if options.loop not in known:
+            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
+        loop = known[options.loop]
+        found = export(store, options.loop, loop, since, until, sensitive=sensitive)
+    write_atomically(options.out, found.content, replace=options.overwrite)
+    print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in found.counts.items())}")
+    columns = log_columns(loop, sensitive=sensitive)
     print(f"read it with DecisionLog.from_file({str(options.out)!r}, **{columns})")
     return 0
 

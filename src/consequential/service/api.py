@@ -9,13 +9,13 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Request, Response, Security
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, Histogram, generate_latest
 from sqlalchemy import Table, select
 
-from consequential.service import bodies, loops, outcomes, policies, schema
+from consequential.service import bodies, exports, loops, outcomes, policies, schema
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
@@ -26,9 +26,22 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import commitment_of, epoch_key
-from consequential.service.cohorts import Cohorts
 from consequential.service.deciding import live_at, replayed
-from consequential.service.problems import MEDIA_TYPE, Problem
+from consequential.service.openapi import (
+    APPLICATION,
+    APPLICATION_EXAMPLE,
+    ATTRIBUTES_EXAMPLE,
+    BATCH,
+    DEPLOYMENT_EXAMPLE,
+    OUTCOMES_EXAMPLE,
+    OVERRIDES_EXAMPLE,
+    POLICY_EXAMPLE,
+    REFUSALS,
+    SETTINGS_EXAMPLE,
+    described,
+    shown,
+)
+from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.state import Service
 from consequential.service.writer import Answer
@@ -39,6 +52,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Settings = Annotated[dict[str, Any], Body()]
 
 _PARQUET = "application/vnd.apache.parquet"
+_FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
 _seconds = Histogram("consequential_decision_seconds", "Time to decide on a request")
 
@@ -103,54 +117,12 @@ def _json(content: Any, status: int = 200) -> Response:
     return Response(json.dumps(content), status, media_type="application/json")
 
 
-# --- what OpenAPI says of them
-
-_PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-    },
-}
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"description": why, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-    for status, why in {
-        400: "No JSON, or JSON that contradicts itself",
-        401: "No key, or one that is unknown or revoked",
-        403: "The key is not good for this",
-        404: "No such thing",
-        409: "It contradicts what is stored",
-        410: "It was forgotten",
-        413: "The body is too large",
-        415: "Another media type is needed",
-        422: "A value that cannot be used",
-        503: "Try again later, with the same ids",
-    }.items()
-}
-_EXAMPLE = {
-    "application_id": "A-17",
-    "subject_id": "P-4",
-    "amount": 1.0,
-    "features": {"score": 612.0, "purpose": "car"},
-}
-_LOOP = {"name": "loop", "in": "path", "required": True, "schema": {"type": "string"}}
-
-
-def _described(model: Any, example: Any) -> dict[str, Any]:
-    media = {"schema": model.model_json_schema(), "example": example}
-    return {
-        "parameters": [_LOOP],
-        "requestBody": {"required": True, "content": {"application/json": media}},
-    }
-
+# --- routers
 
 _security = [Security(HTTPBearer(auto_error=False, description="a key of consequential key"))]
-plain = APIRouter(route_class=_PlainRoute, responses=_REFUSALS, dependencies=_security)
-router = APIRouter(route_class=_Route, responses=_REFUSALS, dependencies=_security)
+plain = APIRouter(route_class=_PlainRoute, responses=REFUSALS, dependencies=_security)
+watching = APIRouter(route_class=_PlainRoute)  # without a key
+router = APIRouter(route_class=_Route, responses=REFUSALS, dependencies=_security)
 
 
 # --- deciding
@@ -161,7 +133,7 @@ router = APIRouter(route_class=_Route, responses=_REFUSALS, dependencies=_securi
     status_code=201,
     response_model=bodies.Decision,
     responses={200: {"model": bodies.Decision, "description": "It was decided before"}},
-    openapi_extra=_described(bodies.Application, _EXAMPLE),
+    openapi_extra=described(APPLICATION, APPLICATION_EXAMPLE),
 )
 @allowed("decide")
 async def decide(request: Request) -> Response:
@@ -181,7 +153,7 @@ async def decide(request: Request) -> Response:
     status_code=201,
     response_model=bodies.Decisions,
     responses={200: {"model": bodies.Decisions, "description": "All were decided before"}},
-    openapi_extra=_described(bodies.Applications, {"applications": [_EXAMPLE]}),
+    openapi_extra=described(BATCH, {"applications": [APPLICATION_EXAMPLE]}),
 )
 @allowed("decide")
 async def decide_batch(request: Request) -> Response:
@@ -233,7 +205,7 @@ def replay(request: Request, id: str) -> JSONResponse:
 # --- reporting
 
 
-@router.post("/v1/outcomes")
+@router.post("/v1/outcomes", openapi_extra=shown(OUTCOMES_EXAMPLE))
 @allowed("report")
 def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
     """Report what became of accepted people; in any order, and more than once."""
@@ -242,7 +214,7 @@ def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
         return {"new": outcomes.add_outcomes(connection, body.outcomes, by, now())}
 
 
-@router.post("/v1/overrides")
+@router.post("/v1/overrides", openapi_extra=shown(OVERRIDES_EXAMPLE))
 @allowed("report")
 def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]:
     """Report what was done where it is not what was decided."""
@@ -251,7 +223,7 @@ def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]
         return {"new": outcomes.add_overrides(connection, body.overrides, by, now())}
 
 
-@router.post("/v1/sensitive")
+@router.post("/v1/sensitive", openapi_extra=shown(ATTRIBUTES_EXAMPLE))
 @allowed("sensitive")
 def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
     """Report sensitive attributes, which decide nothing."""
@@ -273,7 +245,7 @@ def get_loop(request: Request, loop: str) -> JSONResponse:
     return JSONResponse({"loop": loop, **versions[0], "versions": versions})
 
 
-@router.put("/v1/loops/{loop}")
+@router.put("/v1/loops/{loop}", openapi_extra=shown(SETTINGS_EXAMPLE))
 @allowed("admin")
 def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
     """Make a loop, or a new version of its settings."""
@@ -288,22 +260,7 @@ def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
 @plain.post(
     "/v1/loops/{loop}/policies",
     status_code=201,
-    openapi_extra={
-        "parameters": [
-            _LOOP,
-            {"name": "parent", "in": "query", "schema": {"type": "string"}},
-            {"name": "cohorts", "in": "query", "schema": {"type": "string"}},
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"type": "object"},
-                    "example": {"format": "consequential policy", "schema": 3},
-                }
-            },
-        },
-    },
+    openapi_extra=described({"type": "object"}, POLICY_EXAMPLE, "parent", "cohorts"),
 )
 @allowed("learn")
 async def propose(request: Request) -> Response:
@@ -328,7 +285,11 @@ async def propose(request: Request) -> Response:
     return _json({"policy": await service.on_thread(stored)}, 201)
 
 
-@router.post("/v1/loops/{loop}/deployments", status_code=201)
+@router.post(
+    "/v1/loops/{loop}/deployments",
+    status_code=201,
+    openapi_extra=shown(DEPLOYMENT_EXAMPLE),
+)
 @allowed("approve")
 def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
     """Decide with these policies from now on; a canary or a roll back is a deployment, too."""
@@ -376,27 +337,27 @@ _listing("days", schema.day)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: date = date(1971, 1, 1), until: date = date(2999, 1, 1)
+    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
 ) -> Response:
     """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
     service = service_of(request)
     settings = service.live(loop).settings
-    cohorts = Cohorts(service.store, service.settings.directory, loop, settings)
-    between = [datetime.combine(day, datetime.min.time(), UTC) for day in (since, until)]
+    first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
     sensitive = "sensitive" in request.state.account.scopes
-    return Response(cohorts.export(*between, sensitive=sensitive).content, media_type=_PARQUET)
+    found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    return Response(found.content, media_type=_PARQUET)
 
 
 # --- watching
 
 
-@plain.get("/healthz")
+@watching.get("/healthz")
 async def healthz(request: Request) -> Response:
     """Say that the process runs."""
     return _json({"status": "ok"})
 
 
-@plain.get("/readyz")
+@watching.get("/readyz", responses={503: REFUSALS[503]})
 async def readyz(request: Request) -> Response:
     """Say whether the service can decide: the database answers, and it is not about to end."""
     service = service_of(request)
@@ -405,7 +366,7 @@ async def readyz(request: Request) -> Response:
     return _json({"status": "ok"})
 
 
-@plain.get("/metrics")
+@watching.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return figures for Prometheus."""
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -13,7 +13,9 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import OperationalError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.routing import Mount, Route
 
 from consequential import __version__
 from consequential.service import api, bodies
@@ -28,32 +30,38 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "message", "color_message"}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
-def make_app(settings: ServiceSettings) -> FastAPI:
-    """Return the application of a service; its databases are opened now."""
+def make_app(settings: ServiceSettings) -> Starlette:
+    """Return the application of a service; its databases are opened now.
+
+    Decisions have plain routes of their own: FastAPI, which serves and describes everything,
+    would cost more than deciding.
+    """
     service = Service(settings, open_store(settings))
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await service.start()
         yield
         await service.stop()
 
-    app = FastAPI(
+    described = FastAPI(
         title="consequential",
         version=__version__,
         description="Decide with exploring policies, log the propensity, remember the outcome.",
-        lifespan=lifespan,
+        exception_handlers=_HANDLERS,
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.service = service
-    app.include_router(api.plain)  # the hot routes first: routes are tried in order
-    app.include_router(api.router)
-    app.add_exception_handler(Problem, _refused)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(OperationalError, _unavailable)
-    app.add_exception_handler(Exception, _failed)
+    for router in (api.plain, api.router, api.watching):
+        described.include_router(router)
+    hot = [
+        Route("/v1/loops/{loop}/decisions", api.decide, methods=["POST"]),
+        Route("/v1/loops/{loop}/decisions/batch", api.decide_batch, methods=["POST"]),
+    ]
+    app = Starlette(
+        routes=[*hot, Mount("/", described)], exception_handlers=_HANDLERS, lifespan=lifespan
+    )
+    app.state.service = described.state.service = service
     return app
 
 
@@ -86,6 +94,15 @@ async def _unavailable(_: Request, error: Any) -> Response:
 
 async def _failed(_: Request, error: Any) -> Response:
     return _answer(Problem("internal", 500, "this failed; nothing was stored"))
+
+
+_HANDLERS: dict[Any, Any] = {
+    Problem: _refused,
+    HTTPException: _http,
+    RequestValidationError: _invalid,
+    OperationalError: _unavailable,
+    Exception: _failed,
+}
 
 
 class _Lines(logging.Formatter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -39,6 +39,20 @@ Moment = Annotated[
     BeforeValidator(_time),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2027-05-01T12:00:00Z"]}),
 ]
+
+
+def _day(value: Any) -> date:
+    try:
+        if isinstance(value, date):  # a default
+            return value
+        if len(value) != len("2027-05-01"):
+            raise ValueError
+        return date.fromisoformat(value)
+    except ValueError:
+        raise PydanticCustomError("time", "a day is written as 2027-05-01") from None
+
+
+Day = Annotated[date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})]
 
 
 def _label(value: Any) -> Any:
@@ -140,12 +154,6 @@ class Decision(_Body):
     reasons: list[Reason]
     due: str
     digest: str
-
-
-class Applications(_Body):
-    """People to decide on, all or none."""
-
-    applications: _listed(Application)  # type: ignore[valid-type]
 
 
 class Decisions(_Body):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -46,11 +45,11 @@ class Decision:
 
 
 class Client:
-    """A service at an address, asked with a key.
+    """A service at an address, asked with a key, in a `with` block.
 
     Requests can be repeated, because the ids in them make them one event: a lost connection, a lost
     answer or 503 is tried again, `attempts` times in all. What the service refuses is raised as the
-    `Problem` that it answered.
+    `Problem` that it answered. Other options are those of `httpx.Client`.
 
     Examples
     --------
@@ -60,29 +59,15 @@ class Client:
     5
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 10.0,
-        attempts: int = 5,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
+    def __init__(self, url: str, key: str, *, attempts: int = 5, **options: Any) -> None:
         self.attempts = attempts
         headers = {"Authorization": f"Bearer {key}"}
-        self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=timeout, transport=transport
-        )
+        self._http = httpx.Client(base_url=url, headers=headers, **{"timeout": 10.0} | options)
 
     # --- deciding
 
     def decide(
-        self,
-        loop: str,
-        application_id: str,
-        features: Mapping[str, float | str],
-        **optional: Any,
+        self, loop: str, application_id: str, features: Mapping[str, float | str], **optional: Any
     ) -> Decision:
         """Decide on one applicant; `optional` are `subject_id`, `amount`, in rehearsals `time`."""
         application = {"application_id": application_id, "features": dict(features), **optional}
@@ -178,20 +163,11 @@ class Client:
             time.sleep(wait)
         raise ValueError(f"attempts is {self.attempts}: it must be at least 1")
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
 
 def _accepted(answer: httpx.Response) -> httpx.Response:

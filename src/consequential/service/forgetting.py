@@ -5,7 +5,6 @@ Digests stay, so that seals hold; so do identifiers, decisions and outcomes.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -55,13 +54,10 @@ def forget(
     with store.write_sensitive() as connection:
         values = connection.execute(theirs).scalars().all()
         _delete(connection, attribute, values, "value")
-    periods: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for row in rows:
-        periods[row.loop, row.cohort].add(row.id)
+    files, ids = 0, {row.id for row in rows}
     cohorts = all_cohorts(store, directory)
-    files = sum(
-        cohorts[loop].leave_out(period, ids, time, by) for (loop, period), ids in periods.items()
-    )
+    for loop, period in {(row.loop, row.cohort) for row in rows}:
+        files += cohorts[loop].leave_out(period, ids, cohorts[loop].clock(time), by)
     return _done(store, "", Forgotten(len(rows), len(values), files), time, by)
 
 
@@ -76,7 +72,9 @@ def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
     wanted = select(table.c.id).where(old, table.c.features.is_not(None)).limit(_GROUP)
     while ids := _delete_some(store, wanted):
         n += len(ids)
-    files = cohorts.remove(cohorts.before(limit))
+    files = cohorts.remove(
+        [row for row in cohorts.versions() if period_start(row["period"]) < limit]
+    )
     if n == files == 0:
         return Forgotten()
     return _done(store, cohorts.loop, Forgotten(n, 0, files), time, by)

@@ -20,7 +20,6 @@ from consequential.service.closing import close_day, days_due
 from consequential.service.cohorts import Cohorts, all_cohorts
 from consequential.service.database import DatabaseError, Store, locked
 from consequential.service.forgetting import retain
-from consequential.service.loops import clock
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
 
@@ -31,9 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
     """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention."""
     for cohorts in all_cohorts(store, settings.directory).values():
-        with store.read() as connection:
-            loop_time = clock(connection, cohorts.loop, cohorts.settings, time)
-        _work_on(cohorts, settings.secret, loop_time)
+        _work_on(cohorts, settings.secret, cohorts.clock(time))
     _close(store, "", time)
 
 

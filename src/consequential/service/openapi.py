@@ -1,0 +1,96 @@
+"""OpenAPI: what the description of the routes says where types alone do not say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from consequential.service import bodies
+from consequential.service.applications import LIST_LENGTH
+from consequential.service.problems import MEDIA_TYPE
+
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+}
+_REASONS = {
+    400: "No JSON, or JSON that contradicts itself",
+    401: "No key, or one that is unknown or revoked",
+    403: "The key is not good for this",
+    404: "No such thing",
+    409: "It contradicts what is stored",
+    410: "It was forgotten",
+    413: "The body is too large",
+    415: "Another media type is needed",
+    422: "A value that cannot be used",
+    503: "Try again later, with the same ids",
+}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"description": why, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+    for status, why in _REASONS.items()
+}
+
+APPLICATION = bodies.Application.model_json_schema()
+_ITEMS = {"type": "array", "minItems": 1, "maxItems": LIST_LENGTH, "items": APPLICATION}
+BATCH = {
+    "type": "object",
+    "required": ["applications"],
+    "properties": {"applications": _ITEMS},
+    "additionalProperties": False,
+}
+
+_ID = "01985f2e-7c3a-7d7e-a798-4661c3a7ec41"
+_POLICY = "9efadef13507acef79009d3779dfe193ca7d0c334915f2263616b38322da50d8"
+APPLICATION_EXAMPLE = {
+    "application_id": "A-17",
+    "subject_id": "P-4",
+    "amount": 1.0,
+    "features": {"income": 2100, "purpose": "car"},
+}
+OUTCOMES_EXAMPLE = {
+    "outcomes": [
+        {"event_id": "E-1", "decision_id": _ID, "label": 1, "happened": "2027-05-01T12:00:00Z"}
+    ]
+}
+OVERRIDES_EXAMPLE = {
+    "overrides": [{"decision_id": _ID, "accepted": False, "why": "the papers were forged"}]
+}
+ATTRIBUTES_EXAMPLE = {"sensitive": [{"subject_id": "P-4", "attribute": "sex", "value": "f"}]}
+DEPLOYMENT_EXAMPLE = {"shares": {_POLICY: 1.0}, "evidence": "approved on 3 March"}
+POLICY_EXAMPLE = {"format": "consequential policy", "schema": 3}
+SETTINGS_EXAMPLE = {
+    "cost": 0.6,
+    "floor": 0.05,
+    "period": "month",
+    "horizon": 12,
+    "sensitive": "sex",
+    "features": {
+        "income": {"low": 0, "high": 20000, "phrase": "Income"},
+        "purpose": {"words": ["car", "home"], "phrase": "Purpose"},
+    },
+}
+
+
+def shown(example: Any) -> dict[str, Any]:
+    """Return what adds an example to a route whose body FastAPI describes."""
+    return {"requestBody": {"content": {"application/json": {"example": example}}}}
+
+
+def described(schema: dict[str, Any], example: Any, *optional: str) -> dict[str, Any]:
+    """Return the description of a route of a loop that reads its body itself."""
+    text = {"type": "string"}
+    parameters: list[dict[str, Any]] = [
+        {"name": "loop", "in": "path", "required": True, "schema": text}
+    ]
+    parameters += [{"name": name, "in": "query", "schema": text} for name in optional]
+    media = {"schema": schema, "example": example}
+    return {
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": {"application/json": media}},
+    }
