@@ -79,6 +79,13 @@ def prediction_ratio(rows: int, world: str) -> float:
     return took["ours"] / took["models"]
 
 
+def store(figures: dict[str, float]) -> None:
+    """Add figures to those of earlier runs, so that sections can be run one by one."""
+    file = RESULTS / "fits.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(known | figures, indent=1) + "\n")
+
+
 def main() -> None:
     sections = [*FITS, "predictions"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -97,13 +104,12 @@ def main() -> None:
                 else:
                     report.figures[f"{name}: {what}"] = value
                     report.say(f"| {name}: {what} | {value:.3g} | | |")
+            store(report.figures)
         if "predictions" in options.only:
             measure = partial(prediction_ratio, options.rows)
             for world, ratio in zip(PREDICTED, pool.map(measure, PREDICTED, 1), strict=True):
                 report.promise(f"prediction against its models, {world}", ratio, at_most=3.0)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "fits.md").write_text("\n".join(report.lines) + "\n")
-    (RESULTS / "fits.json").write_text(json.dumps(report.figures, indent=1) + "\n")
+            store(report.figures)
     if report.broken:
         sys.exit("not kept: " + "; ".join(report.broken))
 

@@ -33,12 +33,17 @@ class Model:
     max_rows: int = _CELLS
 
     def fitted(
-        self, inputs: Floats, labels: NDArray[Any], rows: Codes, weights: Floats | None = None
+        self,
+        inputs: Floats,
+        labels: NDArray[Any],
+        weights: Floats | None = None,
+        rows: Codes | None = None,
     ) -> Any:
-        """Return the classifier fitted to some rows, evenly spaced ones where there are too many.
+        """Return the classifier fitted to rows, evenly spaced ones where there are too many.
 
-        Labels are classes, or numbers between 0 and 1. Rows are copied, and only those fitted to.
+        Labels are classes, or numbers between 0 and 1. With `rows` it is fitted to these of them.
         """
+        rows = np.arange(len(labels)) if rows is None else rows
         most = min(self.max_rows, max(_CELLS // self.columns, 1))
         if len(rows) > most:
             rows = rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]

@@ -211,7 +211,7 @@ class _Task:
 
     def fitted(self, among: Rows) -> Any:
         rows = np.flatnonzero(self.rows & among)
-        return self.model.fitted(self.inputs, self.targets, rows, self.weights)
+        return self.model.fitted(self.inputs, self.targets, self.weights, rows)
 
 
 def _cross_fitted(
