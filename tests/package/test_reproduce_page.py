@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 from consequential.cli import command_parser
+from consequential.paper.claims import CLAIMS
 from consequential.paper.studies import COLUMNS, FULL, NAMES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
 
 
 def test_every_study_is_on_the_page():
@@ -20,6 +22,14 @@ def test_the_page_names_the_columns_and_the_size():
     assert all(f"**{column}**" in PAGE for column in COLUMNS)
     size = f"{FULL.seeds} seeds, {FULL.penalties} penalties, {FULL.time_steps} steps"
     assert size in PAGE
+
+
+def test_the_page_has_a_verdict_on_every_claim_and_its_figures():
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in PAGE.splitlines()]
+    assert not [claim.id for claim in CLAIMS if claim.text not in rows]
+    figures = re.findall(r"\]\((figures/[^)]+)\)", PAGE)
+    assert len(figures) >= 7
+    assert not [path for path in figures if not (ROOT / "docs" / path).is_file()]
 
 
 def options_of_the_command() -> list[str]:
