@@ -14,7 +14,6 @@ from consequential.service.applications import (
     read_application,
     read_batch,
     read_json,
-    read_list,
 )
 from consequential.service.problems import Problem
 from consequential.service.settings import loop_settings
@@ -204,10 +203,6 @@ def test_the_same_application_may_stand_twice_in_a_batch_only_if_it_is_the_same(
 def test_a_batch_is_an_object_with_one_list(body, code):
     problem = problem_of(read_batch, body, LOOP)
     assert (problem.status, problem.code) == (422, code)
-
-
-def test_a_list_may_have_a_thousand_items():
-    assert len(read_list({"outcomes": [{}] * 1000}, "outcomes")) == 1000
 
 
 # --- strict JSON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trial import FEATURES, application, propose, trial_policy
+from trial import FEATURES, add_loop, application, propose, trial_policy
 
 import consequential as cq
 
@@ -106,3 +106,24 @@ def test_lists_say_who_did_what(http, trial, loop):
     deployments = http.get(f"{loop}/deployments").json()["deployments"]
     assert [(each["shares"], each["by"]) for each in deployments] == [({trial.policy: 1.0}, "all")]
     assert http.get(f"{loop}/days").json() == {"days": []}
+
+
+def test_in_a_rehearsal_time_comes_with_the_requests(http, trial, loop):
+    address = f"{loop}-rehearsal"
+    add_loop(http, trial, address, rehearsal=True)
+    first = http.post(f"{address}/decisions", json=application(time="2031-01-15T12:00:00Z")).json()
+    assert (first["epoch"], first["due"]) == ("2031-01", "2031-03")
+    people = [application(f"B-{k}", time="2031-06-15T12:00:00Z") for k in range(40)]
+    batch = http.post(f"{address}/decisions/batch", json={"applications": people}).json()
+    taken = next(each["id"] for each in batch["decisions"] if each["accepted"])
+    told = {"event_id": f"{loop}-E", "decision_id": taken, "label": 1}
+    early = {"outcomes": [told | {"happened": "2031-06-01T00:00:00Z"}]}
+    assert http.post("/v1/outcomes", json=early).json()["code"] == "time"
+    later = {"outcomes": [told | {"happened": "2031-09-01T00:00:00Z"}]}
+    assert http.post("/v1/outcomes", json=later).json() == {"new": 1}
+    events = http.get(f"/v1/decisions/{taken}").json()["events"]
+    assert [each["time"][:10] for each in events] == ["2031-09-01"]
+    override = {"decision_id": taken, "accepted": False, "why": "a rehearsal"}
+    assert http.post("/v1/overrides", json={"overrides": [override]}).json() == {"new": 1}
+    told = http.get(f"/v1/decisions/{taken}").json()["override"]
+    assert told["time"].startswith("2031-06-15")

@@ -278,8 +278,9 @@ async def propose(request: Request) -> Response:
 
     def stored() -> str:
         with service.store.write() as connection:
+            at = loops.clock(connection, live.loop, live.settings, now())
             return policies.propose(
-                connection, live, document, by, now(), parent=parent, cohorts=cohorts
+                connection, live, document, by, at, parent=parent, cohorts=cohorts
             )
 
     return _json({"policy": await service.on_thread(stored)}, 201)
@@ -296,7 +297,8 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
     service, by = service_of(request), request.state.account.name
     live = service.live(loop)
     with service.store.write() as connection:
-        number = policies.deploy(connection, live, body.shares, by, now(), evidence=body.evidence)
+        at = loops.clock(connection, loop, live.settings, now())
+        number = policies.deploy(connection, live, body.shares, by, at, evidence=body.evidence)
     service.refresh()
     return {"number": number}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -64,20 +64,23 @@ def read_application(value: Any, loop: LoopSettings) -> Application:
 
 def read_batch(value: Any, loop: LoopSettings) -> list[Application]:
     """Return the applications of a batch; one bad item refuses them all, and is named."""
+    items = checked_members(value, ("applications",))["applications"]
+    if not isinstance(items, list):
+        raise _wrong_type("applications", "a list", items)
+    if not 0 < len(items) <= LIST_LENGTH:
+        code = "list_too_long" if items else "empty_list"
+        raise Problem(code, 422, f"a batch has 1 to {LIST_LENGTH} applications, not {len(items)}")
     found: dict[str, Application] = {}
     applications = []
-    for index, item in enumerate(read_list(value, "applications")):
+    for index, item in enumerate(items):
         try:
             application = read_application(item, loop)
+            if found.setdefault(application.application_id, application) != application:
+                what = "it has the id of an earlier application of the batch, but differs"
+                raise Problem("application_differs", 409, what)
         except Problem as problem:
             problem.extra["index"] = index
             raise
-        if found.setdefault(application.application_id, application) != application:
-            raise Problem(
-                "application_differs", 409,
-                f"application {index} has the id of an earlier one of the batch, but differs",
-                index=index,
-            )  # fmt: skip
         applications.append(application)
     return applications
 
@@ -96,35 +99,26 @@ def _feature(name: str, value: Any, kind: Number | Words) -> float | str:
         if type(value) is not str:
             raise _wrong_type(name, "a word", value)
         if value not in kind.words:
-            raise Problem(
-                "unknown_word", 422, f"{name} must be one of {', '.join(kind.words)}", feature=name
-            )
+            wanted = f"{name} must be one of {', '.join(kind.words)}"
+            raise Problem("unknown_word", 422, wanted, feature=name)
         return value
     number = checked_number(value, name)
     if not kind.low <= number <= kind.high:
-        raise Problem(
-            "out_of_bounds", 422,
-            f"{name} is {number:g}: it must lie between {kind.low:g} and {kind.high:g}",
-            feature=name,
-        )  # fmt: skip
+        wanted = f"{name} must lie between {kind.low:g} and {kind.high:g}, not {number:g}"
+        raise Problem("out_of_bounds", 422, wanted, feature=name)
     return number
 
 
 def _refuse_names(value: dict[str, Any], loop: LoopSettings) -> None:
     if loop.sensitive in value:
-        raise Problem(
-            "sensitive_feature", 422,
-            f"{loop.sensitive} is the sensitive attribute and decides nothing: leave it out and "
-            "send it to /v1/sensitive",
-            feature=loop.sensitive,
-        )  # fmt: skip
-    for name in value.keys() - loop.features.keys():
-        raise Problem(
-            "unknown_feature", 422,
-            f"{shown(name)} is no feature of this loop; it has {', '.join(loop.features)}",
-        )  # fmt: skip
-    for name in loop.features.keys() - value.keys():
-        raise Problem("missing_feature", 422, f"{name} is missing", feature=name)
+        what = "is the sensitive attribute and decides nothing: send it to /v1/sensitive"
+        raise Problem("sensitive_feature", 422, f"{loop.sensitive} {what}")
+    for name in value:
+        if name not in loop.features:
+            what = f"is no feature of this loop; it has {', '.join(loop.features)}"
+            raise Problem("unknown_feature", 422, f"{shown(name)} {what}")
+    missing = next(name for name in loop.features if name not in value)
+    raise Problem("missing_feature", 422, f"{missing} is missing", feature=missing)
 
 
 # --- values of any request
@@ -180,22 +174,9 @@ def checked_time(value: Any, name: str) -> datetime:
         if moment.tzinfo is None or not 1970 < moment.year < 3000:
             raise ValueError
     except ValueError:
-        raise Problem(
-            "time", 422, f"{name} must be a time with an offset, such as 2027-05-01T12:00:00Z"
-        ) from None
+        wanted = f"{name} must be a time with an offset, such as 2027-05-01T12:00:00Z"
+        raise Problem("time", 422, wanted) from None
     return moment.astimezone(UTC)
-
-
-def read_list(value: Any, name: str) -> Sequence[Any]:
-    """Return the one list of a request, 1 to 1000 items long."""
-    items = checked_members(value, (name,))[name]
-    if not isinstance(items, list):
-        raise _wrong_type(name, "a list", items)
-    if not items:
-        raise Problem("empty_list", 422, f"{name} is empty")
-    if len(items) > LIST_LENGTH:
-        raise Problem("list_too_long", 422, f"{name} has {len(items)} items: send {LIST_LENGTH}")
-    return items
 
 
 def shown(name: str) -> str:

@@ -37,6 +37,7 @@ def put_loop(
     if before is not None:
         if before.settings == settings:
             return before.version
+        time = clock(connection, name, before.settings, time)
         _check_change(connection, before, settings)
     version = 1 if before is None else before.version + 1
     values = {"version": version, "settings": canonical(document), "by": by}

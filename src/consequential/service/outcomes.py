@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
+from consequential.service.loops import clock, settings_in_force
 from consequential.service.problems import Problem
 from consequential.service.records import hidden_digest, new_salt, stamp
 
@@ -41,14 +42,16 @@ def state_of(events: Iterable[Row]) -> Row | None:
 
 def add_outcomes(connection: Connection, items: Sequence[Outcome], by: str, time: datetime) -> int:
     """Store outcomes, all or none; return how many were new."""
-    return _each(items, lambda item: _add_outcome(connection, item, by, time))
+    clocks = _Clocks(connection, time)
+    return _each(items, lambda item: _add_outcome(connection, item, by, clocks))
 
 
 def add_overrides(
     connection: Connection, items: Sequence[Override], by: str, time: datetime
 ) -> int:
     """Store overrides, all or none; return how many were new."""
-    return _each(items, lambda item: _add_override(connection, item, by, time))
+    clocks = _Clocks(connection, time)
+    return _each(items, lambda item: _add_override(connection, item, by, clocks))
 
 
 def add_attributes(
@@ -56,6 +59,17 @@ def add_attributes(
 ) -> int:
     """Store attributes in their own database, all or none; return how many were new."""
     return _each(items, lambda item: _add_attribute(connection, item, by, time))
+
+
+class _Clocks:
+    """What time it is for each loop, during one request."""
+
+    def __init__(self, connection: Connection, time: datetime) -> None:
+        self.connection, self.now = connection, time
+        self.settings = settings_in_force(connection)
+
+    def time(self, loop: str) -> datetime:
+        return clock(self.connection, loop, self.settings[loop], self.now)
 
 
 def _each(items: Sequence[Item], add: Callable[[Item], bool]) -> int:
@@ -78,7 +92,7 @@ def _each(items: Sequence[Item], add: Callable[[Item], bool]) -> int:
     return new
 
 
-def _add_outcome(connection: Connection, item: Outcome, by: str, time: datetime) -> bool:
+def _add_outcome(connection: Connection, item: Outcome, by: str, clocks: _Clocks) -> bool:
     content = {
         "event_id": item.event_id,
         "decision": item.decision_id,
@@ -92,7 +106,9 @@ def _add_outcome(connection: Connection, item: Outcome, by: str, time: datetime)
             return False
         raise Problem("event_differs", 409, "this event id was used for something else")
     decision = decision_row(connection, item.decision_id)
-    now = item.happened if _is_rehearsal(connection, decision["loop"]) else time
+    now = clocks.time(decision["loop"])
+    if clocks.settings[decision["loop"]].rehearsal:
+        now = max(now, item.happened)
     _check_outcome(connection, item, decision, now)
     schema.add(connection, schema.outcome, decision["loop"], now, content | {"by": by})
     return True
@@ -121,7 +137,7 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
         raise Problem("circular", 422, "these events would correct each other in a circle")
 
 
-def _add_override(connection: Connection, item: Override, by: str, time: datetime) -> bool:
+def _add_override(connection: Connection, item: Override, by: str, clocks: _Clocks) -> bool:
     decision = decision_row(connection, item.decision_id)
     stored = override_of(connection, item.decision_id)
     if stored is not None:
@@ -131,7 +147,8 @@ def _add_override(connection: Connection, item: Override, by: str, time: datetim
     if item.accepted == decision["accepted"]:
         raise Problem("no_override", 422, "that is what was decided: there is nothing to override")
     values = {"decision": item.decision_id, "accepted": item.accepted, "by": by, "why": item.why}
-    schema.add(connection, schema.override, decision["loop"], time, values)
+    now = clocks.time(decision["loop"])
+    schema.add(connection, schema.override, decision["loop"], now, values)
     return True
 
 
@@ -182,9 +199,3 @@ def outcomes_of(connection: Connection, decision: str) -> list[Row]:
 
 def _one(connection: Connection, condition: Any) -> Row | None:
     return schema.row(connection, select(schema.outcome).where(condition))
-
-
-def _is_rehearsal(connection: Connection, loop: str) -> bool:
-    table = schema.loop
-    newest = select(table.c.settings).where(table.c.loop == loop).order_by(table.c.version.desc())
-    return '"rehearsal":true' in connection.execute(newest.limit(1)).scalar_one()

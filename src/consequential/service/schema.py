@@ -219,7 +219,8 @@ def row(connection: Connection, wanted: Select[Any]) -> dict[str, Any] | None:
 def made_row(table: Table, loop: str, time: datetime, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a complete row: with its identifier, time and digest."""
     made = {"id": new_id(time), "loop": loop, "time": stamp(time), **values}
-    return made | {"digest": row_digest(made, table.info["filled_in"])}
+    made["digest"] = row_digest(made, table.info["filled_in"])
+    return made
 
 
 def add(

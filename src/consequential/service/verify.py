@@ -16,7 +16,7 @@ from consequential.service import schema
 from consequential.service.chance import commitment_of, epoch_key
 from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal
 from consequential.service.database import Store
-from consequential.service.deciding import live_at, replayed
+from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.records import hidden_digest, row_digest
 
 _PIECE = 2_000  # rows that are replayed together
@@ -58,7 +58,7 @@ def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
         yield from _account_findings(connection)
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
-    replay = _Replay(store, epochs, secret)
+    replay = _Replay(store, secret)
     for table in schema.SEALED:
         found: dict[Place, HashedRows] = defaultdict(HashedRows)
         asked = select(table).order_by(table.c.id).execution_options(yield_per=_PIECE)
@@ -82,7 +82,6 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
             yield Finding("decision", id, "there is none")
             return
         loop, date_of = row["loop"], day_of(id)
-        epochs = connection.execute(select(schema.epoch)).mappings().all()
         sealed = (day.table == "decision") & (day.loop == loop) & (day.date <= date_of)
         last = select(schema.day).where(sealed).order_by(day.date.desc()).limit(2)
         closed = connection.execute(last).mappings().all()[::-1]
@@ -91,7 +90,7 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
             for each in connection.execute(theirs).mappings():
                 yield from _row_findings(other, each)
     yield from _row_findings(table, row)
-    yield from _Replay(store, epochs, secret).findings([row])
+    yield from _Replay(store, secret).findings([row])
     if closed and closed[-1]["date"] == date_of:
         before = closed[0]["seal"] if len(closed) > 1 else ""
         yield from _day_findings(closed[-1], hashed_rows(store, table, loop, date_of), before)
@@ -166,11 +165,14 @@ def _days_between(days: Sequence[str]) -> list[str]:
 
 def _account_findings(connection: Connection) -> Iterator[Finding]:
     """Find keys whose revocation is not what the events say."""
-    revoked = select(schema.event).where(schema.event.c.what == "key revoked")
-    said = {row["about"]: row["time"] for row in connection.execute(revoked).mappings()}
-    for row in connection.execute(select(schema.account)).mappings():
-        if row["revoked"] != said.get(row["id"]):
-            yield Finding("account", row["id"], "it was not revoked when the events say so")
+    account, event = schema.account.c, schema.event.c
+    own = (event.about == account.id) & (event.what == "key revoked")
+    both = schema.account.outerjoin(schema.event, own)  # in one statement: of one moment
+    for row in connection.execute(
+        select(account.id, account.revoked, event.time).select_from(both)
+    ):
+        if row.revoked != row.time:
+            yield Finding("account", row.id, "it was not revoked when the events say so")
 
 
 def _epoch_findings(
@@ -198,20 +200,23 @@ def _commitment(key: str) -> str | None:
 class _Replay:
     """Decisions computed again, by the policies that were deployed and the keys that are known."""
 
-    def __init__(self, store: Store, epochs: Iterable[Row], secret: bytes | None) -> None:
-        self._keys: dict[Place, bytes | None] = {}
-        for row in epochs:
-            key = None if secret is None else epoch_key(secret, row["loop"], row["epoch"])
-            if row["key"] is not None and _commitment(row["key"]) == row["commitment"]:
-                key = bytes.fromhex(row["key"])
-            self._keys[row["loop"], row["epoch"]] = key
-
+    def __init__(self, store: Store, secret: bytes | None) -> None:
         @cache
-        def live(loop: str, version: int, number: int) -> Any:
+        def live(loop: str, version: int, number: int) -> Live:
             with store.read() as connection:
                 return live_at(connection, loop, version, number)
 
-        self._live = live
+        @cache
+        def key(loop: str, epoch: str) -> bytes | None:
+            table = schema.epoch
+            wanted = select(table.c.key).where(table.c.loop == loop, table.c.epoch == epoch)
+            with store.read() as connection:
+                revealed = connection.execute(wanted).scalar_one()
+            if revealed is not None:
+                return bytes.fromhex(revealed)
+            return None if secret is None else epoch_key(secret, loop, epoch)
+
+        self._live, self._key = live, key
 
     def findings(self, rows: Iterable[Row]) -> Iterator[Finding]:
         """Replay rows and find those that come out differently."""
@@ -225,7 +230,7 @@ class _Replay:
         first = rows[0]
         try:
             live = self._live(first["loop"], first["version"], first["deployment"])
-            again = replayed(live, rows, self._keys[first["loop"], first["epoch"]])
+            again = replayed(live, rows, self._key(first["loop"], first["epoch"]))
         except (NoResultFound, KeyError, ValueError, TypeError):
             if len(rows) > 1:  # only one of them may be wrong
                 for row in rows:

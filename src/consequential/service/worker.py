@@ -13,7 +13,6 @@ from datetime import datetime
 from threading import Event
 
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service.chance import open_epochs, reveal_keys
 from consequential.service.closing import close_day, days_due
@@ -64,10 +63,10 @@ def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = 
         try:
             with _alone(store, settings):
                 work(store, settings, now())
-        except (SQLAlchemyError, OSError) as error:  # the database may be away for a while
-            _LOGGER.error("work failed: %s", type(error).__name__)
         except DatabaseError:  # another worker has the lock
             pass
+        except Exception:  # the database may be away for a while: try again
+            _LOGGER.exception("work failed")
         stop.wait(interval)
 
 
