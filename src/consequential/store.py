@@ -219,7 +219,7 @@ def _read_manifest(file: Path) -> dict[str, Any]:
         whole = known.pop("digest") == _digest(known)
         if not whole or known["format"] != FORMAT or known["schema"] != SCHEMA:
             raise ValueError("damaged, or another format")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, IsADirectoryError):
         raise StoreError(
             f"{file} is damaged or not a manifest that this version reads: name another folder "
             "with --out"
