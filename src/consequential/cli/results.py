@@ -190,8 +190,8 @@ class Folder:
         except (OSError, ValueError, RecursionError):
             known = None
         is_ours = isinstance(known, dict) and known.get("format") == _FORMAT
-        theirs = () if self.command == "fit" else _POLICY_FILES
-        theirs += tuple(name for name in _FILES if (self.path / name).is_dir())
+        theirs = [name for name in _FILES if (self.path / name).is_dir()]
+        theirs += () if self.command == "fit" else _POLICY_FILES
         strange = [name for name in there if name in theirs or not is_ours]
         if strange or not isinstance(known, dict):
             raise OSError(
