@@ -227,7 +227,7 @@ def _read_manifest(file: Path) -> dict[str, Any]:
             )
     except StoreError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, IsADirectoryError):
         raise StoreError(
             f"{file} is damaged or not a manifest that this version reads: name another folder "
             "with --out"

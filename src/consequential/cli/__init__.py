@@ -79,7 +79,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError) as error:
         print(f"consequential: {error}", file=sys.stderr)
         return 2
 

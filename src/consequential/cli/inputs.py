@@ -241,5 +241,5 @@ def _fitted_to(policy: Path) -> str:
     try:
         found = json.loads((policy.parent / "results.json").read_text(encoding="utf-8"))
         return str(found["file"]["sha256"]) if found["command"] == "fit" else ""
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""

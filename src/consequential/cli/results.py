@@ -106,8 +106,9 @@ class Folder:
             return
         same = (
             earlier.get("parameters") == json.loads(json.dumps(self.parameters))
-            and earlier.get("file", {}).get("sha256") == source.sha256
-            and earlier.get("files", {}) == rules
+            and isinstance(earlier.get("file"), dict)
+            and earlier["file"].get("sha256") == source.sha256
+            and earlier.get("files") == rules
         )
         if not same:
             raise OSError(
@@ -186,10 +187,11 @@ class Folder:
             return None
         try:
             known = json.loads((self.path / "results.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             known = None
         is_ours = isinstance(known, dict) and known.get("format") == _FORMAT
-        theirs = () if self.command == "fit" else _POLICY_FILES
+        theirs = [name for name in _FILES if (self.path / name).is_dir()]
+        theirs += () if self.command == "fit" else _POLICY_FILES
         strange = [name for name in there if name in theirs or not is_ours]
         if strange or not isinstance(known, dict):
             raise OSError(
