@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 
 from consequential import worlds
+from consequential.learning.exploring import Explore
 from consequential.paper import sensitivity
 from consequential.sequences import Aggregated
-from consequential.simulation import LearnToDecide, Strategy, paper_strategies
+from consequential.simulation import ExploreByPosterior, LearnToDecide, Strategy, paper_strategies
 from consequential.worlds import TableWorld, World
 
 COLUMNS = ("paper", "authors", "corrected")
@@ -129,6 +130,23 @@ class Study:
         return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
+@dataclass(frozen=True, slots=True)
+class BeyondStudy(Study):
+    """The paper's best strategies beside those that explore by a posterior, in one column."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return COLUMNS[:1]
+
+    def strategies(self, column: str) -> list[Strategy]:
+        """Return ways to explore by a posterior, one under a penalty, and the corrected ascents."""
+        ways: tuple[Explore, ...] = ("sampling", "optimistic", "pseudo_labels")
+        ours = [ExploreByPosterior(way) for way in (ways if self.kind == "time" else ways[:1])]
+        theirs = [LearnToDecide(link, "aggregated") for link in ("logistic", "semi_logistic")]
+        return [*ours, *theirs]
+
+
 _compas = partial(worlds.compas, split_seed=None)  # every seed has a split of its own
 _rearrest = partial(_compas, label="rearrest")
 _german, _taiwan = (partial(world, split_seed=None) for world in (worlds.german, worlds.taiwan))
@@ -166,9 +184,21 @@ def _studies() -> Iterator[Study]:
         yield Study(f"{name}-sensitivity", "sensitivity", shows, "", world, 4.0)
     shows = f"a setting that drifts: {_OVER_TIME}"
     yield Study("drift-time", "time", shows, "", worlds.drift, 5.0)
+    shows = "exploring by a posterior"
+    for name, where, world, seconds in (
+        ("first", "first setting", worlds.first_setting, 25.0),
+        ("second", "second setting", worlds.second_setting, 15.0),
+    ):
+        over_time = f"{where}: {shows}, over time"
+        yield BeyondStudy(f"beyond-{name}-time", "time", over_time, "", world, seconds)
+    by_penalty = f"second setting: {shows}, {_BY_PENALTY}"
+    yield BeyondStudy(
+        "beyond-second-penalty", "penalty", by_penalty, "", worlds.second_setting, 100.0
+    )
 
 
+_NOT_OF_PAPER = ("german", "taiwan", "drift", "beyond")
 STUDIES: dict[str, Study] = {study.name: study for study in _studies()}
 NAMES: tuple[str, ...] = tuple(STUDIES)
-MORE: tuple[str, ...] = tuple(n for n in NAMES if n.split("-")[0] in ("german", "taiwan", "drift"))
+MORE: tuple[str, ...] = tuple(n for n in NAMES if n.split("-")[0] in _NOT_OF_PAPER)
 OF_PAPER: tuple[str, ...] = tuple(name for name in NAMES if name not in MORE)
