@@ -7,6 +7,7 @@ minutes and SQLite only; PostgreSQL is measured where `--postgresql URL` names a
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import statistics
@@ -14,22 +15,28 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import numpy as np
-from measure import SOURCE, machine
+from measure import SOURCE, exponent, machine
 from run import RESULTS, Report
-from service_load import WORDS, features
+from service_load import WORDS, application, features
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
 from consequential.service import database, keys, loops, policies
+from consequential.service.applications import read_application
 from consequential.service.deciding import live_loops
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
+from consequential.service.verify import verify
+from consequential.service.worker import work
+from consequential.service.writer import Writer
 
 HERE = Path(__file__).parent
 CONNECTIONS = 32
@@ -63,7 +70,7 @@ def policy(spline: bool) -> cq.Policy:
     return cq.Policy(theta, "smooth_semi_logistic", made, **told)
 
 
-def made_service(directory: Path, url: str) -> str:
+def made_service(directory: Path, url: str, **changes: object) -> str:
     """Make loops `linear` and `spline`, and return a key."""
     directory.mkdir(exist_ok=True)
     (directory / "service.json").write_text(json.dumps({"database": url}))
@@ -75,7 +82,7 @@ def made_service(directory: Path, url: str) -> str:
     with store.write() as connection:
         key = keys.create_key(connection, "load", ["decide", "read"], now())
         for name in ("linear", "spline"):
-            loops.put_loop(connection, name, LOOP, settings.secret, "benchmark", now())
+            loops.put_loop(connection, name, LOOP | changes, settings.secret, "benchmark", now())
             live = live_loops(connection, {})[name]
             text = cq.policy_to_json(policy(name == "spline"))
             digest = policies.propose(connection, live, text, "author", now())
@@ -194,10 +201,93 @@ def compared(
     report.promise(f"{name}: spline to linear", rate["spline"] / rate["service"], at_least=0.6)
 
 
+def two_processes(report: Report, folder: Path, url: str, rounds: int, seconds: float) -> None:
+    """Twice the processes, twice the connections; the database is the same."""
+    key = made_service(folder, url)
+    with ExitStack() as stack:
+        servers = [Server("service", folder, key, 8710 + k) for k in range(2)]
+        for server in servers:
+            stack.callback(server.stop)
+        ratios = []
+        for turn in range(rounds + 1):
+            alone = servers[0].load("linear", seconds).rate
+            with ThreadPoolExecutor(2) as threads:
+                both = threads.map(lambda server: server.load("linear", seconds).rate, servers)
+                together = sum(both)
+            if turn:
+                ratios.append(together / alone)
+    cores = os.cpu_count() or 1
+    report.say(f"\ntwo processes beside PostgreSQL and two loads on {cores} cores")
+    least = 1.5 if cores >= 6 else 0.0  # five processes cannot run at once on fewer
+    report.promise("PostgreSQL: two processes to one", statistics.median(ratios), at_least=least)
+
+
+def soak(report: Report, folder: Path, minutes: float) -> None:
+    """One server for minutes: neither its memory nor its latency grows."""
+    key = made_service(folder, "")
+    server = Server("service", folder, key, 8720)
+    try:
+        server.load("linear", 10.0)
+        found, memory = [], []
+        for _ in range(5):
+            found.append(server.load("linear", minutes * 12.0))
+            memory.append(server.memory())
+    finally:
+        server.stop()
+    report.say(f"\nSQLite, {minutes:g} minutes in five parts: " + ", ".join(
+        f"{each.p99 * 1e3:.0f} ms and {size / 2**20:.0f} MiB"
+        for each, size in zip(found, memory, strict=True)
+    ))  # fmt: skip
+    report.promise("soak: memory to the first part", memory[-1] / memory[0], at_most=1.05)
+    report.promise("soak: p99 to the first part", found[-1].p99 / found[0].p99, at_most=1.5)
+
+
+def verified(report: Report, folder: Path, sizes: list[int]) -> None:
+    """Seals of closed days, checked row by row."""
+    seconds = []
+    for size in sizes:
+        place = folder / str(size)
+        made_service(place, "", rehearsal=True)
+        settings = ServiceSettings.load(place)
+        store = database.open_store(settings)
+        asyncio.run(fill(store, settings, size))
+        work(store, settings, now())
+        started = time.process_time()
+        findings = list(verify(store, settings.secret))
+        seconds.append(time.process_time() - started)
+        store.close()
+        if findings:
+            raise RuntimeError(f"verify found {findings[:3]}")
+    rates = [size / each for size, each in zip(sizes, seconds, strict=True)]
+    report.say("\nverify: " + ", ".join(
+        f"{size:,} rows at {rate:,.0f} rows/s" for size, rate in zip(sizes, rates, strict=True)
+    ))  # fmt: skip
+    report.promise("verify: rows a CPU second", min(rates), at_least=2e4)
+    if len(sizes) > 1:
+        report.promise("verify: exponent", exponent(sizes, seconds), at_least=0.95, at_most=1.05)
+
+
+async def fill(store: database.Store, settings: ServiceSettings, size: int) -> None:
+    """Decide on people of eleven days; the last of them stays open."""
+    writer = Writer(store, settings.secret)
+    with store.read() as connection:
+        live = live_loops(connection, {})["linear"]
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    for first in range(0, size, 1000):
+        day = (start + timedelta(days=10 * first // size)).isoformat()
+        batch = [application(f"V-{k}", k) | {"time": day} for k in range(first, first + 1000)]
+        await writer.decide(live, [read_application(each, live.settings) for each in batch])
+    late = application("last", 0) | {"time": (start + timedelta(days=11)).isoformat()}
+    await writer.decide(live, [read_application(late, live.settings)])
+    await writer.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--postgresql", metavar="URL", help="an empty database; URL_bare as well")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES")
+    parser.add_argument("--verify", type=int, nargs="*", default=[], metavar="ROWS")
     options = parser.parse_args()
     report = Report()
     report.say(f"service, {time.strftime('%Y-%m-%d')}, {machine()}")
@@ -207,6 +297,11 @@ def main() -> None:
         if options.postgresql:
             place = Path(folder) / "postgresql"
             compared(report, "PostgreSQL", place, options.postgresql, rounds, seconds)
+            two_processes(report, place, options.postgresql, rounds, seconds)
+        if options.soak:
+            soak(report, Path(folder) / "soak", options.soak)
+        if options.verify:
+            verified(report, Path(folder), options.verify)
     (RESULTS / "service.md").write_text("\n".join(report.lines) + "\n")
     sys.exit(1 if report.broken else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sqlite3
@@ -158,6 +159,10 @@ def test_a_service_that_is_stopped_finishes_what_it_took(trial, serve):
     assert acknowledged
     # whatever was decided was also answered: nobody was cut off
     assert decided == acknowledged
+    lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+    assert {"time", "level", "message"} <= lines[-1].keys()
+    assert "stopped-" not in served.log.read_text()
+    assert "income" not in served.log.read_text()
 
 
 def test_many_clients_with_one_id_get_one_decision(trial, serve):

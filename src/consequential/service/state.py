@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any, TypeVar
 
 from sqlalchemy import text
@@ -34,6 +35,7 @@ class Service:
         self._lives: Mapping[str, Live] = {}
         self._accounts: Mapping[str, Account] = {}
         self._ends = False
+        self._reads = Lock()  # what was read later must not be replaced by what was read before
         self.refresh()
 
     async def start(self) -> None:
@@ -50,7 +52,7 @@ class Service:
 
     def refresh(self) -> None:
         """Read settings, deployments and keys again."""
-        with self.store.read() as connection:
+        with self._reads, self.store.read() as connection:
             self._lives = live_loops(connection, self._lives)
             self._accounts = accounts(connection)
 
