@@ -195,10 +195,14 @@ def compared(
     report.promise(f"{name}: CPU to bare", cpu["bare"] / cpu["service"], at_least=0.75)
     slower = middle["service"].p99 / middle["bare"].p99
     report.promise(f"{name}: p99 to bare", slower, at_most=2.0)
-    least = 1.7 if url else 3.0
-    report.promise(f"{name}: group commit", rate["bare"] / rate["single"], at_least=least)
-    report.promise(f"{name}: batch to single", rate["batch"] / rate["service"], at_least=4.0)
-    report.promise(f"{name}: spline to linear", rate["spline"] / rate["service"], at_least=0.6)
+    # rates of what waits for the disk say more of the machine's other work than of the code
+    for what, fewer, more, least in (
+        ("group commit", "bare", "single", 1.7 if url else 3.0),
+        ("batch to single", "batch", "service", 4.0),
+        ("spline to linear", "spline", "service", 0.6),
+    ):
+        report.say(f"| {name}: {what}, rate | {rate[fewer] / rate[more]:.3g} | | |")
+        report.promise(f"{name}: {what}, CPU", cpu[more] / cpu[fewer], at_least=least)
 
 
 def two_processes(report: Report, folder: Path, url: str, rounds: int, seconds: float) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 LAYERS = [
-    [("cli", "commands"), ("paper", "studies, figures, claims"), ("report", "pages")],
+    [
+        ("cli", "commands"),
+        ("service", "decisions over HTTP"),
+        ("paper", "studies, figures, claims"),
+        ("report", "pages"),
+    ],
     [("simulation", "simulate")],
     [
         ("tradeoff", "frontier"),

@@ -19,20 +19,32 @@ SAID = {
 
 
 def test_every_example_is_run():
-    assert {file.stem for file in EXAMPLES.glob("*.py")} == set(SAID)
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == {*SAID, "service"}
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_and_leaves_a_policy(name, tmp_path):
+def said_by(name: str, folder: Path) -> str:
+    """What an example prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", "here"],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_service_decides_learns_and_deploys(tmp_path):
+    said = said_by("service", tmp_path)
+    for words in ("4800 decisions", "better: utility", "replays: True", "all as it was written"):
+        assert words in said
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_runs_and_leaves_a_policy(name, tmp_path):
+    said = said_by(name, tmp_path)
     for words in SAID[name]:
-        assert words in done.stdout
+        assert words in said
     assert sorted(file.name for file in (tmp_path / "here").iterdir()) == [
         f"{name}.csv",
         "policy.json",

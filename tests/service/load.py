@@ -1,12 +1,14 @@
 """Load: a process whose threads post applications, and write down what was answered.
 
-Arguments: address, key, file for answers, number of threads, seconds, prefix of ids.
+It ends with SIGTERM, and by itself after two minutes. Arguments: address, key, file for answers,
+number of threads, prefix of ids.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,17 +18,18 @@ FEATURES = {"income": 2100, "debt": 500.5, "purpose": "car"}
 
 
 def main() -> None:
-    address, key, file, threads, seconds, prefix = sys.argv[1:]
-    end = time.monotonic() + float(seconds)
+    address, key, file, threads, prefix = sys.argv[1:]
+    end, stopped = time.monotonic() + 120.0, threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     lock = threading.Lock()
-    with open(file, "a") as answers:
+    with open(file, "a", buffering=1) as answers:
 
         def post(number: int) -> None:
             at = urlsplit(address)
             connection = http.client.HTTPConnection(at.hostname, at.port, timeout=10)
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
             count = 0
-            while time.monotonic() < end:
+            while time.monotonic() < end and not stopped.is_set():
                 identifier = f"{prefix}-{number}-{count}"
                 body = json.dumps({"application_id": identifier, "features": FEATURES})
                 try:
@@ -47,7 +50,8 @@ def main() -> None:
         for each in posting:
             each.start()
         for each in posting:
-            each.join()
+            while each.is_alive():
+                each.join(0.1)  # so that the signal is heard
 
 
 if __name__ == "__main__":

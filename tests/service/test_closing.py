@@ -108,8 +108,9 @@ def test_no_row_can_be_added_to_a_closed_day(store):
     add_loop(store)
     add_decisions(store, decision(1, START))
     close_day(store, "lending", "2026-03-01")
-    with pytest.raises(DBAPIError, match="the day is closed"):
-        add_decisions(store, decision(2, START))
+    for time in (START, START - timedelta(5)):  # nor to days before it
+        with pytest.raises(DBAPIError, match="the day is closed"):
+            add_decisions(store, decision(2, time))
     add_decisions(store, decision(2, START + timedelta(hours=1)))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -73,6 +74,27 @@ def test_a_forgotten_subject_leaves_nothing_in_any_file(store, service):
     assert pq.read_table(file).num_rows == 199
     assert list(verify(store, service.secret)) == []
     assert forget(store, service.directory, "marked", LATER) == Forgotten(1, 1, 0)
+
+
+def test_people_are_forgotten_while_others_are_decided_on(store, service):
+    start(store, service)
+    decide(store, service, people_with_a_marked_one(50))
+    done, written = threading.Event(), []
+
+    def load() -> None:
+        while not done.is_set():
+            written.append(len(decide(store, service, applicants(20, name=f"L{len(written)}"))))
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        assert forget(store, service.directory, "marked", LATER).decisions == 1
+    finally:
+        done.set()
+        thread.join()
+    checkpoint(store)
+    assert traces(service, store) == {}
+    assert list(verify(store, service.secret)) == []
 
 
 def test_seals_hold_after_forgetting(store, service):

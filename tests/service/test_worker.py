@@ -45,6 +45,15 @@ def test_all_that_is_due_is_done_and_nothing_twice(store, service):
     assert list(verify(store, service.secret)) == []
 
 
+def test_a_rehearsal_begins_with_its_first_decision(store, service):
+    start(store, service, now() - timedelta(3), **DAILY)
+    worker.work(store, service, now())
+    assert {row["loop"] for row in rows(store, schema.day)} == set()
+    decide(store, service, applicants(3, START - timedelta(900)))  # long before it was made
+    worker.work(store, service, now())
+    assert list(verify(store, service.secret)) == []
+
+
 def test_work_that_was_interrupted_is_gone_on_with(store, service, monkeypatch):
     fill(store, service)
     close_day = worker.close_day

@@ -52,26 +52,38 @@ def init(options: argparse.Namespace) -> int:
     from consequential.service.settings import ServiceSettings
 
     directory: Path = options.directory
-    if (directory / "service.json").exists():
-        raise FileExistsError(f"{directory} has a service already: choose another folder")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with os.fdopen(os.open(directory / "secret", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
-    text = json.dumps({"database": options.database or ""}, indent=2) + "\n"
-    (directory / "service.json").write_text(text, encoding="utf-8")
-    settings = ServiceSettings.load(directory)
-    migrate(settings)
-    store = open_store(settings)
-    with store.write() as connection:
-        key = create_key(connection, "first", SCOPES, now(), by="init")
-    if options.example:
-        _make_example(store, settings)
-    store.close()
+    with ExitStack() as undo:
+        for name, content in (
+            ("service.json", json.dumps({"database": options.database or ""}, indent=2) + "\n"),
+            ("secret", secrets.token_hex(32)),
+        ):
+            _write_new(directory / name, content)
+            undo.callback((directory / name).unlink)
+        settings = ServiceSettings.load(directory)
+        migrate(settings)
+        store = open_store(settings)
+        with store.write() as connection:
+            key = create_key(connection, "first", SCOPES, now(), by="init")
+        if options.example:
+            _make_example(store, settings)
+        store.close()
+        undo.pop_all()  # all went well
     print(f"made {directory}. This key may do everything, and is shown only now:\n  {key}")
     if options.example:
         header = f"-H 'Authorization: Bearer {key}'"
         print(_TRY.format(directory=directory, url="http://127.0.0.1:8000", key=header))
     return 0
+
+
+def _write_new(file: Path, content: str) -> None:
+    """Write a file that nobody else may read; a secret that is there is never replaced."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise FileExistsError(f"{file} is there already: choose another folder") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(content)
 
 
 def _make_example(store: Store, settings: ServiceSettings) -> None:

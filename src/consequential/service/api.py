@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeVar
@@ -12,7 +11,7 @@ from fastapi import APIRouter, Body, Request, Response, Security
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import Table, select
 
 from consequential.service import bodies, exports, loops, outcomes, policies, schema
@@ -54,7 +53,6 @@ Settings = Annotated[dict[str, Any], Body()]
 _PARQUET = "application/vnd.apache.parquet"
 _FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
-_seconds = Histogram("consequential_decision_seconds", "Time to decide on a request")
 
 
 def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
@@ -138,13 +136,11 @@ router = APIRouter(route_class=_Route, responses=REFUSALS, dependencies=_securit
 @allowed("decide")
 async def decide(request: Request) -> Response:
     """Decide on one applicant; the same application again gets the same answer."""
-    started = time.perf_counter()
     service = service_of(request)
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
     value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
     answer = await service.writer.decide(live, [read_application(value, live.settings)])
-    _seconds.observe(time.perf_counter() - started)
     return _json(answer.decisions[0], _status(answer))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
@@ -92,6 +92,12 @@ async def _unavailable(_: Request, error: Any) -> Response:
     return _answer(Problem("storage", 503, "the database does not answer: try again, same ids"))
 
 
+async def _conflict(_: Request, error: Any) -> Response:
+    if "closed" in str(error.orig):
+        return _answer(Problem("day_closed", 409, "the books of that day are closed"))
+    return _answer(Problem("conflict", 409, "another request did the same just now: try again"))
+
+
 async def _failed(_: Request, error: Any) -> Response:
     return _answer(Problem("internal", 500, "this failed; nothing was stored"))
 
@@ -100,6 +106,7 @@ _HANDLERS: dict[Any, Any] = {
     Problem: _refused,
     HTTPException: _http,
     RequestValidationError: _invalid,
+    IntegrityError: _conflict,
     OperationalError: _unavailable,
     Exception: _failed,
 }

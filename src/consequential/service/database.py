@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import OperationalError
 
 from consequential.service.settings import ServiceSettings
 
@@ -76,6 +77,9 @@ def open_store(settings: ServiceSettings) -> Store:
                     _upgrade(connection, part)
         if not store.is_sqlite:
             _check_durable(store.main)
+    except OperationalError as error:
+        store.close()
+        raise _unreachable(error) from None
     except BaseException:
         store.close()
         raise
@@ -93,10 +97,14 @@ def connected(settings: ServiceSettings) -> Store:
 def migrate(settings: ServiceSettings) -> None:
     """Bring the tables of both databases to this version."""
     store = connected(settings)
-    for part, engine in _parts(store):
-        with engine.execution_options(writes=True).begin() as connection:
-            _upgrade(connection, part)
-    store.close()
+    try:
+        for part, engine in _parts(store):
+            with engine.execution_options(writes=True).begin() as connection:
+                _upgrade(connection, part)
+    except OperationalError as error:
+        raise _unreachable(error) from None
+    finally:
+        store.close()
 
 
 def migration_sql() -> str:
@@ -128,6 +136,11 @@ def locked(directory: Path, name: str = "service") -> Iterator[None]:
         ) from None
     finally:
         os.close(handle)
+
+
+def _unreachable(error: OperationalError) -> DatabaseError:
+    reason = str(error.orig).splitlines()[0]
+    return DatabaseError(f"the database cannot be used: {reason}")
 
 
 def _parts(store: Store) -> tuple[tuple[str, Engine], ...]:

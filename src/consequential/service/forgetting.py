@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, select, update
+from sqlalchemy import Connection, Select, Table, select, update
 
 from consequential.service import schema
 from consequential.service.cohorts import Cohorts, all_cohorts
-from consequential.service.database import Store
+from consequential.service.database import DatabaseError, Store
 from consequential.service.records import canonical, first_id
 from consequential.service.settings import period_after, period_of, period_start
 
@@ -107,21 +107,16 @@ def erase(store: Store) -> None:
     write-ahead log ages out.
     """
     for engine, table in ((store.main, "decision"), (store.apart, "sensitive.attribute")):
-        if store.is_sqlite:
-            _run(engine, "vacuum", "pragma wal_checkpoint(truncate)")
-        else:
-            _run(engine, f"vacuum (full) {table}")
-
-
-def _run(engine: Engine, *statements: str) -> None:
-    """Run statements that no transaction may contain."""
-    connection = engine.raw_connection()
-    try:
+        connection = engine.raw_connection()
         driver: Any = connection.driver_connection
-        if engine.dialect.name == "postgresql":
-            driver.autocommit = True
-        cursor = driver.cursor()
-        for statement in statements:
-            cursor.execute(statement)
-    finally:
-        connection.invalidate()  # it shall not be used for transactions
+        try:
+            if store.is_sqlite:
+                driver.execute("vacuum")
+                is_busy, *_ = driver.execute("pragma wal_checkpoint(truncate)").fetchone()
+                if is_busy:
+                    raise DatabaseError("others read the database: run it again")
+            else:
+                driver.autocommit = True  # no transaction may contain this
+                driver.execute(f"vacuum (full) {table}")
+        finally:
+            connection.invalidate()  # it shall not be used for transactions

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import IntegrityError
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
@@ -81,14 +80,6 @@ def _each(items: Sequence[Item], add: Callable[[Item], bool]) -> int:
         except Problem as problem:
             problem.extra["index"] = index
             raise
-        except IntegrityError as error:
-            closed = "closed" in str(error.orig)
-            code, why = (
-                ("day_closed", "the books of that day are closed")
-                if closed
-                else ("conflict", "another request stored the same at this moment: send it again")
-            )
-            raise Problem(code, 409, why, index=index) from None
     return new
 
 

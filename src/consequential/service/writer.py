@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from time import perf_counter
 from typing import Any
 
-from prometheus_client import Counter, Gauge, Histogram
+import prometheus_client as prometheus
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
@@ -34,10 +35,13 @@ _GROUP = 2_000  # applications in one transaction
 _ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
-_decisions = Counter("consequential_decisions", "Decisions stored", ["loop"])
-_accepted = Counter("consequential_accepted", "Decisions stored that accept")
-_waiting = Gauge("consequential_waiting", "Applications that wait to be decided")
-_groups = Histogram(
+_decisions = prometheus.Counter("consequential_decisions", "Decisions stored", ["loop"])
+_accepted = prometheus.Counter("consequential_accepted", "Decisions stored that accept")
+_waiting = prometheus.Gauge("consequential_waiting", "Applications that wait to be decided")
+_seconds = prometheus.Histogram(
+    "consequential_longest_seconds", "Longest time from a request to its answer, by the group"
+)
+_groups = prometheus.Histogram(
     "consequential_group_size", "Decisions in one commit", buckets=[2**k for k in range(12)]
 )
 
@@ -58,6 +62,7 @@ class _Request:
     live: Live
     applications: Sequence[Application]
     answer: asyncio.Future[Answer]
+    since: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +98,8 @@ class Writer:
         """Decide on applications, all or none; returns when they are on disk."""
         if self._ends or self._n_waiting + len(applications) > _CAPACITY:
             raise Problem("busy", 503, "too many applications wait: try again with the same ids")
-        request = _Request(live, applications, asyncio.get_running_loop().create_future())
+        answer = asyncio.get_running_loop().create_future()
+        request = _Request(live, applications, answer, perf_counter())
         self._requests.append(request)
         self._n_waiting += len(applications)
         self._some.set()
@@ -113,6 +119,7 @@ class Writer:
             self._some.clear()
             while group := self._next_group():
                 answers = await run(self._thread, self._answers, group)
+                _seconds.observe(perf_counter() - group[0].since)
                 for request, answer in zip(group, answers, strict=True):
                     if request.answer.cancelled():  # the client has gone; the decision stays
                         continue
@@ -157,15 +164,18 @@ class Writer:
                 self._open_epochs(group, time)
                 with self._store.write() as connection:
                     rows = _stored(connection, group) if attempt else {}
-                    return self._decided(connection, group, rows, time)
+                    answers, new = self._decided(connection, group, rows, time)
             except IntegrityError:
                 if attempt == _ATTEMPTS - 1:
                     raise
+            else:
+                _count(new)
+                return answers
         raise AssertionError
 
     def _decided(
         self, connection: Connection, group: list[_Request], rows: dict[Key, Body], time: datetime
-    ) -> list[Answer | Problem]:
+    ) -> tuple[list[Answer | Problem], list[Body]]:
         drafts: dict[Key, _Draft] = {}
         own: list[dict[Key, _Draft] | Problem] = []
         for request in group:
@@ -180,10 +190,11 @@ class Writer:
             connection.execute(insert(schema.decision), new)
         for key, row in rows.items():
             bodies[key] = self._answered_before(connection, row)
-        return [
+        answers = [
             each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
             for request, each in zip(group, own, strict=True)
         ]
+        return answers, new
 
     def _drawn(
         self, drafts: Iterable[_Draft], time: datetime
@@ -207,9 +218,6 @@ class Writer:
                     row, commitment, reasons
                 )
                 rows.append(row)
-            _decisions.labels(live.loop).inc(len(some))
-        _accepted.inc(sum(row["accepted"] for row in rows))
-        _groups.observe(len(rows))
         return rows, bodies
 
     def _row(self, draft: _Draft, time: datetime, propensity: float, score: float) -> Body:
@@ -254,6 +262,14 @@ class Writer:
             self._past[place] = live_at(connection, *place)
         key = epoch_key(self._secret, row["loop"], row["epoch"])
         return self._past[place].answer_again(row, commitment_of(key))
+
+
+def _count(rows: list[Body]) -> None:
+    """Add decisions that are on disk to the figures for Prometheus."""
+    for loop, count in Counter(row["loop"] for row in rows).items():
+        _decisions.labels(loop).inc(count)
+    _accepted.inc(sum(row["accepted"] for row in rows))
+    _groups.observe(len(rows))
 
 
 def _key(loop: str, application_id: str) -> Key:

@@ -93,7 +93,7 @@ def _sqlite(part: str) -> Iterator[str]:
         same = (" and ".join(f"{key} = new.{key}" for key in each) for each in keys)
         there = " or ".join(f"exists (select 1 from {name} where {each})" for each in same)
         closed = (
-            "exists (select 1 from day where loop = new.loop and date = substr(new.time, 1, 10) "
+            "exists (select 1 from day where loop = new.loop and date >= substr(new.time, 1, 10) "
             f"and \"table\" = '{name}')"
         )
         # `insert or replace` deletes without asking the trigger of deletes
@@ -137,7 +137,7 @@ end $$
 _CLOSED = """
 create function refuse_closed() returns trigger language plpgsql as $$ begin
     perform pg_advisory_xact_lock_shared(20116);  -- closing a day takes it alone
-    if exists (select 1 from day where "loop" = new."loop" and date = left(new.time, 10)
+    if exists (select 1 from day where "loop" = new."loop" and date >= left(new.time, 10)
                and "table" = tg_table_name) then
         raise exception using message = tg_table_name || ': the day is closed', errcode = '23001';
     end if;
