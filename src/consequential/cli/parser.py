@@ -127,6 +127,9 @@ def completion(options: argparse.Namespace) -> int:
 # --- types of values
 
 
+_MOST = 10**7  # of anything that is counted: the memory for it would be gone before the work begins
+
+
 def _at_least(smallest: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
@@ -135,6 +138,8 @@ def _at_least(smallest: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
         if number < smallest:
             raise argparse.ArgumentTypeError(f"must be at least {smallest}, not {number}")
+        if number > _MOST:
+            raise argparse.ArgumentTypeError(f"must be at most {_MOST}, not {text}")
         return number
 
     return read
