@@ -44,18 +44,24 @@ class Cohorts:
         with self.store.read() as connection:
             return clock(connection, self.loop, self.settings, time)
 
+    def first_period(self) -> str | None:
+        """Return the period of the first decision; None as long as there is none."""
+        table = schema.decision
+        first = select(table.c.cohort).where(table.c.loop == self.loop).order_by(table.c.id)
+        with self.store.read() as connection:
+            found: str | None = connection.execute(first.limit(1)).scalar()
+        return found
+
     def due(self, time: datetime) -> list[str]:
         """Return the periods whose outcomes have all had their time, and that are not frozen."""
         decision = schema.decision.c
-        ours = decision.loop == self.loop
-        first = select(decision.cohort).where(ours).order_by(decision.id).limit(1)
         frozen = {row["period"] for row in self.versions()}
-        due = []
+        period, due = self.first_period(), []
         with self.store.read() as connection:
-            period = connection.execute(first).scalar()
             while period and period_start(period_after(period, self.settings.horizon + 1)) <= time:
                 low, high = map(first_id, _span(period))
-                some = exists().where(ours, decision.id >= low, decision.id < high)
+                ours = (decision.id >= low) & (decision.id < high)
+                some = exists().where(decision.loop == self.loop, ours)
                 if period not in frozen and connection.execute(select(some)).scalar():
                     due.append(period)
                 period = period_after(period)

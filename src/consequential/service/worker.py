@@ -29,10 +29,8 @@ _LOGGER = logging.getLogger(__name__)
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
     """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention."""
     for cohorts in all_cohorts(store, settings.directory).values():
-        loop_time = cohorts.clock(time)
-        if cohorts.settings.rehearsal and loop_time == time:
-            continue  # nothing was decided yet, so it is no time at all
-        _work_on(cohorts, settings.secret, loop_time)
+        if not cohorts.settings.rehearsal or cohorts.first_period():  # else it is no time at all
+            _work_on(cohorts, settings.secret, cohorts.clock(time))
     _close(store, "", time)
 
 
