@@ -163,9 +163,8 @@ def test_a_postgresql_without_tables_or_without_fsync_is_refused(tmp_path):
         server.stop()
 
 
+@pytest.mark.parametrize("trial", ["postgresql"], indirect=True)  # SQLite has no roles
 def test_the_role_of_the_service_lacks_the_grants(trial):
-    if trial.settings.is_sqlite:
-        pytest.skip("SQLite has no roles")
     store = connected(trial.settings)
     for change in ("delete from decision", "update decision set u = 0", "truncate decision",
                    "select * from sensitive.attribute"):  # fmt: skip
