@@ -12,6 +12,7 @@ from lending_loop import LOOP, START, applicants, attribute, decide, outcome, st
 import consequential as cq
 from consequential.service.bodies import Override
 from consequential.service.chance import epoch_key, uniform
+from consequential.service.closing import close_day
 from consequential.service.cohorts import Cohorts, all_cohorts
 from consequential.service.exports import Export, export, log_columns
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
@@ -138,6 +139,7 @@ def test_a_cohort_is_frozen_when_all_of_it_is_old_enough(cohorts, service):
     decide(cohorts.store, service, applicants(20))
     decide(cohorts.store, service, applicants(5, START + timedelta(31), name="B"))
     march = datetime(2026, 3, 1, tzinfo=START.tzinfo)
+    close_day(cohorts.store, LOOP, "2026-02-28")
     assert cohorts.due(march - timedelta(seconds=1)) == []
     assert cohorts.due(march) == ["2026-01"]
     row = cohorts.freeze("2026-01", march)
@@ -149,6 +151,16 @@ def test_a_cohort_is_frozen_when_all_of_it_is_old_enough(cohorts, service):
     assert cohorts.damaged() == []
     path.write_bytes(path.read_bytes() + b" ")
     assert cohorts.damaged() == [row["file"]]
+
+
+def test_a_cohort_is_not_frozen_as_long_as_a_day_of_it_is_open(store, service):
+    start(store, service, horizon=0, period="day")
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    decide(store, service, applicants(2))
+    midnight = datetime(2026, 1, 11, tzinfo=START.tzinfo)
+    assert cohorts.due(midnight) == []  # a decision of the day before may be on its way
+    close_day(store, LOOP, "2026-01-10")
+    assert cohorts.due(midnight) == ["2026-01-10"]
 
 
 def test_freezing_again_is_a_new_version_with_later_outcomes(cohorts, service):

@@ -30,9 +30,8 @@ _LOGGER = logging.getLogger(__name__)
 def days_due(store: Store, loop: str, time: datetime) -> list[str]:
     """Return the days that are over and not closed; a loop's first day is that of its first row."""
     with store.read() as connection:
-        closed = select(func.max(schema.day.c.date)).where(schema.day.c.loop == loop)
-        last = connection.execute(closed).scalar()
-    if last is None:
+        last = last_closed(connection, loop)
+    if not last:
         times = [found for table in schema.SEALED if (found := _first_time(store, table, loop))]
         if not times:
             return []
@@ -41,6 +40,12 @@ def days_due(store: Store, loop: str, time: datetime) -> list[str]:
         due = date.fromisoformat(last) + timedelta(1)
     over = (time - GRACE).date()
     return [str(due + timedelta(n)) for n in range((over - due).days)]
+
+
+def last_closed(connection: Connection, loop: str) -> str:
+    """Return the last day that is closed; nothing as long as there is none."""
+    closed = select(func.max(schema.day.c.date)).where(schema.day.c.loop == loop)
+    return connection.execute(closed).scalar() or ""
 
 
 def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
