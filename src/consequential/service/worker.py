@@ -27,11 +27,23 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
-    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention."""
-    for cohorts in all_cohorts(store, settings.directory).values():
-        if not cohorts.settings.rehearsal or cohorts.first_period():  # else it is no time at all
-            _work_on(cohorts, settings.secret, cohorts.clock(time))
-    _close(store, "", time)
+    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention.
+
+    What fails in one loop is raised when all other loops are done.
+    """
+    failed: list[Exception] = []
+    for cohorts in (*all_cohorts(store, settings.directory).values(), None):
+        try:
+            if cohorts is None:
+                _close(store, "", time)
+            elif not cohorts.settings.rehearsal or cohorts.first_period():  # else it has no time
+                _work_on(cohorts, settings.secret, cohorts.clock(time))
+        except Exception as error:
+            loop = cohorts.loop if cohorts else ""
+            _LOGGER.exception("work failed", extra={"about": {"loop": loop}})
+            failed.append(error)
+    if failed:
+        raise failed[0]
 
 
 def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> None:
