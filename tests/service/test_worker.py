@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from consequential.service import schema, worker
 from consequential.service.cohorts import Cohorts
-from consequential.service.database import DatabaseError
+from consequential.service.database import LockedError, only_worker
 from consequential.service.loops import put_loop
 from consequential.service.records import canonical, now
 from consequential.service.verify import verify
@@ -105,11 +105,9 @@ def test_retention_is_kept_when_a_day_is_closed(store, service):
 
 
 def test_of_two_workers_one_works(store, service):
-    first, second = (worker._alone(store, service) for _ in range(2))
-    with first, pytest.raises(DatabaseError), second:
-        pass
-    with worker._alone(store, service):
-        pass
+    with only_worker(store, service.directory), pytest.raises(LockedError):
+        worker.work(store, service, now())
+    worker.work(store, service, now())
 
 
 def test_a_worker_goes_on_when_something_failed_and_ends_when_told(store, service, monkeypatch):
