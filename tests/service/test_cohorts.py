@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from lending_loop import LOOP, START, applicants, attribute, decide, outcome, start
+from sqlalchemy import event
 
 import consequential as cq
 from consequential.service.bodies import Override
@@ -125,6 +126,23 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     assert found.counts["repeated"] == 1
     half = exported(cohorts, START + timedelta(minutes=1), START + timedelta(1))
     assert half.counts == found.counts | {"rows": 0, "missing": 0}  # also where the first is not
+
+
+def test_repeats_are_found_by_an_index_however_often_a_subject_applies(cohorts):
+    if not cohorts.store.is_sqlite:
+        pytest.skip("plans of PostgreSQL depend on statistics")
+    asked = []
+
+    @event.listens_for(cohorts.store.main, "before_cursor_execute")
+    def keep(connection, cursor, statement, parameters, context, many):
+        asked.append((statement, parameters))
+
+    exported(cohorts, *MONTH)
+    statement, parameters = next(each for each in asked if "EXISTS" in each[0])
+    with cohorts.store.read() as connection:
+        plan = connection.exec_driver_sql(f"explain query plan {statement}", parameters).all()
+    wanted = "decision_subject (subject_id=? AND loop=? AND epoch=? AND id<?)"
+    assert any(wanted in step[-1] for step in plan), plan
 
 
 def test_draws_can_be_checked_from_an_export_and_a_key_alone(cohorts, service, tmp_path):

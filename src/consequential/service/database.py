@@ -140,7 +140,8 @@ def locked(directory: Path, name: str = "service", wait: float = 0.0) -> Iterato
 
     handle = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _wait_for(is_mine, wait, f"another {name} runs in {directory}: stop it first")
+        why = f"another process serves {directory} ({name}.lock): stop it, or use PostgreSQL"
+        _wait_for(is_mine, wait, why)
         yield
     finally:
         os.close(handle)
