@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,11 +19,13 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from consequential.service import schema
 from consequential.service.database import Store
-from consequential.service.records import canonical, digest, first_id
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, digest, first_id, stamp
 from consequential.service.settings import period_start
 
 GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
 _LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
+_SHARED = "select pg_advisory_xact_lock_shared(20116)"
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -73,6 +75,20 @@ def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
     for row in rows:
         _LOGGER.info("day closed", extra={"about": row})
     return {row["table"]: row["seal"] for row in rows}
+
+
+@contextmanager
+def open_books(store: Store, loop: str, time: datetime) -> Iterator[None]:
+    """Keep a day from being closed while rows of it are added to the other database.
+
+    That database cannot see which days are closed, so its triggers cannot refuse them.
+    """
+    with store.write() as connection:
+        if not store.is_sqlite:
+            connection.execute(text(_SHARED))
+        if last_closed(connection, loop) >= stamp(time)[:10]:
+            raise Problem("day_closed", 409, "the books of that day are closed")
+        yield
 
 
 def seal(row: Mapping[Any, Any], rows: HashedRows, before: str) -> str:
