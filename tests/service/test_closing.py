@@ -67,6 +67,12 @@ def test_days_are_due_from_the_first_row_until_yesterday(store):
     assert days_due(store, "lending", midnight + timedelta(2.5)) == three[1:]
 
 
+def test_of_many_days_one_round_closes_some(store):
+    add_loop(store)
+    found = days_due(store, "lending", START + timedelta(300_000))
+    assert (len(found), found[0]) == (1000, "2026-03-01")
+
+
 def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
     add_loop(store)
     rows = [decision(n, START + timedelta(seconds=n)) for n in range(5)]
@@ -122,11 +128,14 @@ def test_no_row_can_be_added_to_a_closed_day(store):
 
 def test_attributes_keep_their_day_open_until_they_are_stored(store):
     person = Attribute(subject_id="P-1", attribute="sex", value="f")
-    with ThreadPoolExecutor(1) as other:
-        with open_books(store, "", START), store.write_sensitive() as connection:
-            add_attributes(connection, [person], "anna", START)
-            closed = other.submit(close_day, store, "", "2026-03-01")
-            waited([closed], timeout=0.3)  # it cannot end before
+    with (
+        ThreadPoolExecutor(1) as other,
+        open_books(store, "", START),
+        store.write_sensitive() as connection,
+    ):
+        add_attributes(connection, [person], "anna", START)
+        closed = other.submit(close_day, store, "", "2026-03-01")
+        waited([closed], timeout=0.3)  # it cannot end before
     if not closed.result():  # it had counted before: the next round closes the day
         close_day(store, "", "2026-03-01")
     assert days(store)["2026-03-01", "attribute"]["rows"] == 1

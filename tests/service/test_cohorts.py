@@ -61,7 +61,7 @@ def test_an_export_is_read_as_a_log_as_it_is(cohorts, service, tmp_path):
     (tmp_path / "log.parquet").write_bytes(found.content)
     log = log_of(cohorts, tmp_path / "log.parquet")
     assert found.counts == {
-        "rows": 300, "missing": 0, "overridden": 0, "repeated": 0, "forgotten": 0
+        "rows": 300, "missing": 0, "overridden": 0, "repeated": 0, "forgotten": 0, "unknown": 0
     }  # fmt: skip
     assert (len(log), log.n_accepted, log.n_pending) == (300, len(accepted), 0)
     assert log.groups == ("f", "m")
@@ -84,6 +84,7 @@ def test_a_log_without_the_sensitive_attribute_has_one_group(cohorts, service, t
     assert len(log.groups) == 1
     whole = exported(cohorts, *MONTH)
     assert {row["sensitive"] for row in rows_of(whole, tmp_path).values()} == {"unknown"}
+    assert (found.counts["unknown"], whole.counts["unknown"]) == (0, 50)
 
 
 def test_what_was_drawn_counts_and_an_override_leaves_no_label(cohorts, service, tmp_path):
@@ -125,7 +126,8 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     assert rows_of(found, tmp_path).keys() == kept
     assert found.counts["repeated"] == 1
     half = exported(cohorts, START + timedelta(minutes=1), START + timedelta(1))
-    assert half.counts == found.counts | {"rows": 0, "missing": 0}  # also where the first is not
+    none = {"rows": 0, "missing": 0, "unknown": 0}  # also where the first is not
+    assert half.counts == found.counts | none
 
 
 def test_repeats_are_found_by_an_index_however_often_a_subject_applies(cohorts):

@@ -24,13 +24,17 @@ from consequential.service.records import canonical, digest, first_id, stamp
 from consequential.service.settings import period_start
 
 GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
+_MOST_DAYS = 1000  # in a round: a rehearsal may skip centuries, and other loops do not wait for it
 _LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
 _SHARED = "select pg_advisory_xact_lock_shared(20116)"
 _LOGGER = logging.getLogger(__name__)
 
 
 def days_due(store: Store, loop: str, time: datetime) -> list[str]:
-    """Return the days that are over and not closed; a loop's first day is that of its first row."""
+    """Return the days that are over and not closed, as many as one round closes.
+
+    A loop's first day is that of its first row.
+    """
     with store.read() as connection:
         last = last_closed(connection, loop)
     if not last:
@@ -41,7 +45,7 @@ def days_due(store: Store, loop: str, time: datetime) -> list[str]:
     else:
         due = date.fromisoformat(last) + timedelta(1)
     over = (time - GRACE).date()
-    return [str(due + timedelta(n)) for n in range((over - due).days)]
+    return [str(due + timedelta(n)) for n in range(min((over - due).days, _MOST_DAYS))]
 
 
 def last_closed(connection: Connection, loop: str) -> str:
