@@ -6,7 +6,7 @@ Digests stay, so that seals hold; so do identifiers, decisions and outcomes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from sqlalchemy import Connection, Select, Table, select, update
 
 from consequential.service import schema
 from consequential.service.cohorts import Cohorts, all_cohorts
-from consequential.service.database import DatabaseError, Store
+from consequential.service.database import DatabaseError, Store, only_worker
 from consequential.service.records import canonical, first_id
 from consequential.service.settings import period_after, period_of, period_start
 
+FORGOTTEN = "forgotten"  # the event that says which rows
+_WAIT = 300.0  # seconds for a worker to end its round
 _GROUP = 5_000  # rows in one transaction, so that decisions need not wait long
 
 
@@ -48,17 +50,22 @@ def forget(
         (decision.c.subject_id == subject) | alone
     )
     theirs = select(attribute.c.id).where(attribute.c.subject_id == subject)
-    with store.write() as connection:
-        rows = connection.execute(wanted).all()
-        _delete(connection, decision, [row.id for row in rows], "features")
-    with store.write_sensitive() as connection:
-        values = connection.execute(theirs).scalars().all()
-        _delete(connection, attribute, values, "value")
-    files, ids = 0, {row.id for row in rows}
-    cohorts = all_cohorts(store, directory)
-    for loop, period in {(row.loop, row.cohort) for row in rows}:
-        files += cohorts[loop].leave_out(period, ids, cohorts[loop].clock(time), by)
-    return _done(store, "", Forgotten(len(rows), len(values), files), time, by)
+    with only_worker(store, directory, _WAIT):  # it might be writing a file with their rows
+        with store.read_sensitive() as connection:
+            values = connection.execute(theirs).scalars().all()
+        with store.write() as connection:
+            rows = connection.execute(wanted).all()
+            ids = [row.id for row in rows]
+            _delete(connection, decision, ids, "features")
+            about = canonical({"decisions": ids, "attributes": list(values)})
+            schema.add_event(connection, "", time, by, FORGOTTEN, about)
+        with store.write_sensitive() as connection:
+            _delete(connection, attribute, values, "value")
+        files, cohorts = 0, all_cohorts(store, directory)
+        for loop, period in {(row.loop, row.cohort) for row in rows}:
+            files += cohorts[loop].leave_out(period, set(ids), cohorts[loop].clock(time), by)
+    erase(store)
+    return Forgotten(len(ids), len(values), files)
 
 
 def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
@@ -67,17 +74,21 @@ def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
     if months is None:
         return Forgotten()
     limit = period_start(period_after(period_of("month", time), -months))
-    table, n = schema.decision, 0
-    old = (table.c.loop == cohorts.loop) & (table.c.id < first_id(limit))
+    table, n, before = schema.decision, 0, first_id(limit)
+    old = (table.c.loop == cohorts.loop) & (table.c.id < before)
     wanted = select(table.c.id).where(old, table.c.features.is_not(None)).limit(_GROUP)
+    with store.write() as connection:
+        if connection.execute(wanted.limit(1)).first() is not None:
+            about = canonical({"before": before})
+            schema.add_event(connection, cohorts.loop, time, by, FORGOTTEN, about)
     while ids := _delete_some(store, wanted):
         n += len(ids)
     files = cohorts.remove(
         [row for row in cohorts.versions() if period_start(row["period"]) < limit]
     )
-    if n == files == 0:
-        return Forgotten()
-    return _done(store, cohorts.loop, Forgotten(n, 0, files), time, by)
+    if n or files:
+        erase(store)
+    return Forgotten(n, 0, files)
 
 
 def _delete_some(store: Store, wanted: Select[str]) -> Sequence[str]:
@@ -85,13 +96,6 @@ def _delete_some(store: Store, wanted: Select[str]) -> Sequence[str]:
         ids = connection.execute(wanted).scalars().all()
         _delete(connection, schema.decision, ids, "features")
     return ids
-
-
-def _done(store: Store, loop: str, found: Forgotten, time: datetime, by: str) -> Forgotten:
-    with store.write() as connection:
-        schema.add_event(connection, loop, time, by, "forgotten", canonical(asdict(found)))
-    erase(store)
-    return found
 
 
 def _delete(connection: Connection, table: Table, ids: Sequence[str], column: str) -> None:
@@ -106,6 +110,7 @@ def erase(store: Store) -> None:
     SQLite rewrites its files. PostgreSQL rewrites the tables, where its role owns them; its
     write-ahead log ages out.
     """
+    left = []
     for engine, table in ((store.main, "decision"), (store.apart, "sensitive.attribute")):
         connection = engine.raw_connection()
         driver: Any = connection.driver_connection
@@ -114,9 +119,15 @@ def erase(store: Store) -> None:
                 driver.execute("vacuum")
                 is_busy, *_ = driver.execute("pragma wal_checkpoint(truncate)").fetchone()
                 if is_busy:
-                    raise DatabaseError("others read the database: run it again")
+                    left.append("while others read the database: run it again")
             else:
                 driver.autocommit = True  # no transaction may contain this
+                warned: list[Any] = []
+                driver.add_notice_handler(warned.append)
                 driver.execute(f"vacuum (full) {table}")
+                if warned:  # it was skipped
+                    left.append(f"until the owner of the table runs: vacuum (full) {table}")
         finally:
             connection.invalidate()  # it shall not be used for transactions
+    if left:
+        raise DatabaseError(f"deleted values stay in the database's files {'; '.join(left)}")

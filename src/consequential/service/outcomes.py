@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
@@ -61,9 +61,12 @@ def add_attributes(
 
 
 class _Clocks:
-    """What time it is for each loop, during one request."""
+    """What time it is for each loop, during one request, which has the events to itself."""
 
     def __init__(self, connection: Connection, time: datetime) -> None:
+        if connection.dialect.name != "sqlite":  # which has one writer
+            # until the commit: the same events sent at once are looked up one after the other
+            connection.execute(text("select pg_advisory_xact_lock(20118)"))
         self.connection, self.now = connection, time
         self.settings = settings_in_force(connection)
 
@@ -111,6 +114,11 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
         raise Problem("refused", 409, "this application was refused: it has no outcome")
     if not decision["time"] <= stamp(item.happened) <= stamp(now):
         raise Problem("time", 422, "an outcome happens after its decision and not in the future")
+    linked = schema.outcome.c.corrects == item.event_id
+    if item.corrects is not None:
+        linked |= schema.outcome.c.event_id == item.corrects
+    if _one(connection, linked & (schema.outcome.c.decision != item.decision_id)) is not None:
+        raise Problem("corrects_other", 422, "an event and its correction are about one decision")
     events = {event["event_id"]: event for event in outcomes_of(connection, item.decision_id)}
     if item.corrects is None:
         if any(event["corrects"] is None for event in events.values()):
@@ -118,9 +126,6 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
                 "second_outcome", 409, "the decision has an outcome: say which event this corrects"
             )
         return
-    corrected = _one(connection, schema.outcome.c.event_id == item.corrects)
-    if corrected is not None and corrected["decision"] != item.decision_id:
-        raise Problem("corrects_other", 422, "the event it corrects is about another decision")
     follows: str | None = item.corrects
     while follows is not None and follows != item.event_id:
         follows = events[follows]["corrects"] if follows in events else None

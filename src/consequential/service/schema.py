@@ -108,7 +108,7 @@ decision = _rows(
     Column("u", Double, nullable=False),
     Column("accepted", Boolean, nullable=False),
     UniqueConstraint("loop", "application_id"),
-    Index("decision_subject", "subject_id"),
+    Index("decision_subject", "subject_id", "loop", "epoch", "id"),
     filled_in=("features", "salt"),
 )
 
@@ -138,6 +138,7 @@ outcome = _rows(
         postgresql_where=text("corrects is null"),
     ),
     Index("outcome_decision", "decision"),
+    Index("outcome_corrects", "corrects"),
 )
 
 attribute = _rows(
@@ -177,6 +178,8 @@ account = _rows(
 
 event = _rows("event", _text("by"), _text("what"), _text("about"))
 
+SEALED = tuple(metadata.tables.values())  # their rows are sealed when a day is closed
+
 day = Table(
     "day",
     metadata,
@@ -187,21 +190,6 @@ day = Table(
     _text("seal"),
     _text("summary"),
     sqlite_with_rowid=False,
-)
-
-# whose rows are sealed when a day is closed
-SEALED = (
-    loop,
-    policy,
-    deployment,
-    epoch,
-    decision,
-    override,
-    outcome,
-    attribute,
-    cohort,
-    account,
-    event,
 )
 
 
