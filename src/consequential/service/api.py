@@ -24,7 +24,7 @@ from consequential.service.applications import (
     read_batch,
     read_json,
 )
-from consequential.service.chance import commitment_of, epoch_key
+from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.deciding import live_at, replayed
 from consequential.service.openapi import (
     APPLICATION,
@@ -174,9 +174,9 @@ def decision(request: Request, id: str) -> JSONResponse:
     with service.store.read() as connection:
         row = outcomes.decision_row(connection, checked_id(id, "id"))
         live = live_at(connection, row["loop"], row["version"], row["deployment"])
+        commitment = stored_commitment(connection, row["loop"], row["epoch"])
         events = outcomes.outcomes_of(connection, row["id"])
         override = outcomes.override_of(connection, row["id"])
-    commitment = commitment_of(epoch_key(service.settings.secret, row["loop"], row["epoch"]))
     features = None if row["features"] is None else json.loads(row["features"])
     told = live.answer_again(row, commitment)
     state = {"outcome": outcomes.state_of(events), "events": events, "override": override}

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from consequential.service.chance import check_secret
 from consequential.service.database import Store
 from consequential.service.deciding import Live, live_loops
 from consequential.service.keys import Account, accounts, authenticated
@@ -36,6 +37,8 @@ class Service:
         self._accounts: Mapping[str, Account] = {}
         self._ends = False
         self._reads = Lock()  # what was read later must not be replaced by what was read before
+        with store.read() as connection:
+            check_secret(connection, settings.secret)
         self.refresh()
 
     async def start(self) -> None:
@@ -53,15 +56,15 @@ class Service:
     def refresh(self) -> None:
         """Read settings, deployments and keys again."""
         with self._reads, self.store.read() as connection:
-            self._lives = live_loops(connection, self._lives)
             self._accounts = accounts(connection)
+            self._lives = live_loops(connection, self._lives)
 
     async def _refresh_always(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL)
             try:
                 await self.on_thread(self.refresh)
-            except SQLAlchemyError as error:
+            except Exception as error:  # whatever it is: keys are revoked only if this goes on
                 _log.error("settings could not be read: %s", type(error).__name__)
 
     async def on_thread(self, work: Callable[[], Result]) -> Result:

@@ -260,8 +260,7 @@ class Writer:
         place = row["loop"], row["version"], row["deployment"]
         if place not in self._past:
             self._past[place] = live_at(connection, *place)
-        key = epoch_key(self._secret, row["loop"], row["epoch"])
-        return self._past[place].answer_again(row, commitment_of(key))
+        return self._past[place].answer_again(row, row["commitment"])
 
 
 def _count(rows: list[Body]) -> None:
@@ -283,9 +282,13 @@ def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
         theirs = (application.application_id for application in request.applications)
         wanted.setdefault(request.live.loop, []).extend(theirs)
     found: dict[Key, Body] = {}
-    table = schema.decision
+    table, epoch = schema.decision, schema.epoch
     for loop, ids in wanted.items():
-        before = select(table).where(table.c.loop == loop, table.c.application_id.in_(ids))
+        before = (
+            select(table, epoch.c.commitment)
+            .join(epoch, (epoch.c.loop == table.c.loop) & (epoch.c.epoch == table.c.epoch))
+            .where(table.c.loop == loop, table.c.application_id.in_(ids))
+        )
         for row in schema.rows(connection, before):
             found[_key(loop, row["application_id"])] = row
     return found
