@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from consequential.service import schema
 from consequential.service.closing import GRACE, close_day, day_of, days_due
+from consequential.service.database import says_closed
 from consequential.service.loops import clock, settings_in_force
 from consequential.service.records import canonical, new_id, stamp
 
@@ -112,6 +113,18 @@ def test_no_row_can_be_added_to_a_closed_day(store):
         with pytest.raises(DBAPIError, match="the day is closed"):
             add_decisions(store, decision(2, time))
     add_decisions(store, decision(2, START + timedelta(hours=1)))
+
+
+def test_a_closed_day_is_told_from_any_other_conflict(store):
+    add_loop(store)
+    named = decision(1, START) | {"application_id": "A: the day is closed"}
+    add_decisions(store, named)
+    with pytest.raises(IntegrityError) as twice:
+        add_decisions(store, named | {"id": new_id(START)})
+    close_day(store, "lending", "2026-03-01")
+    with pytest.raises(IntegrityError) as late:
+        add_decisions(store, decision(2, START))
+    assert (says_closed(twice.value), says_closed(late.value)) == (False, True)
 
 
 def test_a_day_is_closed_once(store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as waited
 from datetime import timedelta
 from itertools import count
 
@@ -12,9 +14,9 @@ from sqlalchemy import select
 from trial import application, served_here
 
 from consequential.service import schema
-from consequential.service.bodies import Outcome
+from consequential.service.bodies import Outcome, Override
 from consequential.service.database import connected
-from consequential.service.outcomes import add_outcomes, outcomes_of, state_of
+from consequential.service.outcomes import add_outcomes, add_overrides, outcomes_of, state_of
 from consequential.service.problems import Problem
 from consequential.service.records import moment, now, stamp
 
@@ -87,3 +89,25 @@ def test_a_circle_of_corrections_is_refused(accepted):
         with pytest.raises(Problem) as refused:
             add_outcomes(connection, [second], "test", now())
     assert refused.value.code == "circular"
+
+
+@pytest.mark.parametrize("kind", ["outcome", "override"])
+def test_the_same_event_sent_at_once_is_stored_once(accepted, kind):
+    store, people = accepted
+    person, events = next(people), []
+    if kind == "outcome":
+        told = {"event_id": "closed-1", "label": 1, "happened": person["time"]}
+        add, events = add_outcomes, [Outcome(decision_id=person["id"], **told)]
+    else:
+        add, events = add_overrides, [Override(decision_id=person["id"], accepted=False, why="x")]
+
+    def send() -> int:
+        with store.write() as connection:
+            return add(connection, events, "test", now())
+
+    with ThreadPoolExecutor(1) as other:
+        with store.write() as connection:
+            assert add(connection, events, "test", now()) == 1
+            twin = other.submit(send)
+            waited([twin], timeout=0.3)  # it cannot end before this transaction
+        assert twin.result() == 0

@@ -67,6 +67,19 @@ def test_no_row_can_be_changed_deleted_or_replaced(filled, table):
             execute(filled, table, change)
 
 
+def test_insert_or_replace_changes_no_closed_day_and_no_first_outcome(filled):
+    if not filled.settings.is_sqlite:
+        pytest.skip("PostgreSQL has no insert or replace")
+    day = "day values ('other', '2026-01-01', 'decision', {}, 's', '{{}}')"
+    execute(filled, schema.day, f"insert into {day.format(1)}")
+    columns = [f'"{column.name}"' for column in schema.outcome.c]
+    other = [{'"id"': "'x'", '"event_id"': "'E-x'", '"label"': "0"}.get(c, c) for c in columns]
+    outcome = f"outcome ({', '.join(columns)}) select {', '.join(other)} from outcome"
+    for change in (day.format(2), outcome):
+        with pytest.raises(IntegrityError, match="never replaced"):
+            execute(filled, schema.day, f"insert or replace into {change}")
+
+
 def test_features_can_only_become_null_and_keys_only_be_filled_in_once(filled):
     why = r"deleted|never changed|once"
     for change in ("features = '{}'", "salt = 'x'"):

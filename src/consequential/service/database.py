@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from consequential.service.settings import ServiceSettings
 
@@ -136,6 +136,13 @@ def locked(directory: Path, name: str = "service") -> Iterator[None]:
         ) from None
     finally:
         os.close(handle)
+
+
+def says_closed(error: IntegrityError) -> bool:
+    """Whether a trigger refused a row because the books of its day are closed."""
+    diagnosis = getattr(error.orig, "diag", None)  # its detail would quote the row
+    message = error.orig if diagnosis is None else diagnosis.message_primary
+    return str(message).endswith(": the day is closed")
 
 
 def _unreachable(error: OperationalError) -> DatabaseError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
@@ -61,9 +61,12 @@ def add_attributes(
 
 
 class _Clocks:
-    """What time it is for each loop, during one request."""
+    """What time it is for each loop, during one request, which has the events to itself."""
 
     def __init__(self, connection: Connection, time: datetime) -> None:
+        if connection.dialect.name != "sqlite":  # which has one writer
+            # until the commit: the same events sent at once are looked up one after the other
+            connection.execute(text("select pg_advisory_xact_lock(20118)"))
         self.connection, self.now = connection, time
         self.settings = settings_in_force(connection)
 

@@ -85,20 +85,15 @@ def _sqlite(part: str) -> Iterator[str]:
         yield f"create table day ({_columns(_DAY, 'text')}) without rowid"
         yield from _INDEXES
         yield from _sqlite_triggers("day", "update", "delete")
+        yield _sqlite_is_new("day", [("loop", "date", '"table"')])
     refuse = "begin select raise(abort, '{}'); end"
     for name, definition in tables.items():
         fixed = f"update of {_fixed(name, definition)}"
         yield from _sqlite_triggers(name, fixed, "delete")
-        keys = [("id",), *_unique(definition)]
-        same = (" and ".join(f"{key} = new.{key}" for key in each) for each in keys)
-        there = " or ".join(f"exists (select 1 from {name} where {each})" for each in same)
+        yield _sqlite_is_new(name, [("id",), *_unique(definition)])
         closed = (
             "exists (select 1 from day where loop = new.loop and date >= substr(new.time, 1, 10) "
             f"and \"table\" = '{name}')"
-        )
-        # `insert or replace` deletes without asking the trigger of deletes
-        yield f"create trigger {name}_is_new before insert on {name} when {there} " + refuse.format(
-            f"{name}: rows are never replaced"
         )
         if part == "main":
             yield f"create trigger {name}_is_open before insert on {name} when {closed} " + (
@@ -122,6 +117,18 @@ def _sqlite_triggers(name: str, *changes: str) -> Iterator[str]:
             f"create trigger {name}_no_{change.split()[0]} before {change} on {name} "
             f"begin select raise(abort, '{name}: rows are never changed'); end"
         )
+
+
+def _sqlite_is_new(name: str, keys: list[tuple[str, ...]]) -> str:
+    """Refuse `insert or replace`, which deletes without asking the trigger of deletes."""
+    same = [" and ".join(f"{key} = new.{key}" for key in each) for each in keys]
+    if name == "outcome":  # by its partial index
+        same.append("new.corrects is null and corrects is null and decision = new.decision")
+    there = " or ".join(f"exists (select 1 from {name} where {each})" for each in same)
+    return (
+        f"create trigger {name}_is_new before insert on {name} when {there} "
+        f"begin select raise(abort, '{name}: rows are never replaced'); end"
+    )
 
 
 def _unique(definition: str) -> list[tuple[str, ...]]:
