@@ -89,6 +89,7 @@ APPLICATIONS = {
     "empty": (b"", 400, "not_json"),
     "two values": (b"{} {}", 400, "not_json"),
     "too deep": (b'{"features":[[[[[1]]]]]}', 400, "too_deep"),
+    **{f"{n} deep": (b"[" * n + b"]" * n, 400, "too_deep") for n in (500, 800, 2000)},
     "far too deep": (b"[" * 60_000, 400, "too_deep"),
     "too large": (application("A" * 70_000), 413, "too_large"),
     "a list": ([application()], 422, "type"),
@@ -205,6 +206,12 @@ SETTINGS = {
     "no retention at all": {"retention": 0},
     "unknown member": {"colour": "red"},
     "rehearsal as text": {"rehearsal": "no"},
+    "a bound too large for a number": changed_feature(high=10**401),
+    "a cost too large for a number": {"cost": 10**401},
+    "lone surrogate in a phrase": changed_feature(phrase="\ud800"),
+    "lone surrogate in a word": {"features": {"a": {"words": ["x", "\ud800"], "phrase": "A"}}},
+    "lone surrogate in a name": {"features": {"\ud800": {"low": 0, "high": 1, "phrase": "A"}}},
+    "lone surrogate in the sensitive attribute": {"sensitive": "\ud800"},
 }
 
 
@@ -327,6 +334,14 @@ def test_a_policy_is_deployed_by_a_second_person(http, own_loop, trial):
     # what a second person has approved may be rolled back to by anybody
     http.post(f"{own_loop}/deployments", json={"shares": {trial.policy: 1.0}})
     assert http.post(f"{own_loop}/deployments", json=shares).status_code == 201
+
+
+def test_text_that_no_database_can_store_is_refused(http, loop, trial):
+    body = {"shares": {trial.policy: 1.0}, "evidence": "a\0"}
+    assert http.post(f"{loop}/deployments", json=body).json()["code"] == "type"
+    text, parent = cq.policy_to_json(trial_policy(0.25)), {"parent": "\0"}
+    answer = http.post(f"{loop}/policies", content=text, headers=JSON, params=parent)
+    assert answer.json()["code"] == "id"
 
 
 # --- outcomes

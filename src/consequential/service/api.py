@@ -271,6 +271,8 @@ async def propose(request: Request) -> Response:
         raise Problem("not_utf8", 400, "the body is not UTF-8") from None
     cohorts = [each for each in request.query_params.get("cohorts", "").split(",") if each]
     parent = request.query_params.get("parent")
+    if parent is not None:
+        checked_id(parent, "parent")
 
     def stored() -> str:
         with service.store.write() as connection:

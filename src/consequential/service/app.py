@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 
 from consequential import __version__
 from consequential.service import api, bodies
-from consequential.service.database import open_store
+from consequential.service.database import open_store, says_closed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings
@@ -93,7 +93,7 @@ async def _unavailable(_: Request, error: Any) -> Response:
 
 
 async def _conflict(_: Request, error: Any) -> Response:
-    if "closed" in str(error.orig):
+    if says_closed(error):
         return _answer(Problem("day_closed", 409, "the books of that day are closed"))
     return _answer(Problem("conflict", 409, "another request did the same just now: try again"))
 

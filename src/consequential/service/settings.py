@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,7 @@ Shape = Literal["linear", "spline"]
 
 _LOOP_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _FEATURE_NAME = re.compile(r"[^\x00-\x1f=]{1,100}")  # "purpose=car" names an indicator
+NOT_STORED = re.compile("[\0\ud800-\udfff]")  # databases cannot store these
 _SMALLEST_SECRET = 32  # bytes
 _LARGEST = 10_000  # periods or months
 
@@ -136,6 +137,8 @@ def loop_settings(data: Any) -> LoopSettings:
     """Return settings from plain JSON values, checked."""
     try:
         members = _members("loop", data, LoopSettings)
+        if NOT_STORED.search(json.dumps(data, ensure_ascii=False)):
+            raise SettingsError("a text has a lone surrogate, which cannot be stored")
         features = members["features"]
         if not isinstance(features, dict):
             raise SettingsError("features is an object with one member per feature")
@@ -187,7 +190,9 @@ def _check_phrase(phrase: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # a whole number may be too large for a float
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
 
 
 def _is_whole(value: Any, least: int) -> bool:

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from consequential.service import schema
 from consequential.service.applications import Application
 from consequential.service.chance import commitment_of, epoch_key, open_epochs, uniform
-from consequential.service.database import Store
+from consequential.service.database import Store, says_closed
 from consequential.service.deciding import Live, live_at
 from consequential.service.problems import Problem
 from consequential.service.records import canonical, hidden_digest, new_salt, now
@@ -151,7 +151,7 @@ class Writer:
         except Exception as error:
             if len(group) > 1:
                 return [self._answers([request])[0] for request in group]
-            if isinstance(error, IntegrityError) and "closed" in str(error.orig):
+            if isinstance(error, IntegrityError) and says_closed(error):
                 return [Problem("day_closed", 409, "the books of that day are closed")]
             _log.exception("a decision failed")
             return [Problem("internal", 500, "the decision failed; nothing was stored")]
