@@ -336,6 +336,25 @@ def test_a_policy_is_deployed_by_a_second_person(http, own_loop, trial):
     assert http.post(f"{own_loop}/deployments", json=shares).status_code == 201
 
 
+def test_the_author_deploys_no_larger_share_than_a_second_person(http, own_loop, trial):
+    headers = {**JSON, **trial.header("all")}
+    text = cq.policy_to_json(trial_policy(0.2))
+    own = http.post(f"{own_loop}/policies", content=text, headers=headers).json()["policy"]
+
+    def deploy(share, name="all"):
+        shares = {own: share, trial.policy: 1.0 - share} if share < 1.0 else {own: share}
+        body = {"shares": shares}
+        sent = http.post(f"{own_loop}/deployments", json=body, headers=trial.header(name))
+        return sent.json().get("code", sent.status_code)
+
+    assert deploy(0.01) == "own_policy"
+    assert deploy(0.01, "second") == 201
+    assert deploy(0.01) == 201
+    assert [deploy(0.02), deploy(1.0)] == ["own_policy", "own_policy"]
+    assert deploy(1.0, "second") == 201
+    assert deploy(1.0) == 201
+
+
 def test_text_that_no_database_can_store_is_refused(http, loop, trial):
     body = {"shares": {trial.policy: 1.0}, "evidence": "a\0"}
     assert http.post(f"{loop}/deployments", json=body).json()["code"] == "type"
