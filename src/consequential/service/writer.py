@@ -187,6 +187,8 @@ class Writer:
                 own.append(problem)
         new, bodies = self._drawn(drafts.values(), time)
         if new:
+            # in the same order in every process, or two of them could wait for each other
+            new.sort(key=lambda row: (row["loop"], row["application_id"]))
             connection.execute(insert(schema.decision), new)
         for key, row in rows.items():
             bodies[key] = self._answered_before(connection, row)
