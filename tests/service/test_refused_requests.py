@@ -204,6 +204,8 @@ SETTINGS = {
     "a name with =": {"features": {"a=b": {"low": 0, "high": 1, "phrase": "A"}}},
     "the sensitive attribute": {"sensitive": "income"},
     "no retention at all": {"retention": 0},
+    "a retention of the horizon": {"horizon": 2, "retention": 2},
+    "a retention of less than the weeks": {"period": "week", "horizon": 8, "retention": 2},
     "unknown member": {"colour": "red"},
     "rehearsal as text": {"rehearsal": "no"},
     "a bound too large for a number": changed_feature(high=10**401),

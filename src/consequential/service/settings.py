@@ -24,6 +24,7 @@ _FEATURE_NAME = re.compile(r"[^\x00-\x1f=]{1,100}")  # "purpose=car" names an in
 NOT_STORED = re.compile("[\0\ud800-\udfff]")  # databases cannot store these
 _SMALLEST_SECRET = 32  # bytes
 _LARGEST = 10_000  # periods or months
+_MONTHS: dict[Period, float] = {"day": 1 / 28, "week": 1 / 4, "month": 1}  # at most
 
 
 class SettingsError(ValueError):
@@ -89,7 +90,7 @@ class LoopSettings:
     epoch
         The calendar period after which the key of chance changes.
     retention
-        Months after which features are deleted; None to keep them.
+        Months after which features are deleted, more than the horizon; None to keep them.
     rehearsal
         Whether time comes with the requests, for trials.
 
@@ -123,6 +124,8 @@ class LoopSettings:
             raise SettingsError(f"the horizon is a number of periods from 0 on, not {self.horizon}")
         if not (self.retention is None or _is_whole(self.retention, 1)):
             raise SettingsError("the retention is a number of months from 1 on, or null")
+        if self.retention and self.retention <= self.horizon * _MONTHS[self.period]:
+            raise SettingsError("the retention must exceed the horizon: cohorts have features")
         if not isinstance(self.rehearsal, bool):
             raise SettingsError("rehearsal is true or false")
         if not isinstance(self.sensitive, str) or self.sensitive in self.features:
