@@ -18,6 +18,8 @@ from consequential.service import bodies, exports, loops, outcomes, policies, sc
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
+    Application,
+    application_ids,
     check_media_type,
     checked_id,
     read_application,
@@ -25,7 +27,7 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import epoch_key, stored_commitment
-from consequential.service.deciding import live_at, replayed
+from consequential.service.deciding import Live, live_at, live_before, replayed
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -42,6 +44,7 @@ from consequential.service.openapi import (
 )
 from consequential.service.problems import Problem
 from consequential.service.records import now
+from consequential.service.settings import LoopSettings
 from consequential.service.state import Service
 from consequential.service.writer import Answer
 
@@ -140,7 +143,7 @@ async def decide(request: Request) -> Response:
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
     value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
-    answer = await service.writer.decide(live, [read_application(value, live.settings)])
+    answer = await _decided(service, live, value, lambda loop: [read_application(value, loop)])
     return _json(answer.decisions[0], _status(answer))
 
 
@@ -158,8 +161,28 @@ async def decide_batch(request: Request) -> Response:
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
     value = read_json(await _body(request, LIST_LIMIT), LIST_LIMIT)
-    answer = await service.writer.decide(live, read_batch(value, live.settings))
+    answer = await _decided(service, live, value, lambda loop: read_batch(value, loop))
     return _json({"decisions": answer.decisions}, _status(answer))
+
+
+async def _decided(
+    service: Service, live: Live, value: Any, read: Callable[[LoopSettings], list[Application]]
+) -> Answer:
+    try:
+        applications = read(live.settings)
+    except Problem as problem:
+        # what was decided before the settings changed gets the answer that it got
+        ids = application_ids(value) if problem.status == 422 else []
+
+        def before() -> Live | None:
+            with service.store.read() as connection:
+                return live_before(connection, live.loop, ids)
+
+        found = await service.on_thread(before) if ids else None
+        if found is None:
+            raise
+        live, applications = found, read(found.settings)
+    return await service.writer.decide(live, applications)
 
 
 def _status(answer: Answer) -> int:

@@ -82,6 +82,17 @@ def read_batch(value: Any, loop: LoopSettings) -> list[Application]:
     return applications
 
 
+def application_ids(value: Any) -> list[str]:
+    """Return the ids of one application or of a batch that is wrong otherwise; none if they are."""
+    items = value.get("applications", [value]) if isinstance(value, dict) else []
+    if not isinstance(items, list) or len(items) > LIST_LENGTH:
+        return []
+    try:
+        return [checked_id(item["application_id"], "application_id") for item in items]
+    except (Problem, KeyError, TypeError):
+        return []
+
+
 def checked_features(value: Any, loop: LoopSettings) -> dict[str, float | str]:
     """Return features in the order of the settings: all of them, and no others."""
     if not isinstance(value, dict):

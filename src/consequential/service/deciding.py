@@ -180,6 +180,18 @@ def live_at(connection: Connection, loop: str, version: int, number: int) -> Liv
     return Live(loop, version, settings, number, tuple(shares))
 
 
+def live_before(connection: Connection, loop: str, ids: Sequence[str]) -> Live | None:
+    """Return what decided on all these applications, if they were decided, and by the same."""
+    table = schema.decision
+    wanted = select(table.c.version, table.c.deployment).where(
+        table.c.loop == loop, table.c.application_id.in_(ids)
+    )
+    rows = [tuple(row) for row in connection.execute(wanted)]
+    if len(rows) < len(set(ids)) or len(set(rows)) != 1:
+        return None
+    return live_at(connection, loop, *rows[0])
+
+
 def _newest(connection: Connection, table: Table, number: str) -> dict[str, int]:
     found = select(table.c.loop, func.max(table.c[number])).group_by(table.c.loop)
     return {row[0]: row[1] for row in connection.execute(found)}
