@@ -32,6 +32,7 @@ from consequential.service.settings import period_of
 
 _CAPACITY = 8_192  # applications that may wait
 _GROUP = 2_000  # applications in one transaction
+_EPOCHS = 1_000  # whose keys are kept at hand
 _ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,6 @@ class Writer:
         self._some, self._ends = asyncio.Event(), False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._epochs: dict[Key, _Epoch] = {}
-        self._past: dict[tuple[str, int, int], Live] = {}
         self._task = asyncio.create_task(self._run())
 
     async def decide(self, live: Live, applications: Sequence[Application]) -> Answer:
@@ -190,8 +190,12 @@ class Writer:
             # in the same order in every process, or two of them could wait for each other
             new.sort(key=lambda row: (row["loop"], row["application_id"]))
             connection.execute(insert(schema.decision), new)
-        for key, row in rows.items():
-            bodies[key] = self._answered_before(connection, row)
+        past: dict[tuple[str, int, int], Live] = {}
+        for key, row in rows.items():  # what was answered, by what decided it at the time
+            place = row["loop"], row["version"], row["deployment"]
+            if place not in past:
+                past[place] = live_at(connection, *place)
+            bodies[key] = past[place].answer_again(row, row["commitment"])
         answers = [
             each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
             for request, each in zip(group, own, strict=True)
@@ -248,6 +252,8 @@ class Writer:
 
     def _open_epochs(self, group: list[_Request], time: datetime) -> None:
         """Store the commitment of each epoch before anybody is drawn with its key."""
+        if len(self._epochs) > _EPOCHS:
+            self._epochs.clear()
         for request in group:
             for each in {application.time or time for application in request.applications}:
                 live, name = request.live, period_of(request.live.settings.epoch, each)
@@ -256,13 +262,6 @@ class Writer:
                         open_epochs(connection, live.loop, live.settings, self._secret, each)
                     key = epoch_key(self._secret, live.loop, name)
                     self._epochs[live.loop, name] = _Epoch(name, key, commitment_of(key))
-
-    def _answered_before(self, connection: Connection, row: Body) -> Body:
-        """Return what was answered, by what decided it at the time."""
-        place = row["loop"], row["version"], row["deployment"]
-        if place not in self._past:
-            self._past[place] = live_at(connection, *place)
-        return self._past[place].answer_again(row, row["commitment"])
 
 
 def _count(rows: list[Body]) -> None:
