@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
+import trial
+from sqlalchemy.exc import TimeoutError
 from trial import LOOP, Trial, application, served_here
 
-from consequential.service import chance, keys, schema, state
+from consequential.service import api, chance, keys, schema, state
 from consequential.service.app import make_app
 from consequential.service.records import canonical, now
 
 
-def add_version(trial: Trial, loop: str, version: int, **changes) -> None:
+def add_version(where: Trial, loop: str, version: int, **changes) -> None:
     """Store settings as a later version of the program might."""
     values = {"version": version, "settings": canonical(LOOP | changes), "by": "test"}
-    store = trial.store()
+    store = where.store()
     with store.write() as connection:
         schema.add(connection, schema.loop, loop, now(), values)
     store.close()
@@ -74,3 +77,25 @@ def test_the_commitment_that_is_told_is_the_one_that_was_stored(sqlite_trial):
         assert first["commitment"] == stored[first["epoch"]]["commitment"]
         assert http.post("/v1/loops/trial/decisions", json=application()).json() == first
         assert http.get(f"/v1/decisions/{first['id']}").json()["commitment"] == first["commitment"]
+
+
+def test_decisions_do_not_wait_for_connections_of_other_requests(sqlite_trial, monkeypatch):
+    app = make_app(sqlite_trial.settings)
+    engine = app.state.service.store.main
+    monkeypatch.setattr(trial, "make_app", lambda _: app)
+    with served_here(sqlite_trial) as http:
+        engine.pool._timeout = 0.01
+        with ExitStack() as held:
+            with suppress(TimeoutError):
+                while True:
+                    held.enter_context(engine.connect())
+            decided = http.post("/v1/loops/trial/decisions", json=application())
+            assert decided.status_code == 201
+            late = http.get("/v1/loops/trial/epochs")
+            assert (late.status_code, late.json()["code"]) == (503, "storage")
+
+
+def test_only_a_few_exports_are_made_at_a_time(sqlite_trial):
+    with served_here(sqlite_trial) as http, api._exports, api._exports:
+        answer = http.get("/v1/loops/trial/export")
+        assert (answer.status_code, answer.json()["code"]) == (503, "busy")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, date, datetime
+from functools import partial
+from threading import BoundedSemaphore
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Request, Response, Security
@@ -27,7 +29,7 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import epoch_key, stored_commitment
-from consequential.service.deciding import Live, live_at, live_before, replayed
+from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -56,6 +58,7 @@ Settings = Annotated[dict[str, Any], Body()]
 _PARQUET = "application/vnd.apache.parquet"
 _FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
+_exports = BoundedSemaphore(2)  # each takes memory, and a connection for a while
 
 
 def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
@@ -173,15 +176,10 @@ async def _decided(
     except Problem as problem:
         # what was decided before the settings changed gets the answer that it got
         ids = application_ids(value) if problem.status == 422 else []
-
-        def before() -> Live | None:
-            with service.store.read() as connection:
-                return live_before(connection, live.loop, ids)
-
-        found = await service.on_thread(before) if ids else None
-        if found is None:
+        before = await service.on_thread(partial(service.live_before, live.loop, ids))
+        if before is None:
             raise
-        live, applications = found, read(found.settings)
+        live, applications = before, read(before.settings)
     return await service.writer.decide(live, applications)
 
 
@@ -367,7 +365,12 @@ def export(
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
     sensitive = "sensitive" in request.state.account.scopes
-    found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    if not _exports.acquire(blocking=False):
+        raise Problem("busy", 503, "other exports are being made: try again")
+    try:
+        found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    finally:
+        _exports.release()
     return Response(found.content, media_type=_PARQUET)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, TimeoutError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
@@ -88,7 +88,9 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _unavailable(_: Request, error: Any) -> Response:
-    logging.getLogger(__name__).error("no database: %s", type(error.orig).__name__)
+    logging.getLogger(__name__).error(
+        "no database: %s", type(getattr(error, "orig", error)).__name__
+    )
     return _answer(Problem("storage", 503, "the database does not answer: try again, same ids"))
 
 
@@ -108,6 +110,7 @@ _HANDLERS: dict[Any, Any] = {
     RequestValidationError: _invalid,
     IntegrityError: _conflict,
     OperationalError: _unavailable,
+    TimeoutError: _unavailable,  # all connections are in use
     Exception: _failed,
 }
 

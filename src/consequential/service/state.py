@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -12,8 +12,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service.chance import check_secret
-from consequential.service.database import Store
-from consequential.service.deciding import Live, live_loops
+from consequential.service.database import Store, connected
+from consequential.service.deciding import Live, live_before, live_loops
 from consequential.service.keys import Account, accounts, authenticated
 from consequential.service.problems import Problem
 from consequential.service.settings import ServiceSettings
@@ -29,6 +29,7 @@ class Service:
     """The store, the writer, and who may do what with which loops."""
 
     writer: Writer
+    _own: Store
     _poll: asyncio.Task[None]
 
     def __init__(self, settings: ServiceSettings, store: Store) -> None:
@@ -43,7 +44,9 @@ class Service:
 
     async def start(self) -> None:
         """Begin to take decisions."""
-        self.writer = Writer(self.store, self.settings.secret)
+        # a connection that no other request can take
+        self._own = connected(self.settings)
+        self.writer = Writer(self._own, self.settings.secret)
         self._poll = asyncio.create_task(self._refresh_always())
 
     async def stop(self) -> None:
@@ -51,6 +54,7 @@ class Service:
         self._ends = True
         self._poll.cancel()
         await self.writer.close()
+        self._own.close()
         self.store.close()
 
     def refresh(self) -> None:
@@ -90,6 +94,13 @@ class Service:
         if found is None:
             raise Problem("unknown_loop", 404, "there is no such loop")
         return found
+
+    def live_before(self, loop: str, ids: Sequence[str]) -> Live | None:
+        """Return what decided on applications, if all were decided, and by the same."""
+        if not ids:
+            return None
+        with self.store.read() as connection:
+            return live_before(connection, loop, ids)
 
     def deciding(self, loop: str) -> Live:
         """Return the same for a loop that can decide."""
