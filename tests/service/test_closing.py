@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as waited
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,9 +12,12 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from consequential.service import schema
-from consequential.service.closing import GRACE, close_day, day_of, days_due
+from consequential.service.bodies import Attribute
+from consequential.service.closing import GRACE, close_day, day_of, days_due, open_books
 from consequential.service.database import says_closed
 from consequential.service.loops import clock, settings_in_force
+from consequential.service.outcomes import add_attributes
+from consequential.service.problems import Problem
 from consequential.service.records import canonical, new_id, stamp
 
 START = datetime(2026, 3, 1, 23, 59, tzinfo=UTC)
@@ -60,6 +65,12 @@ def test_days_are_due_from_the_first_row_until_yesterday(store):
     assert days_due(store, "lending", midnight + timedelta(2.5)) == three
     close_day(store, "lending", "2026-03-01")
     assert days_due(store, "lending", midnight + timedelta(2.5)) == three[1:]
+
+
+def test_of_many_days_one_round_closes_some(store):
+    add_loop(store)
+    found = days_due(store, "lending", START + timedelta(300_000))
+    assert (len(found), found[0]) == (1000, "2026-03-01")
 
 
 def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
@@ -113,6 +124,23 @@ def test_no_row_can_be_added_to_a_closed_day(store):
         with pytest.raises(DBAPIError, match="the day is closed"):
             add_decisions(store, decision(2, time))
     add_decisions(store, decision(2, START + timedelta(hours=1)))
+
+
+def test_attributes_keep_their_day_open_until_they_are_stored(store):
+    person = Attribute(subject_id="P-1", attribute="sex", value="f")
+    with (
+        ThreadPoolExecutor(1) as other,
+        open_books(store, "", START),
+        store.write_sensitive() as connection,
+    ):
+        add_attributes(connection, [person], "anna", START)
+        closed = other.submit(close_day, store, "", "2026-03-01")
+        waited([closed], timeout=0.3)  # it cannot end before
+    if not closed.result():  # it had counted before: the next round closes the day
+        close_day(store, "", "2026-03-01")
+    assert days(store)["2026-03-01", "attribute"]["rows"] == 1
+    with pytest.raises(Problem, match="closed"), open_books(store, "", START):
+        pass
 
 
 def test_a_closed_day_is_told_from_any_other_conflict(store):

@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from lending_loop import LOOP, START, applicants, attribute, decide, outcome, start
+from sqlalchemy import event
 
 import consequential as cq
 from consequential.service.bodies import Override
 from consequential.service.chance import epoch_key, uniform
+from consequential.service.closing import close_day
 from consequential.service.cohorts import Cohorts, all_cohorts
 from consequential.service.exports import Export, export, log_columns
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
@@ -59,7 +61,7 @@ def test_an_export_is_read_as_a_log_as_it_is(cohorts, service, tmp_path):
     (tmp_path / "log.parquet").write_bytes(found.content)
     log = log_of(cohorts, tmp_path / "log.parquet")
     assert found.counts == {
-        "rows": 300, "missing": 0, "overridden": 0, "repeated": 0, "forgotten": 0
+        "rows": 300, "missing": 0, "overridden": 0, "repeated": 0, "forgotten": 0, "unknown": 0
     }  # fmt: skip
     assert (len(log), log.n_accepted, log.n_pending) == (300, len(accepted), 0)
     assert log.groups == ("f", "m")
@@ -82,6 +84,7 @@ def test_a_log_without_the_sensitive_attribute_has_one_group(cohorts, service, t
     assert len(log.groups) == 1
     whole = exported(cohorts, *MONTH)
     assert {row["sensitive"] for row in rows_of(whole, tmp_path).values()} == {"unknown"}
+    assert (found.counts["unknown"], whole.counts["unknown"]) == (0, 50)
 
 
 def test_what_was_drawn_counts_and_an_override_leaves_no_label(cohorts, service, tmp_path):
@@ -123,7 +126,25 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     assert rows_of(found, tmp_path).keys() == kept
     assert found.counts["repeated"] == 1
     half = exported(cohorts, START + timedelta(minutes=1), START + timedelta(1))
-    assert half.counts == found.counts | {"rows": 0, "missing": 0}  # also where the first is not
+    none = {"rows": 0, "missing": 0, "unknown": 0}  # also where the first is not
+    assert half.counts == found.counts | none
+
+
+def test_repeats_are_found_by_an_index_however_often_a_subject_applies(cohorts):
+    if not cohorts.store.is_sqlite:
+        pytest.skip("plans of PostgreSQL depend on statistics")
+    asked = []
+
+    @event.listens_for(cohorts.store.main, "before_cursor_execute")
+    def keep(connection, cursor, statement, parameters, context, many):
+        asked.append((statement, parameters))
+
+    exported(cohorts, *MONTH)
+    statement, parameters = next(each for each in asked if "EXISTS" in each[0])
+    with cohorts.store.read() as connection:
+        plan = connection.exec_driver_sql(f"explain query plan {statement}", parameters).all()
+    wanted = "decision_subject (subject_id=? AND loop=? AND epoch=? AND id<?)"
+    assert any(wanted in step[-1] for step in plan), plan
 
 
 def test_draws_can_be_checked_from_an_export_and_a_key_alone(cohorts, service, tmp_path):
@@ -138,6 +159,7 @@ def test_a_cohort_is_frozen_when_all_of_it_is_old_enough(cohorts, service):
     decide(cohorts.store, service, applicants(20))
     decide(cohorts.store, service, applicants(5, START + timedelta(31), name="B"))
     march = datetime(2026, 3, 1, tzinfo=START.tzinfo)
+    close_day(cohorts.store, LOOP, "2026-02-28")
     assert cohorts.due(march - timedelta(seconds=1)) == []
     assert cohorts.due(march) == ["2026-01"]
     row = cohorts.freeze("2026-01", march)
@@ -149,6 +171,16 @@ def test_a_cohort_is_frozen_when_all_of_it_is_old_enough(cohorts, service):
     assert cohorts.damaged() == []
     path.write_bytes(path.read_bytes() + b" ")
     assert cohorts.damaged() == [row["file"]]
+
+
+def test_a_cohort_is_not_frozen_as_long_as_a_day_of_it_is_open(store, service):
+    start(store, service, horizon=0, period="day")
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    decide(store, service, applicants(2))
+    midnight = datetime(2026, 1, 11, tzinfo=START.tzinfo)
+    assert cohorts.due(midnight) == []  # a decision of the day before may be on its way
+    close_day(store, LOOP, "2026-01-10")
+    assert cohorts.due(midnight) == ["2026-01-10"]
 
 
 def test_freezing_again_is_a_new_version_with_later_outcomes(cohorts, service):

@@ -3,6 +3,8 @@ from __future__ import annotations
 import random
 import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as waited
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,11 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from lending_loop import LOOP, START, applicants, attribute, decide, start
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
 
-from consequential.service import schema
+from consequential.service import database, schema
 from consequential.service.closing import close_day
-from consequential.service.cohorts import all_cohorts
+from consequential.service.cohorts import _span, all_cohorts
+from consequential.service.database import DatabaseError, only_worker, open_store
+from consequential.service.exports import export
 from consequential.service.forgetting import Forgotten, forget, retain
 from consequential.service.outcomes import add_attributes
 from consequential.service.verify import verify
@@ -95,6 +99,49 @@ def test_people_are_forgotten_while_others_are_decided_on(store, service):
     checkpoint(store)
     assert traces(service, store) == {}
     assert list(verify(store, service.secret)) == []
+
+
+def test_who_is_forgotten_while_a_cohort_is_frozen_is_not_in_its_file(store, service):
+    start(store, service)
+    decide(store, service, people_with_a_marked_one(20))
+    cohorts = all_cohorts(store, service.directory)[LOOP]
+    with ThreadPoolExecutor(1) as other:
+        with only_worker(store, service.directory):
+            found = export(store, LOOP, cohorts.settings, *_span("2026-01"))
+            forgotten = other.submit(forget, store, service.directory, "marked", LATER)
+            waited([forgotten], timeout=0.5)  # it cannot end before
+            cohorts._keep("2026-01", found, LATER, "worker")
+        assert forgotten.result() == Forgotten(decisions=1, files=1)
+    checkpoint(store)
+    assert traces(service, store) == {}
+
+
+def test_values_that_could_not_be_erased_are_an_error(service, monkeypatch):
+    monkeypatch.setattr(database, "_WAIT", 0.1)
+    store = open_store(service)
+    start(store, service)
+    decide(store, service, people_with_a_marked_one(5))
+    try:
+        if store.is_sqlite:
+            with store.read() as reader:
+                reader.execute(text("select * from decision")).first()
+                with pytest.raises(DatabaseError, match="others read"):
+                    forget(store, service.directory, "marked", LATER)
+        else:
+            with store.write() as connection:
+                connection.execute(text("grant consequential_sensitive to consequential_service"))
+            for engine in (store.main, store.apart):
+
+                @event.listens_for(engine, "connect")
+                def as_service(connection, _):
+                    connection.execute("set role consequential_service")
+                    connection.commit()
+
+                engine.dispose()
+            with pytest.raises(DatabaseError, match=r"vacuum \(full\) decision; until"):
+                forget(store, service.directory, "marked", LATER)
+    finally:
+        store.close()
 
 
 def test_seals_hold_after_forgetting(store, service):

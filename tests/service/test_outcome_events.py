@@ -91,6 +91,24 @@ def test_a_circle_of_corrections_is_refused(accepted):
     assert refused.value.code == "circular"
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "correction first"])
+def test_a_correction_is_about_the_same_decision_in_whatever_order(accepted, order):
+    store, people = accepted
+    both, number = [next(people), next(people)], next(_numbers)
+    happened = max(person["time"] for person in both)
+    told = {"label": 1, "happened": happened}
+    names = f"O-{number}-first", f"O-{number}-second"
+    events = [
+        Outcome(event_id=name, decision_id=person["id"], corrects=corrects, **told)
+        for name, person, corrects in zip(names, both, (None, names[0]), strict=True)
+    ]
+    with store.write() as connection:
+        assert add_outcomes(connection, [events[order[0]]], "test", now()) == 1
+        with pytest.raises(Problem) as refused:
+            add_outcomes(connection, [events[order[1]]], "test", now())
+    assert refused.value.code == "corrects_other"
+
+
 @pytest.mark.parametrize("kind", ["outcome", "override"])
 def test_the_same_event_sent_at_once_is_stored_once(accepted, kind):
     store, people = accepted

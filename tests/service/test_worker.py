@@ -8,8 +8,10 @@ from lending_loop import LOOP, SETTINGS, START, applicants, decide, start
 from sqlalchemy import select
 
 from consequential.service import schema, worker
-from consequential.service.database import DatabaseError
-from consequential.service.records import now
+from consequential.service.cohorts import Cohorts
+from consequential.service.database import LockedError, only_worker
+from consequential.service.loops import put_loop
+from consequential.service.records import canonical, now
 from consequential.service.verify import verify
 
 DAILY = SETTINGS | {"period": "day", "epoch": "day"}
@@ -72,6 +74,26 @@ def test_work_that_was_interrupted_is_gone_on_with(store, service, monkeypatch):
     assert list(verify(store, service.secret)) == []
 
 
+def test_what_fails_in_one_loop_stops_no_other(store, service, monkeypatch):
+    fill(store, service)
+    with store.write() as connection:
+        put_loop(connection, "broken", DAILY, service.secret, "anna", START)
+        newer = {"version": 1, "settings": canonical(DAILY | {"since": "2.0"}), "by": "anna"}
+        schema.add(connection, schema.loop, "a-newer-one", START, newer)
+    work_on = worker._work_on
+
+    def fails(cohorts, *more):
+        if cohorts.loop == "broken":
+            raise KeyError("broken")
+        work_on(cohorts, *more)
+
+    monkeypatch.setattr(worker, "_work_on", fails)
+    monkeypatch.setattr(Cohorts, "first_period", lambda self: "2026-01-10")
+    with pytest.raises(KeyError, match="broken"):
+        worker.work(store, service, now())
+    assert len({row["date"] for row in rows(store, schema.day) if row["loop"] == LOOP}) == 3
+
+
 def test_retention_is_kept_when_a_day_is_closed(store, service):
     start(store, service, **(DAILY | {"retention": 1}))
     decide(store, service, applicants(3))
@@ -83,11 +105,9 @@ def test_retention_is_kept_when_a_day_is_closed(store, service):
 
 
 def test_of_two_workers_one_works(store, service):
-    first, second = (worker._alone(store, service) for _ in range(2))
-    with first, pytest.raises(DatabaseError), second:
-        pass
-    with worker._alone(store, service):
-        pass
+    with only_worker(store, service.directory), pytest.raises(LockedError):
+        worker.work(store, service, now())
+    worker.work(store, service, now())
 
 
 def test_a_worker_goes_on_when_something_failed_and_ends_when_told(store, service, monkeypatch):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -19,20 +19,25 @@ from sqlalchemy import Connection, Table, func, insert, select, text
 
 from consequential.service import schema
 from consequential.service.database import Store
-from consequential.service.records import canonical, digest, first_id
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, digest, first_id, stamp
 from consequential.service.settings import period_start
 
 GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
+_MOST_DAYS = 1000  # in a round: a rehearsal may skip centuries, and other loops do not wait for it
 _LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
+_SHARED = "select pg_advisory_xact_lock_shared(20116)"
 _LOGGER = logging.getLogger(__name__)
 
 
 def days_due(store: Store, loop: str, time: datetime) -> list[str]:
-    """Return the days that are over and not closed; a loop's first day is that of its first row."""
+    """Return the days that are over and not closed, as many as one round closes.
+
+    A loop's first day is that of its first row.
+    """
     with store.read() as connection:
-        closed = select(func.max(schema.day.c.date)).where(schema.day.c.loop == loop)
-        last = connection.execute(closed).scalar()
-    if last is None:
+        last = last_closed(connection, loop)
+    if not last:
         times = [found for table in schema.SEALED if (found := _first_time(store, table, loop))]
         if not times:
             return []
@@ -40,7 +45,13 @@ def days_due(store: Store, loop: str, time: datetime) -> list[str]:
     else:
         due = date.fromisoformat(last) + timedelta(1)
     over = (time - GRACE).date()
-    return [str(due + timedelta(n)) for n in range((over - due).days)]
+    return [str(due + timedelta(n)) for n in range(min((over - due).days, _MOST_DAYS))]
+
+
+def last_closed(connection: Connection, loop: str) -> str:
+    """Return the last day that is closed; nothing as long as there is none."""
+    closed = select(func.max(schema.day.c.date)).where(schema.day.c.loop == loop)
+    return connection.execute(closed).scalar() or ""
 
 
 def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
@@ -68,6 +79,20 @@ def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
     for row in rows:
         _LOGGER.info("day closed", extra={"about": row})
     return {row["table"]: row["seal"] for row in rows}
+
+
+@contextmanager
+def open_books(store: Store, loop: str, time: datetime) -> Iterator[None]:
+    """Keep a day from being closed while rows of it are added to the other database.
+
+    That database cannot see which days are closed, so its triggers cannot refuse them.
+    """
+    with store.write() as connection:
+        if not store.is_sqlite:
+            connection.execute(text(_SHARED))
+        if last_closed(connection, loop) >= stamp(time)[:10]:
+            raise Problem("day_closed", 409, "the books of that day are closed")
+        yield
 
 
 def seal(row: Mapping[Any, Any], rows: HashedRows, before: str) -> str:

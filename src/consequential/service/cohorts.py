@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlalchemy import exists, select
 
 from consequential.files import write_atomically
 from consequential.service import schema
+from consequential.service.closing import last_closed
 from consequential.service.database import Store
 from consequential.service.exports import Export, export
 from consequential.service.loops import clock, settings_in_force
@@ -53,13 +54,20 @@ class Cohorts:
         return found
 
     def due(self, time: datetime) -> list[str]:
-        """Return the periods whose outcomes have all had their time, and that are not frozen."""
+        """Return the periods that are not frozen, although their outcomes have had their time.
+
+        Their days are closed: nothing can be added to them.
+        """
         decision = schema.decision.c
         frozen = {row["period"] for row in self.versions()}
         period, due = self.first_period(), []
         with self.store.read() as connection:
+            last = last_closed(connection, self.loop)
             while period and period_start(period_after(period, self.settings.horizon + 1)) <= time:
-                low, high = map(first_id, _span(period))
+                since, until = _span(period)
+                if last < str((until - timedelta(1)).date()):
+                    break
+                low, high = first_id(since), first_id(until)
                 ours = (decision.id >= low) & (decision.id < high)
                 some = exists().where(decision.loop == self.loop, ours)
                 if period not in frozen and connection.execute(select(some)).scalar():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
@@ -20,6 +21,10 @@ _WAIT = 30  # seconds for another process that writes
 
 class DatabaseError(ValueError):
     """A database that the service cannot use."""
+
+
+class LockedError(DatabaseError):
+    """Another process does what only one may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +127,50 @@ def migration_sql() -> str:
 
 
 @contextmanager
-def locked(directory: Path, name: str = "service") -> Iterator[None]:
+def locked(directory: Path, name: str = "service", wait: float = 0.0) -> Iterator[None]:
     """Hold the directory: two services on one SQLite would each answer for the other's rows."""
     import fcntl
 
+    def is_mine() -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     handle = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        why = f"another process serves {directory} ({name}.lock): stop it, or use PostgreSQL"
+        _wait_for(is_mine, wait, why)
         yield
-    except BlockingIOError:
-        raise DatabaseError(
-            f"another process serves {directory}: stop it first, or use PostgreSQL for several"
-        ) from None
     finally:
         os.close(handle)
+
+
+@contextmanager
+def only_worker(store: Store, directory: Path, wait: float = 0.0) -> Iterator[None]:
+    """Be the only one that writes files of cohorts; the lock ends with the process that has it."""
+    if store.is_sqlite:
+        with locked(directory, "worker", wait):
+            yield
+        return
+    with store.main.connect() as connection:
+        lock = text("select pg_try_advisory_lock(20117)")
+        _wait_for(lambda: connection.execute(lock).scalar_one(), wait, "another worker works")
+        connection.commit()
+        try:
+            yield
+        finally:
+            connection.execute(text("select pg_advisory_unlock(20117)"))
+            connection.commit()
+
+
+def _wait_for(is_mine: Callable[[], bool], seconds: float, else_why: str) -> None:
+    end = monotonic() + seconds
+    while not is_mine():
+        if monotonic() >= end:
+            raise LockedError(else_why)
+        sleep(0.1)
 
 
 def says_closed(error: IntegrityError) -> bool:

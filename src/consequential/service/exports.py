@@ -28,7 +28,7 @@ from consequential.service.settings import LoopSettings, Words
 
 UNKNOWN = "unknown"  # the group of people whose attribute was not reported
 _PIECE = 20_000  # rows in memory
-_COUNTED = ("rows", "missing", "overridden", "repeated", "forgotten")
+_COUNTED = ("rows", "missing", "overridden", "repeated", "forgotten", "unknown")
 _OWN = {
     "id": pa.string(),
     "subject": pa.string(),
@@ -48,7 +48,11 @@ Row = Mapping[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A Parquet file, and how many applications are in it, lack a label, or were left out."""
+    """A Parquet file, and how many applications are in it, lack a label, or were left out.
+
+    People whose attribute was not reported are a group of their own, `unknown`, since a log needs
+    a group for everybody; they are counted so that nobody takes them for a real one.
+    """
 
     content: bytes
     counts: Mapping[str, int]
@@ -106,6 +110,8 @@ def export(
                 | {"sensitive": groups.get(row["subject"], UNKNOWN)}
                 for row, features in _rows(connection, piece, counts)
             ]
+            if "sensitive" in kinds:
+                counts["unknown"] += sum(row["sensitive"] == UNKNOWN for row in rows)
             writer.write_table(pa.Table.from_pylist(rows, fields))
     return Export(buffer.getvalue(), dict(counts))
 

@@ -15,10 +15,11 @@ from sqlalchemy import Connection, Select, Table, select, update
 
 from consequential.service import schema
 from consequential.service.cohorts import Cohorts, all_cohorts
-from consequential.service.database import DatabaseError, Store
+from consequential.service.database import DatabaseError, Store, only_worker
 from consequential.service.records import canonical, first_id
 from consequential.service.settings import period_after, period_of, period_start
 
+_WAIT = 300.0  # seconds for a worker to end its round
 _GROUP = 5_000  # rows in one transaction, so that decisions need not wait long
 
 
@@ -48,16 +49,17 @@ def forget(
         (decision.c.subject_id == subject) | alone
     )
     theirs = select(attribute.c.id).where(attribute.c.subject_id == subject)
-    with store.write() as connection:
-        rows = connection.execute(wanted).all()
-        _delete(connection, decision, [row.id for row in rows], "features")
-    with store.write_sensitive() as connection:
-        values = connection.execute(theirs).scalars().all()
-        _delete(connection, attribute, values, "value")
-    files, ids = 0, {row.id for row in rows}
-    cohorts = all_cohorts(store, directory)
-    for loop, period in {(row.loop, row.cohort) for row in rows}:
-        files += cohorts[loop].leave_out(period, ids, cohorts[loop].clock(time), by)
+    with only_worker(store, directory, _WAIT):  # it might be writing a file with their rows
+        with store.write() as connection:
+            rows = connection.execute(wanted).all()
+            _delete(connection, decision, [row.id for row in rows], "features")
+        with store.write_sensitive() as connection:
+            values = connection.execute(theirs).scalars().all()
+            _delete(connection, attribute, values, "value")
+        files, ids = 0, {row.id for row in rows}
+        cohorts = all_cohorts(store, directory)
+        for loop, period in {(row.loop, row.cohort) for row in rows}:
+            files += cohorts[loop].leave_out(period, ids, cohorts[loop].clock(time), by)
     return _done(store, "", Forgotten(len(rows), len(values), files), time, by)
 
 
@@ -106,6 +108,7 @@ def erase(store: Store) -> None:
     SQLite rewrites its files. PostgreSQL rewrites the tables, where its role owns them; its
     write-ahead log ages out.
     """
+    left = []
     for engine, table in ((store.main, "decision"), (store.apart, "sensitive.attribute")):
         connection = engine.raw_connection()
         driver: Any = connection.driver_connection
@@ -114,9 +117,15 @@ def erase(store: Store) -> None:
                 driver.execute("vacuum")
                 is_busy, *_ = driver.execute("pragma wal_checkpoint(truncate)").fetchone()
                 if is_busy:
-                    raise DatabaseError("others read the database: run it again")
+                    left.append("while others read the database: run it again")
             else:
                 driver.autocommit = True  # no transaction may contain this
+                warned: list[Any] = []
+                driver.add_notice_handler(warned.append)
                 driver.execute(f"vacuum (full) {table}")
+                if warned:  # it was skipped
+                    left.append(f"until the owner of the table runs: vacuum (full) {table}")
         finally:
             connection.invalidate()  # it shall not be used for transactions
+    if left:
+        raise DatabaseError(f"deleted values stay in the database's files {'; '.join(left)}")

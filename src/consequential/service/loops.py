@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from consequential.service.problems import Problem
 from consequential.service.records import canonical, moment
 from consequential.service.settings import LoopSettings, checked_loop_name, loop_settings
 
+_LOGGER = logging.getLogger(__name__)
 # decisions that were taken cannot be counted by other rules
 _KEPT = ("period", "horizon", "rehearsal", "sensitive")
 
@@ -93,9 +95,15 @@ def loop_versions(connection: Connection, name: str) -> list[Mapping[str, Any]]:
 
 
 def settings_in_force(connection: Connection) -> dict[str, LoopSettings]:
-    """Return the last version of the settings of all loops."""
+    """Return the last version of the settings of all loops that this version can read."""
     rows = select(schema.loop.c.loop, schema.loop.c.settings).order_by(schema.loop.c.version)
-    return {name: loop_settings(json.loads(found)) for name, found in connection.execute(rows)}
+    found = {}
+    for name, document in dict(connection.execute(rows).all()).items():
+        try:
+            found[name] = loop_settings(json.loads(document))
+        except ValueError:
+            _LOGGER.exception("settings cannot be read", extra={"about": {"loop": name}})
+    return found
 
 
 def clock(connection: Connection, loop: str, settings: LoopSettings, time: datetime) -> datetime:

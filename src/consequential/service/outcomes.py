@@ -114,6 +114,11 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
         raise Problem("refused", 409, "this application was refused: it has no outcome")
     if not decision["time"] <= stamp(item.happened) <= stamp(now):
         raise Problem("time", 422, "an outcome happens after its decision and not in the future")
+    linked = schema.outcome.c.corrects == item.event_id
+    if item.corrects is not None:
+        linked |= schema.outcome.c.event_id == item.corrects
+    if _one(connection, linked & (schema.outcome.c.decision != item.decision_id)) is not None:
+        raise Problem("corrects_other", 422, "an event and its correction are about one decision")
     events = {event["event_id"]: event for event in outcomes_of(connection, item.decision_id)}
     if item.corrects is None:
         if any(event["corrects"] is None for event in events.values()):
@@ -121,9 +126,6 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
                 "second_outcome", 409, "the decision has an outcome: say which event this corrects"
             )
         return
-    corrected = _one(connection, schema.outcome.c.event_id == item.corrects)
-    if corrected is not None and corrected["decision"] != item.decision_id:
-        raise Problem("corrects_other", 422, "the event it corrects is about another decision")
     follows: str | None = item.corrects
     while follows is not None and follows != item.event_id:
         follows = events[follows]["corrects"] if follows in events else None

@@ -108,7 +108,7 @@ decision = _rows(
     Column("u", Double, nullable=False),
     Column("accepted", Boolean, nullable=False),
     UniqueConstraint("loop", "application_id"),
-    Index("decision_subject", "subject_id"),
+    Index("decision_subject", "subject_id", "loop", "epoch", "id"),
     filled_in=("features", "salt"),
 )
 
@@ -138,6 +138,7 @@ outcome = _rows(
         postgresql_where=text("corrects is null"),
     ),
     Index("outcome_decision", "decision"),
+    Index("outcome_corrects", "corrects"),
 )
 
 attribute = _rows(

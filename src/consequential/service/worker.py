@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
-
-from sqlalchemy import text
 
 from consequential.service.chance import open_epochs, reveal_keys
 from consequential.service.closing import close_day, days_due
 from consequential.service.cohorts import Cohorts, all_cohorts
-from consequential.service.database import DatabaseError, Store, locked
+from consequential.service.database import LockedError, Store, only_worker
 from consequential.service.forgetting import retain
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
@@ -27,11 +24,27 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
-    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention."""
-    for cohorts in all_cohorts(store, settings.directory).values():
-        if not cohorts.settings.rehearsal or cohorts.first_period():  # else it is no time at all
-            _work_on(cohorts, settings.secret, cohorts.clock(time))
-    _close(store, "", time)
+    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention.
+
+    What fails in one loop is raised when all other loops are done.
+    """
+    with only_worker(store, settings.directory):
+        failed = list(_failures(store, settings, time))
+    if failed:
+        raise failed[0]
+
+
+def _failures(store: Store, settings: ServiceSettings, time: datetime) -> Iterator[Exception]:
+    for cohorts in (*all_cohorts(store, settings.directory).values(), None):
+        try:
+            if cohorts is None:
+                _close(store, "", time)
+            elif not cohorts.settings.rehearsal or cohorts.first_period():  # else it has no time
+                _work_on(cohorts, settings.secret, cohorts.clock(time))
+        except Exception as error:
+            loop = cohorts.loop if cohorts else ""
+            _LOGGER.exception("work failed", extra={"about": {"loop": loop}})
+            yield error
 
 
 def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> None:
@@ -62,32 +75,12 @@ def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = 
     """Work until `stop` is set; of several workers one works at a time."""
     while not stop.is_set():
         try:
-            with _alone(store, settings):
-                work(store, settings, now())
-        except DatabaseError:  # another worker has the lock
+            work(store, settings, now())
+        except LockedError:  # another worker works
             pass
         except Exception:  # the database may be away for a while: try again
             _LOGGER.exception("work failed")
         stop.wait(interval)
-
-
-@contextmanager
-def _alone(store: Store, settings: ServiceSettings) -> Iterator[None]:
-    """Be the only worker; a lock ends with the process that has it."""
-    if store.is_sqlite:
-        with locked(settings.directory, "worker"):
-            yield
-        return
-    with store.main.connect() as connection:
-        mine = connection.execute(text("select pg_try_advisory_lock(20117)")).scalar_one()
-        connection.commit()
-        if not mine:
-            raise DatabaseError("another worker works")
-        try:
-            yield
-        finally:
-            connection.execute(text("select pg_advisory_unlock(20117)"))
-            connection.commit()
 
 
 def _say(what: str, **about: str | int) -> None:

@@ -37,9 +37,10 @@ _DAY = (
     'primary key (loop, date, "table")'
 )
 _INDEXES = (
-    "create index decision_subject on decision (subject_id)",
+    "create index decision_subject on decision (subject_id, loop, epoch, id)",
     "create unique index outcome_first on outcome (decision) where corrects is null",
     "create index outcome_decision on outcome (decision)",
+    "create index outcome_corrects on outcome (corrects)",
 )
 _SUBJECTS = "create index attribute_subject on {name} (subject_id, attribute)"
 
