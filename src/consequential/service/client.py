@@ -126,8 +126,9 @@ class Client:
         path = f"/v1/loops/{loop}/policies"
         told = {"parent": parent, "cohorts": ",".join(cohorts)}
         params = {name: value for name, value in told.items() if value}
-        sent = {"content": policy.encode(), "headers": headers, "params": params}
-        return str(self._send("POST", path, **sent).json()["policy"])
+        content = policy.encode()
+        sent = self._send("POST", path, content=content, headers=headers, params=params)
+        return str(sent.json()["policy"])
 
     def deploy(self, loop: str, shares: Mapping[str, float], evidence: str = "") -> int:
         """Decide with these policies from now on, by digest; return the deployment's number.
