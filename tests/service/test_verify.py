@@ -23,6 +23,7 @@ from tampering import exchange, rows_of, tampered, unguarded
 from consequential.service import schema
 from consequential.service.bodies import Override
 from consequential.service.deciding import live_loops
+from consequential.service.forgetting import forget
 from consequential.service.keys import create_key, revoke_keys
 from consequential.service.loops import put_loop
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
@@ -167,6 +168,21 @@ def test_a_finding_names_the_row_or_the_day(store, service):
     day = "day decision lending 2026-01-10: its seal is not that of its rows and of the day before"
     assert findings(store, service) == [day]
     assert [str(found) for found in verify_decision(store, id)] == [day]
+
+
+def test_features_and_attributes_that_were_deleted_by_hand_are_found(store, service):
+    fill(store, service)
+    for table, name, write in (
+        (schema.decision, "features", store.write),
+        (schema.attribute, "value", store.write_sensitive),
+    ):
+        theirs = update(table).where(table.c.subject_id == "A-subject-1")
+        with write() as connection:
+            connection.execute(theirs.values({name: None, "salt": None}))
+    assert len(findings(store, service)) == 2
+    assert all("no event says so" in each for each in findings(store, service))
+    forget(store, service.directory, "A-subject-1", LATER + timedelta(30))
+    assert findings(store, service) == []
 
 
 def test_rows_of_open_days_are_checked_too(store, service):

@@ -6,7 +6,7 @@ Digests stay, so that seals hold; so do identifiers, decisions and outcomes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from consequential.service.database import DatabaseError, Store, only_worker
 from consequential.service.records import canonical, first_id
 from consequential.service.settings import period_after, period_of, period_start
 
+FORGOTTEN = "forgotten"  # the event that says which rows
 _WAIT = 300.0  # seconds for a worker to end its round
 _GROUP = 5_000  # rows in one transaction, so that decisions need not wait long
 
@@ -50,17 +51,21 @@ def forget(
     )
     theirs = select(attribute.c.id).where(attribute.c.subject_id == subject)
     with only_worker(store, directory, _WAIT):  # it might be writing a file with their rows
+        with store.read_sensitive() as connection:
+            values = connection.execute(theirs).scalars().all()
         with store.write() as connection:
             rows = connection.execute(wanted).all()
-            _delete(connection, decision, [row.id for row in rows], "features")
+            ids = [row.id for row in rows]
+            _delete(connection, decision, ids, "features")
+            about = canonical({"decisions": ids, "attributes": list(values)})
+            schema.add_event(connection, "", time, by, FORGOTTEN, about)
         with store.write_sensitive() as connection:
-            values = connection.execute(theirs).scalars().all()
             _delete(connection, attribute, values, "value")
-        files, ids = 0, {row.id for row in rows}
-        cohorts = all_cohorts(store, directory)
+        files, cohorts = 0, all_cohorts(store, directory)
         for loop, period in {(row.loop, row.cohort) for row in rows}:
-            files += cohorts[loop].leave_out(period, ids, cohorts[loop].clock(time), by)
-    return _done(store, "", Forgotten(len(rows), len(values), files), time, by)
+            files += cohorts[loop].leave_out(period, set(ids), cohorts[loop].clock(time), by)
+    erase(store)
+    return Forgotten(len(ids), len(values), files)
 
 
 def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
@@ -69,17 +74,21 @@ def retain(cohorts: Cohorts, time: datetime, by: str = "worker") -> Forgotten:
     if months is None:
         return Forgotten()
     limit = period_start(period_after(period_of("month", time), -months))
-    table, n = schema.decision, 0
-    old = (table.c.loop == cohorts.loop) & (table.c.id < first_id(limit))
+    table, n, before = schema.decision, 0, first_id(limit)
+    old = (table.c.loop == cohorts.loop) & (table.c.id < before)
     wanted = select(table.c.id).where(old, table.c.features.is_not(None)).limit(_GROUP)
+    with store.write() as connection:
+        if connection.execute(wanted.limit(1)).first() is not None:
+            about = canonical({"before": before})
+            schema.add_event(connection, cohorts.loop, time, by, FORGOTTEN, about)
     while ids := _delete_some(store, wanted):
         n += len(ids)
     files = cohorts.remove(
         [row for row in cohorts.versions() if period_start(row["period"]) < limit]
     )
-    if n == files == 0:
-        return Forgotten()
-    return _done(store, cohorts.loop, Forgotten(n, 0, files), time, by)
+    if n or files:
+        erase(store)
+    return Forgotten(n, 0, files)
 
 
 def _delete_some(store: Store, wanted: Select[str]) -> Sequence[str]:
@@ -87,13 +96,6 @@ def _delete_some(store: Store, wanted: Select[str]) -> Sequence[str]:
         ids = connection.execute(wanted).scalars().all()
         _delete(connection, schema.decision, ids, "features")
     return ids
-
-
-def _done(store: Store, loop: str, found: Forgotten, time: datetime, by: str) -> Forgotten:
-    with store.write() as connection:
-        schema.add_event(connection, loop, time, by, "forgotten", canonical(asdict(found)))
-    erase(store)
-    return found
 
 
 def _delete(connection: Connection, table: Table, ids: Sequence[str], column: str) -> None:

@@ -178,6 +178,8 @@ account = _rows(
 
 event = _rows("event", _text("by"), _text("what"), _text("about"))
 
+SEALED = tuple(metadata.tables.values())  # their rows are sealed when a day is closed
+
 day = Table(
     "day",
     metadata,
@@ -188,21 +190,6 @@ day = Table(
     _text("seal"),
     _text("summary"),
     sqlite_with_rowid=False,
-)
-
-# whose rows are sealed when a day is closed
-SEALED = (
-    loop,
-    policy,
-    deployment,
-    epoch,
-    decision,
-    override,
-    outcome,
-    attribute,
-    cohort,
-    account,
-    event,
 )
 
 

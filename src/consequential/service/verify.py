@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -17,6 +19,7 @@ from consequential.service.chance import commitment_of, epoch_key
 from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal
 from consequential.service.database import Store
 from consequential.service.deciding import Live, live_at, replayed
+from consequential.service.forgetting import FORGOTTEN
 from consequential.service.records import hidden_digest, row_digest
 
 _PIECE = 2_000  # rows that are replayed together
@@ -58,14 +61,14 @@ def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
         yield from _account_findings(connection)
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
-    replay = _Replay(store, secret)
+    replay, forgotten = _Replay(store, secret), _Forgotten(store)
     for table in schema.SEALED:
         found: dict[Place, HashedRows] = defaultdict(HashedRows)
         asked = select(table).order_by(table.c.id).execution_options(yield_per=_PIECE)
         with reading(store, table) as connection, connection.execute(asked) as result:
             for rows in result.mappings().partitions():
                 for row in rows:
-                    yield from _row_findings(table, row)
+                    yield from _row_findings(table, row, forgotten)
                     found[row["loop"], _day(row["id"])].add(row["digest"])
                 if table is schema.decision:
                     yield from replay.findings(rows)
@@ -75,7 +78,7 @@ def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
 
 def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Finding]:
     """Check one decision, what belongs to it, and the seal of its day."""
-    table, day = schema.decision, schema.day.c
+    table, day, forgotten = schema.decision, schema.day.c, _Forgotten(store)
     with store.read() as connection:
         row = connection.execute(select(table).where(table.c.id == id)).mappings().one_or_none()
         if row is None:
@@ -88,8 +91,8 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
         for other in (schema.outcome, schema.override):
             theirs = select(other).where(other.c.decision == id)
             for each in connection.execute(theirs).mappings():
-                yield from _row_findings(other, each)
-    yield from _row_findings(table, row)
+                yield from _row_findings(other, each, forgotten)
+    yield from _row_findings(table, row, forgotten)
     yield from _Replay(store, secret).findings([row])
     if closed and closed[-1]["date"] == date_of:
         before = closed[0]["seal"] if len(closed) > 1 else ""
@@ -106,7 +109,36 @@ def _day(identifier: str) -> str:
         return ""
 
 
-def _row_findings(table: Table, row: Row) -> Iterator[Finding]:
+class _Forgotten:
+    """The rows that were forgotten, as events say, which are read when one is not among them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ids: set[str] = set()
+        self._before: dict[str, str] = {}  # by loop, the first one that is kept
+
+    def has(self, row: Row) -> bool:
+        if not self._knows(row):
+            self._read()
+        return self._knows(row)
+
+    def _knows(self, row: Row) -> bool:
+        return row["id"] in self._ids or row["id"] < self._before.get(row["loop"], "")
+
+    def _read(self) -> None:
+        event = schema.event.c
+        told = select(event.loop, event.about).where(event.what == FORGOTTEN).order_by(event.id)
+        with self._store.read() as connection:
+            for loop, about in connection.execute(told):
+                with suppress(ValueError, TypeError, KeyError):  # its row's digest tells
+                    found = json.loads(about)
+                    if "before" in found:
+                        self._before[loop] = found["before"]
+                    else:
+                        self._ids.update(found["decisions"], found["attributes"])
+
+
+def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Finding]:
     if row_digest(row, table.info["filled_in"]) != row["digest"]:
         yield Finding(table.name, row["id"], "its digest is not that of its content")
     if table.name in _HIDDEN:
@@ -114,6 +146,8 @@ def _row_findings(table: Table, row: Row) -> Iterator[Finding]:
         content, salt = row[name], row["salt"]
         if (content is None) != (salt is None):
             yield Finding(table.name, row["id"], f"of {name} and salt only one was deleted")
+        elif content is None and not forgotten.has(row):
+            yield Finding(table.name, row["id"], f"{name} was deleted, and no event says so")
         elif content is not None and hidden_digest(salt, content) != row[digest]:
             yield Finding(table.name, row["id"], f"{name} or salt is not what was written")
 
