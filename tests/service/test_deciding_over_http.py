@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from trial import FEATURES, add_loop, application, propose, trial_policy
+from trial import FEATURES, LOOP, add_loop, application, propose, trial_policy
 
 import consequential as cq
 
@@ -127,3 +129,40 @@ def test_in_a_rehearsal_time_comes_with_the_requests(http, trial, loop):
     assert http.post("/v1/overrides", json={"overrides": [override]}).json() == {"new": 1}
     told = http.get(f"/v1/decisions/{taken}").json()["override"]
     assert told["time"].startswith("2031-06-15")
+
+
+def test_of_changes_at_the_same_moment_some_conflict_and_none_fails(http, trial, loop):
+    def deploy(_: int) -> int:
+        return http.post(f"{loop}/deployments", json={"shares": {trial.policy: 1.0}}).status_code
+
+    def change(k: int) -> int:
+        return http.put(loop, json=LOOP | {"cost": (k + 1) / 20}).status_code
+
+    def make(k: int) -> int:
+        return http.put(f"{loop}-new", json=LOOP | {"cost": (k + 1) / 20}).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        for do, done in ((deploy, 201), (change, 200), (make, 200)):
+            statuses = set(pool.map(do, range(16)))
+            assert done in statuses
+            assert statuses <= {done, 409}
+
+
+def test_what_was_decided_by_settings_before_gets_its_answer_again(http, loop):
+    one = http.post(f"{loop}/decisions", json=application("one")).json()
+    batch = {"applications": [application(f"B-{k}") for k in range(3)]}
+    some = http.post(f"{loop}/decisions/batch", json=batch).json()
+    age = {"low": 0, "high": 120, "phrase": "Age"}
+    changed = LOOP | {"features": LOOP["features"] | {"age": age}}
+    assert http.put(loop, json=changed).status_code == 200
+    again = http.post(f"{loop}/decisions", json=application("one"))
+    assert (again.status_code, again.json()) == (200, one)
+    again = http.post(f"{loop}/decisions/batch", json=batch)
+    assert (again.status_code, again.json()) == (200, some)
+    other = application("one", features=FEATURES | {"income": 1})
+    assert http.post(f"{loop}/decisions", json=other).json()["code"] == "application_differs"
+    # new people need the new feature, alone or in a batch with others
+    new = http.post(f"{loop}/decisions", json=application("new"))
+    assert (new.status_code, new.json()["code"]) == (422, "missing_feature")
+    mixed = {"applications": [application("one"), application("new")]}
+    assert http.post(f"{loop}/decisions/batch", json=mixed).json()["code"] == "missing_feature"

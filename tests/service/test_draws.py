@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -110,4 +110,7 @@ def test_another_secret_is_noticed_before_anybody_is_drawn(sqlite_trial):
     store = sqlite_trial.store()
     with store.write() as connection, pytest.raises(chance.ChanceError, match="secret"):
         chance.open_epochs(connection, "trial", loop_settings(LOOP), b"another", datetime.now(UTC))
+    later = datetime.now(UTC) + timedelta(days=99)
+    with store.write() as connection, pytest.raises(chance.ChanceError, match="secret"):
+        chance.reveal_keys(connection, "trial", b"another", later)
     store.close()

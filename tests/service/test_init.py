@@ -42,6 +42,13 @@ def test_a_folder_that_has_a_service_is_left_as_it_is(tmp_path, capsys):
     assert (tmp_path / "secret").read_text() == secret
 
 
+def test_a_secret_that_is_there_is_kept(tmp_path):
+    (tmp_path / "secret").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["secret"]
+    assert (tmp_path / "secret").read_text() == "mine"
+
+
 def test_what_fails_leaves_no_files_behind(tmp_path, capsys):
     url = "postgresql://nobody@127.0.0.1:1/nothing"
     assert main(["init", str(tmp_path), "--database", url]) != 0

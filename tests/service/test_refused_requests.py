@@ -89,6 +89,7 @@ APPLICATIONS = {
     "empty": (b"", 400, "not_json"),
     "two values": (b"{} {}", 400, "not_json"),
     "too deep": (b'{"features":[[[[[1]]]]]}', 400, "too_deep"),
+    **{f"{n} deep": (b"[" * n + b"]" * n, 400, "too_deep") for n in (500, 800, 2000)},
     "far too deep": (b"[" * 60_000, 400, "too_deep"),
     "too large": (application("A" * 70_000), 413, "too_large"),
     "a list": ([application()], 422, "type"),
@@ -203,8 +204,16 @@ SETTINGS = {
     "a name with =": {"features": {"a=b": {"low": 0, "high": 1, "phrase": "A"}}},
     "the sensitive attribute": {"sensitive": "income"},
     "no retention at all": {"retention": 0},
+    "a retention of the horizon": {"horizon": 2, "retention": 2},
+    "a retention of less than the weeks": {"period": "week", "horizon": 8, "retention": 2},
     "unknown member": {"colour": "red"},
     "rehearsal as text": {"rehearsal": "no"},
+    "a bound too large for a number": changed_feature(high=10**401),
+    "a cost too large for a number": {"cost": 10**401},
+    "lone surrogate in a phrase": changed_feature(phrase="\ud800"),
+    "lone surrogate in a word": {"features": {"a": {"words": ["x", "\ud800"], "phrase": "A"}}},
+    "lone surrogate in a name": {"features": {"\ud800": {"low": 0, "high": 1, "phrase": "A"}}},
+    "lone surrogate in the sensitive attribute": {"sensitive": "\ud800"},
 }
 
 
@@ -327,6 +336,33 @@ def test_a_policy_is_deployed_by_a_second_person(http, own_loop, trial):
     # what a second person has approved may be rolled back to by anybody
     http.post(f"{own_loop}/deployments", json={"shares": {trial.policy: 1.0}})
     assert http.post(f"{own_loop}/deployments", json=shares).status_code == 201
+
+
+def test_the_author_deploys_no_larger_share_than_a_second_person(http, own_loop, trial):
+    headers = {**JSON, **trial.header("all")}
+    text = cq.policy_to_json(trial_policy(0.2))
+    own = http.post(f"{own_loop}/policies", content=text, headers=headers).json()["policy"]
+
+    def deploy(share, name="all"):
+        shares = {own: share, trial.policy: 1.0 - share} if share < 1.0 else {own: share}
+        body = {"shares": shares}
+        sent = http.post(f"{own_loop}/deployments", json=body, headers=trial.header(name))
+        return sent.json().get("code", sent.status_code)
+
+    assert deploy(0.01) == "own_policy"
+    assert deploy(0.01, "second") == 201
+    assert deploy(0.01) == 201
+    assert [deploy(0.02), deploy(1.0)] == ["own_policy", "own_policy"]
+    assert deploy(1.0, "second") == 201
+    assert deploy(1.0) == 201
+
+
+def test_text_that_no_database_can_store_is_refused(http, loop, trial):
+    body = {"shares": {trial.policy: 1.0}, "evidence": "a\0"}
+    assert http.post(f"{loop}/deployments", json=body).json()["code"] == "type"
+    text, parent = cq.policy_to_json(trial_policy(0.25)), {"parent": "\0"}
+    answer = http.post(f"{loop}/policies", content=text, headers=JSON, params=parent)
+    assert answer.json()["code"] == "id"
 
 
 # --- outcomes

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import secrets
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from consequential.cli.extra import needing_service
@@ -25,6 +28,8 @@ with needing_service():
     import sqlalchemy  # noqa: F401
     import uvicorn
 
+_log = logging.getLogger(__name__)
+_WATCHED = 1.0  # seconds until the worker is looked at again
 _FLOOR = 0.1
 _EXAMPLE = {
     "cost": 0.7,
@@ -55,8 +60,8 @@ def init(options: argparse.Namespace) -> int:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as undo:
         for name, content in (
-            ("service.json", json.dumps({"database": options.database or ""}, indent=2) + "\n"),
             ("secret", secrets.token_hex(32)),
+            ("service.json", json.dumps({"database": options.database or ""}, indent=2) + "\n"),
         ):
             _write_new(directory / name, content)
             undo.callback((directory / name).unlink)
@@ -119,13 +124,14 @@ def serve(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         if settings.is_sqlite:
             stack.enter_context(locked(settings.directory))
+        log_as_lines()
+        app = make_app(settings)
         if not options.no_worker:
             stack.enter_context(_worker(settings.directory))
-        log_as_lines()
         # uvicorn ends in order and then raises the signal again, for whoever handled it before
         signal.signal(signal.SIGTERM, lambda *_: None)
         config = uvicorn.Config(
-            make_app(settings),
+            app,
             host=options.host,
             port=options.port,
             log_config=None,
@@ -138,10 +144,25 @@ def serve(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _worker(directory: Path) -> Iterator[None]:
-    """Run a worker as a child, which ends with this process, however that ends."""
+    """Run a worker as a child, again if it ends; it ends with this process, however that ends."""
     command = [sys.executable, "-m", "consequential", "work", str(directory), "--follow"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE):  # closes the pipe at the end
-        yield
+    stop = Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+                while child.poll() is None and not stop.wait(_WATCHED):
+                    pass
+            if not stop.is_set():  # else leaving the block closed the pipe, and the child ended
+                _log.error("the worker ended with status %s and is started again", child.returncode)
+
+    with ThreadPoolExecutor(1) as thread:
+        watching = thread.submit(watch)
+        try:
+            yield
+        finally:
+            stop.set()
+    watching.result()
 
 
 def migrate(options: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, date, datetime
+from functools import partial
+from threading import BoundedSemaphore
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Request, Response, Security
@@ -18,14 +20,16 @@ from consequential.service import bodies, exports, loops, outcomes, policies, sc
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
+    Application,
+    application_ids,
     check_media_type,
     checked_id,
     read_application,
     read_batch,
     read_json,
 )
-from consequential.service.chance import commitment_of, epoch_key
-from consequential.service.deciding import live_at, replayed
+from consequential.service.chance import epoch_key, stored_commitment
+from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -42,6 +46,7 @@ from consequential.service.openapi import (
 )
 from consequential.service.problems import Problem
 from consequential.service.records import now
+from consequential.service.settings import LoopSettings
 from consequential.service.state import Service
 from consequential.service.writer import Answer
 
@@ -53,6 +58,7 @@ Settings = Annotated[dict[str, Any], Body()]
 _PARQUET = "application/vnd.apache.parquet"
 _FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
+_exports = BoundedSemaphore(2)  # each takes memory, and a connection for a while
 
 
 def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
@@ -140,7 +146,7 @@ async def decide(request: Request) -> Response:
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
     value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
-    answer = await service.writer.decide(live, [read_application(value, live.settings)])
+    answer = await _decided(service, live, value, lambda loop: [read_application(value, loop)])
     return _json(answer.decisions[0], _status(answer))
 
 
@@ -158,8 +164,23 @@ async def decide_batch(request: Request) -> Response:
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
     value = read_json(await _body(request, LIST_LIMIT), LIST_LIMIT)
-    answer = await service.writer.decide(live, read_batch(value, live.settings))
+    answer = await _decided(service, live, value, lambda loop: read_batch(value, loop))
     return _json({"decisions": answer.decisions}, _status(answer))
+
+
+async def _decided(
+    service: Service, live: Live, value: Any, read: Callable[[LoopSettings], list[Application]]
+) -> Answer:
+    try:
+        applications = read(live.settings)
+    except Problem as problem:
+        # what was decided before the settings changed gets the answer that it got
+        ids = application_ids(value) if problem.status == 422 else []
+        before = await service.on_thread(partial(service.live_before, live.loop, ids))
+        if before is None:
+            raise
+        live, applications = before, read(before.settings)
+    return await service.writer.decide(live, applications)
 
 
 def _status(answer: Answer) -> int:
@@ -174,9 +195,9 @@ def decision(request: Request, id: str) -> JSONResponse:
     with service.store.read() as connection:
         row = outcomes.decision_row(connection, checked_id(id, "id"))
         live = live_at(connection, row["loop"], row["version"], row["deployment"])
+        commitment = stored_commitment(connection, row["loop"], row["epoch"])
         events = outcomes.outcomes_of(connection, row["id"])
         override = outcomes.override_of(connection, row["id"])
-    commitment = commitment_of(epoch_key(service.settings.secret, row["loop"], row["epoch"]))
     features = None if row["features"] is None else json.loads(row["features"])
     told = live.answer_again(row, commitment)
     state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
@@ -271,6 +292,8 @@ async def propose(request: Request) -> Response:
         raise Problem("not_utf8", 400, "the body is not UTF-8") from None
     cohorts = [each for each in request.query_params.get("cohorts", "").split(",") if each]
     parent = request.query_params.get("parent")
+    if parent is not None:
+        checked_id(parent, "parent")
 
     def stored() -> str:
         with service.store.write() as connection:
@@ -342,7 +365,12 @@ def export(
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
     sensitive = "sensitive" in request.state.account.scopes
-    found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    if not _exports.acquire(blocking=False):
+        raise Problem("busy", 503, "other exports are being made: try again")
+    try:
+        found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
+    finally:
+        _exports.release()
     return Response(found.content, media_type=_PARQUET)
 
 

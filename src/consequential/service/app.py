@@ -12,14 +12,14 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, TimeoutError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from consequential import __version__
 from consequential.service import api, bodies
-from consequential.service.database import open_store
+from consequential.service.database import open_store, says_closed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings
@@ -88,12 +88,14 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _unavailable(_: Request, error: Any) -> Response:
-    logging.getLogger(__name__).error("no database: %s", type(error.orig).__name__)
+    logging.getLogger(__name__).error(
+        "no database: %s", type(getattr(error, "orig", error)).__name__
+    )
     return _answer(Problem("storage", 503, "the database does not answer: try again, same ids"))
 
 
 async def _conflict(_: Request, error: Any) -> Response:
-    if "closed" in str(error.orig):
+    if says_closed(error):
         return _answer(Problem("day_closed", 409, "the books of that day are closed"))
     return _answer(Problem("conflict", 409, "another request did the same just now: try again"))
 
@@ -108,6 +110,7 @@ _HANDLERS: dict[Any, Any] = {
     RequestValidationError: _invalid,
     IntegrityError: _conflict,
     OperationalError: _unavailable,
+    TimeoutError: _unavailable,  # all connections are in use
     Exception: _failed,
 }
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from consequential.service.problems import Problem
-from consequential.service.settings import LoopSettings, Number, Words
+from consequential.service.settings import NOT_STORED, LoopSettings, Number, Words
 
 DECISION_LIMIT = 64 * 1024  # bytes of one application
 LIST_LIMIT = 8 * 1024 * 1024  # bytes of a list
 LIST_LENGTH = 1000
 DEPTH = 4
 ID_LENGTH = 200
-
-_NOT_IN_IDS = re.compile("[\0\ud800-\udfff]")  # databases cannot store these
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +82,17 @@ def read_batch(value: Any, loop: LoopSettings) -> list[Application]:
     return applications
 
 
+def application_ids(value: Any) -> list[str]:
+    """Return the ids of one application or of a batch that is wrong otherwise; none if they are."""
+    items = value.get("applications", [value]) if isinstance(value, dict) else []
+    if not isinstance(items, list) or len(items) > LIST_LENGTH:
+        return []
+    try:
+        return [checked_id(item["application_id"], "application_id") for item in items]
+    except (Problem, KeyError, TypeError):
+        return []
+
+
 def checked_features(value: Any, loop: LoopSettings) -> dict[str, float | str]:
     """Return features in the order of the settings: all of them, and no others."""
     if not isinstance(value, dict):
@@ -147,7 +155,7 @@ def checked_id(value: Any, name: str) -> str:
         raise _wrong_type(name, "text", value)
     if not 0 < len(value) <= ID_LENGTH:
         raise Problem("id", 422, f"{name} must have 1 to {ID_LENGTH} characters, not {len(value)}")
-    if _NOT_IN_IDS.search(value):
+    if NOT_STORED.search(value):
         raise Problem("id", 422, f"{name} has a NUL or a lone surrogate, which cannot be stored")
     return value
 
@@ -221,7 +229,7 @@ def read_json(body: bytes, limit: int = DECISION_LIMIT) -> Any:
     except ValueError:  # Python's own limit on the digits of a whole number
         raise Problem("non_finite", 422, "a number has thousands of digits") from None
     # an application opens two brackets; only larger values need a look at each item
-    if body.count(b"{") + body.count(b"[") > DEPTH and _depth(value) > DEPTH:
+    if body.count(b"{") + body.count(b"[") > DEPTH and _is_deeper(value, DEPTH):
         raise _too_deep()
     return value
 
@@ -242,12 +250,12 @@ def _constant(name: str) -> float:
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
-def _depth(value: Any) -> int:
+def _is_deeper(value: Any, depth: int) -> bool:
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
-        return 0
-    return 1 + max(map(_depth, value), default=0)
+        return False
+    return depth == 0 or any(_is_deeper(each, depth - 1) for each in value)
 
 
 def _too_deep() -> Problem:

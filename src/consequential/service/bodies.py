@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from consequential.service.applications import LIST_LENGTH, checked_id, checked_time
 from consequential.service.problems import Problem
+from consequential.service.settings import NOT_STORED
 
 _CODES = {"missing": "missing_member", "extra_forbidden": "unknown_member"}
 
@@ -27,6 +28,12 @@ def _time(value: Any) -> datetime:
         return checked_time(value, "it")
     except Problem as problem:
         raise PydanticCustomError("time", "{detail}", {"detail": problem.detail}) from None
+
+
+def _storable(text: str) -> str:
+    if NOT_STORED.search(text):
+        raise PydanticCustomError("text", "a NUL or a lone surrogate cannot be stored")
+    return text
 
 
 Id = Annotated[
@@ -120,7 +127,7 @@ class Deployment(_Body):
     """The policies to decide with, by digest; shares sum to 1."""
 
     shares: Annotated[dict[Id, Annotated[float, Field(gt=0.0, le=1.0)]], Field(min_length=1)]
-    evidence: Annotated[str, Field(max_length=10_000)] = ""
+    evidence: Annotated[str, Field(max_length=10_000), AfterValidator(_storable)] = ""
 
 
 class Application(_Body):

@@ -70,25 +70,47 @@ def open_epochs(
             }
             schema.add(connection, schema.epoch, loop, time, row)
         elif known[name] != commitment:
-            raise ChanceError(
-                f"the secret is not the one that epoch {name} of the loop {loop!r} was opened "
-                "with: start the service with the secret it had before"
-            )
+            raise _other_secret(loop, name)
         known[name] = commitment
     return known
 
 
+def check_secret(connection: Connection, secret: bytes) -> None:
+    """Refuse a secret that is not the one that the open epochs' commitments were made of."""
+    table = schema.epoch
+    columns = select(table.c.loop, table.c.epoch, table.c.commitment)
+    for loop, name, commitment in connection.execute(columns.where(table.c.key.is_(None))):
+        if commitment_of(epoch_key(secret, loop, name)) != commitment:
+            raise _other_secret(loop, name)
+
+
+def stored_commitment(connection: Connection, loop: str, epoch: str) -> str:
+    """Return what was shown of an epoch's key."""
+    table = schema.epoch
+    wanted = select(table.c.commitment).where(table.c.loop == loop, table.c.epoch == epoch)
+    return str(connection.execute(wanted).scalar_one())
+
+
+def _other_secret(loop: str, epoch: str) -> ChanceError:
+    return ChanceError(
+        f"the secret is not the one that epoch {epoch} of the loop {loop!r} was opened "
+        "with: start the service with the secret it had before"
+    )
+
+
 def reveal_keys(connection: Connection, loop: str, secret: bytes, time: datetime) -> list[str]:
     """Store the keys of the epochs that ended a day ago; return the epochs' names."""
-    ended = select(schema.epoch.c.id, schema.epoch.c.epoch).where(
+    ended = select(schema.epoch.c.id, schema.epoch.c.epoch, schema.epoch.c.commitment).where(
         schema.epoch.c.loop == loop,
         schema.epoch.c.key.is_(None),
         schema.epoch.c.end <= stamp(time - REVEALED_AFTER),
     )
     rows = connection.execute(ended).all()
-    for identifier, name in rows:
-        key = epoch_key(secret, loop, name).hex()
+    for identifier, name, commitment in rows:
+        key = epoch_key(secret, loop, name)
+        if commitment_of(key) != commitment:
+            raise _other_secret(loop, name)
         connection.execute(
-            update(schema.epoch).where(schema.epoch.c.id == identifier).values(key=key)
+            update(schema.epoch).where(schema.epoch.c.id == identifier).values(key=key.hex())
         )
-    return [name for _, name in rows]
+    return [name for _, name, _ in rows]

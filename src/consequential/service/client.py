@@ -115,12 +115,20 @@ class Client:
         """Make a loop, or a new version of its settings."""
         return self._json("PUT", f"/v1/loops/{loop}", dict(settings))
 
-    def propose(self, loop: str, policy: str) -> str:
-        """Propose a policy, as `policy_to_json` writes it; return its digest."""
+    def propose(
+        self, loop: str, policy: str, *, parent: str | None = None, cohorts: Sequence[str] = ()
+    ) -> str:
+        """Propose a policy, as `policy_to_json` writes it; return its digest.
+
+        `parent` is the digest of the one that it was made from, `cohorts` what it was learned from.
+        """
         headers = {"Content-Type": "application/json"}
         path = f"/v1/loops/{loop}/policies"
-        answer = self._send("POST", path, content=policy.encode(), headers=headers).json()
-        return str(answer["policy"])
+        told = {"parent": parent, "cohorts": ",".join(cohorts)}
+        params = {name: value for name, value in told.items() if value}
+        content = policy.encode()
+        sent = self._send("POST", path, content=content, headers=headers, params=params)
+        return str(sent.json()["policy"])
 
     def deploy(self, loop: str, shares: Mapping[str, float], evidence: str = "") -> int:
         """Decide with these policies from now on, by digest; return the deployment's number.

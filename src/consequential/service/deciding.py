@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Table, func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.policies import (
     NamedFeatures,
@@ -24,6 +26,7 @@ from consequential.service import schema
 from consequential.service.chance import uniform
 from consequential.service.settings import LoopSettings, loop_settings, period_after
 
+_log = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 Person = Mapping[str, float | str]
 Reasons = list[dict[str, Any]]
@@ -144,15 +147,22 @@ def _features(policy: Policy, people: Sequence[Person]) -> NamedFeatures:
 
 
 def live_loops(connection: Connection, known: Mapping[str, Live]) -> dict[str, Live]:
-    """Return what each loop decides with now; what is known already is not read again."""
+    """Return what each loop decides with now; what is known already is not read again.
+
+    A loop that cannot be read, such as one with settings of a later version, stays as it is known.
+    """
     numbers = _newest(connection, schema.deployment, "number")
-    return {
-        loop: known[loop]
-        if loop in known and (known[loop].version, known[loop].number) == (version, number)
-        else live_at(connection, loop, version, number)
-        for loop, version in _newest(connection, schema.loop, "version").items()
-        for number in (numbers.get(loop, 0),)
-    }
+    lives = dict(known)
+    for loop, version in _newest(connection, schema.loop, "version").items():
+        number, before = numbers.get(loop, 0), known.get(loop)
+        if before is None or (before.version, before.number) != (version, number):
+            try:
+                lives[loop] = live_at(connection, loop, version, number)
+            except SQLAlchemyError:
+                raise
+            except Exception as error:
+                _log.error("the loop %s could not be read: %s", loop, type(error).__name__)
+    return lives
 
 
 def live_at(connection: Connection, loop: str, version: int, number: int) -> Live:
@@ -168,6 +178,18 @@ def live_at(connection: Connection, loop: str, version: int, number: int) -> Liv
     ]
     shares.sort(key=lambda each: (-each.share, each.digest))
     return Live(loop, version, settings, number, tuple(shares))
+
+
+def live_before(connection: Connection, loop: str, ids: Sequence[str]) -> Live | None:
+    """Return what decided on all these applications, if they were decided, and by the same."""
+    table = schema.decision
+    wanted = select(table.c.version, table.c.deployment).where(
+        table.c.loop == loop, table.c.application_id.in_(ids)
+    )
+    rows = [tuple(row) for row in connection.execute(wanted)]
+    if len(rows) < len(set(ids)) or len(set(rows)) != 1:
+        return None
+    return live_at(connection, loop, *rows[0])
 
 
 def _newest(connection: Connection, table: Table, number: str) -> dict[str, int]:

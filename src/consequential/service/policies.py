@@ -124,20 +124,21 @@ def deploy(
 ) -> int:
     """Decide with these policies from now on; return the deployment's number.
 
-    A policy that was never deployed needs a second person: not its author.
+    An author may deploy their own policy only up to the share that another person gave it.
     """
     if not shares or min(shares.values()) <= 0.0 or abs(sum(shares.values()) - 1.0) > 1e-9:
         raise Problem("shares", 422, "shares are above 0 and sum to 1")
     table = schema.deployment
-    before = select(table.c.number, table.c.shares).where(table.c.loop == live.loop)
+    before = select(table.c.number, table.c.shares, table.c.by).where(table.c.loop == live.loop)
     rows = connection.execute(before).all()
-    approved = {digest for row in rows for digest in json.loads(row.shares)}
-    for digest in shares:
+    by_others = [json.loads(row.shares) for row in rows if row.by != by]
+    for digest, share in shares.items():
         row = policy_row(connection, live.loop, digest)
         if row is None:
             raise Problem("unknown_policy", 422, f"no policy {digest} in this loop")
         checked_policy(row["content"], live.settings)
-        if row["by"] == by and digest not in approved:
+        approved = max((each.get(digest, 0.0) for each in by_others), default=0.0)
+        if row["by"] == by and share > approved:
             raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
     number = max((row.number for row in rows), default=0) + 1
     values = {"number": number, "shares": canonical(dict(shares)), "by": by, "evidence": evidence}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -21,8 +21,10 @@ Shape = Literal["linear", "spline"]
 
 _LOOP_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _FEATURE_NAME = re.compile(r"[^\x00-\x1f=]{1,100}")  # "purpose=car" names an indicator
+NOT_STORED = re.compile("[\0\ud800-\udfff]")  # databases cannot store these
 _SMALLEST_SECRET = 32  # bytes
 _LARGEST = 10_000  # periods or months
+_MONTHS: dict[Period, float] = {"day": 1 / 28, "week": 1 / 4, "month": 1}  # at most
 
 
 class SettingsError(ValueError):
@@ -88,7 +90,7 @@ class LoopSettings:
     epoch
         The calendar period after which the key of chance changes.
     retention
-        Months after which features are deleted; None to keep them.
+        Months after which features are deleted, more than the horizon; None to keep them.
     rehearsal
         Whether time comes with the requests, for trials.
 
@@ -122,6 +124,8 @@ class LoopSettings:
             raise SettingsError(f"the horizon is a number of periods from 0 on, not {self.horizon}")
         if not (self.retention is None or _is_whole(self.retention, 1)):
             raise SettingsError("the retention is a number of months from 1 on, or null")
+        if self.retention and self.retention <= self.horizon * _MONTHS[self.period]:
+            raise SettingsError("the retention must exceed the horizon: cohorts have features")
         if not isinstance(self.rehearsal, bool):
             raise SettingsError("rehearsal is true or false")
         if not isinstance(self.sensitive, str) or self.sensitive in self.features:
@@ -136,6 +140,8 @@ def loop_settings(data: Any) -> LoopSettings:
     """Return settings from plain JSON values, checked."""
     try:
         members = _members("loop", data, LoopSettings)
+        if NOT_STORED.search(json.dumps(data, ensure_ascii=False)):
+            raise SettingsError("a text has a lone surrogate, which cannot be stored")
         features = members["features"]
         if not isinstance(features, dict):
             raise SettingsError("features is an object with one member per feature")
@@ -187,7 +193,9 @@ def _check_phrase(phrase: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # a whole number may be too large for a float
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
 
 
 def _is_whole(value: Any, least: int) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from consequential.service.database import Store
-from consequential.service.deciding import Live, live_loops
+from consequential.service.chance import check_secret
+from consequential.service.database import Store, connected
+from consequential.service.deciding import Live, live_before, live_loops
 from consequential.service.keys import Account, accounts, authenticated
 from consequential.service.problems import Problem
 from consequential.service.settings import ServiceSettings
@@ -28,6 +29,7 @@ class Service:
     """The store, the writer, and who may do what with which loops."""
 
     writer: Writer
+    _own: Store
     _poll: asyncio.Task[None]
 
     def __init__(self, settings: ServiceSettings, store: Store) -> None:
@@ -36,11 +38,15 @@ class Service:
         self._accounts: Mapping[str, Account] = {}
         self._ends = False
         self._reads = Lock()  # what was read later must not be replaced by what was read before
+        with store.read() as connection:
+            check_secret(connection, settings.secret)
         self.refresh()
 
     async def start(self) -> None:
         """Begin to take decisions."""
-        self.writer = Writer(self.store, self.settings.secret)
+        # a connection that no other request can take
+        self._own = connected(self.settings)
+        self.writer = Writer(self._own, self.settings.secret)
         self._poll = asyncio.create_task(self._refresh_always())
 
     async def stop(self) -> None:
@@ -48,20 +54,21 @@ class Service:
         self._ends = True
         self._poll.cancel()
         await self.writer.close()
+        self._own.close()
         self.store.close()
 
     def refresh(self) -> None:
         """Read settings, deployments and keys again."""
         with self._reads, self.store.read() as connection:
-            self._lives = live_loops(connection, self._lives)
             self._accounts = accounts(connection)
+            self._lives = live_loops(connection, self._lives)
 
     async def _refresh_always(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL)
             try:
                 await self.on_thread(self.refresh)
-            except SQLAlchemyError as error:
+            except Exception as error:  # whatever it is: keys are revoked only if this goes on
                 _log.error("settings could not be read: %s", type(error).__name__)
 
     async def on_thread(self, work: Callable[[], Result]) -> Result:
@@ -87,6 +94,13 @@ class Service:
         if found is None:
             raise Problem("unknown_loop", 404, "there is no such loop")
         return found
+
+    def live_before(self, loop: str, ids: Sequence[str]) -> Live | None:
+        """Return what decided on applications, if all were decided, and by the same."""
+        if not ids:
+            return None
+        with self.store.read() as connection:
+            return live_before(connection, loop, ids)
 
     def deciding(self, loop: str) -> Live:
         """Return the same for a loop that can decide."""

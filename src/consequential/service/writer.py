@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from consequential.service import schema
 from consequential.service.applications import Application
 from consequential.service.chance import commitment_of, epoch_key, open_epochs, uniform
-from consequential.service.database import Store
+from consequential.service.database import Store, says_closed
 from consequential.service.deciding import Live, live_at
 from consequential.service.problems import Problem
 from consequential.service.records import canonical, hidden_digest, new_salt, now
@@ -32,6 +32,7 @@ from consequential.service.settings import period_of
 
 _CAPACITY = 8_192  # applications that may wait
 _GROUP = 2_000  # applications in one transaction
+_EPOCHS = 1_000  # whose keys are kept at hand
 _ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,6 @@ class Writer:
         self._some, self._ends = asyncio.Event(), False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._epochs: dict[Key, _Epoch] = {}
-        self._past: dict[tuple[str, int, int], Live] = {}
         self._task = asyncio.create_task(self._run())
 
     async def decide(self, live: Live, applications: Sequence[Application]) -> Answer:
@@ -151,7 +151,7 @@ class Writer:
         except Exception as error:
             if len(group) > 1:
                 return [self._answers([request])[0] for request in group]
-            if isinstance(error, IntegrityError) and "closed" in str(error.orig):
+            if isinstance(error, IntegrityError) and says_closed(error):
                 return [Problem("day_closed", 409, "the books of that day are closed")]
             _log.exception("a decision failed")
             return [Problem("internal", 500, "the decision failed; nothing was stored")]
@@ -187,9 +187,15 @@ class Writer:
                 own.append(problem)
         new, bodies = self._drawn(drafts.values(), time)
         if new:
+            # in the same order in every process, or two of them could wait for each other
+            new.sort(key=lambda row: (row["loop"], row["application_id"]))
             connection.execute(insert(schema.decision), new)
-        for key, row in rows.items():
-            bodies[key] = self._answered_before(connection, row)
+        past: dict[tuple[str, int, int], Live] = {}
+        for key, row in rows.items():  # what was answered, by what decided it at the time
+            place = row["loop"], row["version"], row["deployment"]
+            if place not in past:
+                past[place] = live_at(connection, *place)
+            bodies[key] = past[place].answer_again(row, row["commitment"])
         answers = [
             each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
             for request, each in zip(group, own, strict=True)
@@ -246,6 +252,8 @@ class Writer:
 
     def _open_epochs(self, group: list[_Request], time: datetime) -> None:
         """Store the commitment of each epoch before anybody is drawn with its key."""
+        if len(self._epochs) > _EPOCHS:
+            self._epochs.clear()
         for request in group:
             for each in {application.time or time for application in request.applications}:
                 live, name = request.live, period_of(request.live.settings.epoch, each)
@@ -254,14 +262,6 @@ class Writer:
                         open_epochs(connection, live.loop, live.settings, self._secret, each)
                     key = epoch_key(self._secret, live.loop, name)
                     self._epochs[live.loop, name] = _Epoch(name, key, commitment_of(key))
-
-    def _answered_before(self, connection: Connection, row: Body) -> Body:
-        """Return what was answered, by what decided it at the time."""
-        place = row["loop"], row["version"], row["deployment"]
-        if place not in self._past:
-            self._past[place] = live_at(connection, *place)
-        key = epoch_key(self._secret, row["loop"], row["epoch"])
-        return self._past[place].answer_again(row, commitment_of(key))
 
 
 def _count(rows: list[Body]) -> None:
@@ -283,9 +283,13 @@ def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
         theirs = (application.application_id for application in request.applications)
         wanted.setdefault(request.live.loop, []).extend(theirs)
     found: dict[Key, Body] = {}
-    table = schema.decision
+    table, epoch = schema.decision, schema.epoch
     for loop, ids in wanted.items():
-        before = select(table).where(table.c.loop == loop, table.c.application_id.in_(ids))
+        before = (
+            select(table, epoch.c.commitment)
+            .join(epoch, (epoch.c.loop == table.c.loop) & (epoch.c.epoch == table.c.epoch))
+            .where(table.c.loop == loop, table.c.application_id.in_(ids))
+        )
         for row in schema.rows(connection, before):
             found[_key(loop, row["application_id"])] = row
     return found
