@@ -29,6 +29,7 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.chance import epoch_key, stored_commitment
+from consequential.service.closing import open_books
 from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.openapi import (
     APPLICATION,
@@ -244,9 +245,9 @@ def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]
 @allowed("sensitive")
 def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
     """Report sensitive attributes, which decide nothing."""
-    with service_of(request).store.write_sensitive() as connection:
-        by = request.state.account.name
-        return {"new": outcomes.add_attributes(connection, body.sensitive, by, now())}
+    store, at, by = service_of(request).store, now(), request.state.account.name
+    with open_books(store, "", at), store.write_sensitive() as connection:
+        return {"new": outcomes.add_attributes(connection, body.sensitive, by, at)}
 
 
 # --- loops, policies, deployments
