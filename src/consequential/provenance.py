@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 _PRESENTATION = (
     "cli",
     "report",
+    "service",
     "plotting.py",
     "tables.py",
     "paper/claims",

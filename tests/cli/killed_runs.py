@@ -28,7 +28,7 @@ from consequential.store import Store
 OUT, PEACE = Path("out"), Path("peace")
 COMMANDS = {
     "simulate": ["simulate", "drift", "--steps", "2", "--strategies", "logistic-iterative"],
-    "reproduce": ["reproduce", "second-time", "settings", "--quick", "--jobs", "1"],
+    "reproduce": ["reproduce", "drift-time", "settings", "--quick", "--jobs", "1"],
 }
 SEEDS = ["--seeds", "11"]  # two blocks
 
