@@ -220,9 +220,7 @@ class Writer:
                 row = self._row(draft, time, propensity, score)
                 reasons = [] if row["accepted"] else live.reasons(scored, place)
                 commitment = self._epochs[live.loop, row["epoch"]].commitment
-                bodies[_key(live.loop, row["application_id"])] = live.answer(
-                    row, commitment, reasons
-                )
+                bodies[live.loop, row["application_id"]] = live.answer(row, commitment, reasons)
                 rows.append(row)
         return rows, bodies
 
@@ -272,10 +270,6 @@ def _count(rows: list[Body]) -> None:
     _groups.observe(len(rows))
 
 
-def _key(loop: str, application_id: str) -> Key:
-    return loop, application_id
-
-
 def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
     """Return the rows of applications that were decided before."""
     wanted: dict[str, list[str]] = {}
@@ -291,7 +285,7 @@ def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
             .where(table.c.loop == loop, table.c.application_id.in_(ids))
         )
         for row in schema.rows(connection, before):
-            found[_key(loop, row["application_id"])] = row
+            found[loop, row["application_id"]] = row
     return found
 
 
@@ -301,7 +295,7 @@ def _drafts(
     """Return the decisions that a request still needs; refuse one that contradicts itself."""
     found: dict[Key, _Draft] = {}
     for index, application in enumerate(request.applications):
-        key = _key(request.live.loop, application.application_id)
+        key = request.live.loop, application.application_id
         features = canonical(application.features)
         problem = None
         if key in rows:
@@ -332,5 +326,5 @@ def _differs() -> Problem:
 
 
 def _answer(request: _Request, bodies: dict[Key, Body], *, is_new: bool) -> Answer:
-    keys = [_key(request.live.loop, each.application_id) for each in request.applications]
+    keys = [(request.live.loop, each.application_id) for each in request.applications]
     return Answer(is_new, [bodies[key] for key in keys])
