@@ -13,10 +13,11 @@ from trial import Trial, application, make_trial, served_here
 
 from consequential.service import schema
 from consequential.service.applications import read_application
+from consequential.service.closing import close_day
 from consequential.service.database import DatabaseError, connected, migration_sql, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.problems import Problem
-from consequential.service.records import now
+from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings, SettingsError
 from consequential.service.writer import Answer, Writer
 
@@ -174,6 +175,17 @@ def test_a_postgresql_without_tables_or_without_fsync_is_refused(tmp_path):
             open_store(settings)
     finally:
         server.stop()
+
+
+def test_attributes_are_refused_once_the_books_of_their_day_are_closed(tmp_path):
+    trial = make_trial(tmp_path)
+    store = connected(trial.settings)
+    close_day(store, "", stamp(now())[:10])
+    store.close()
+    person = {"subject_id": "P-1", "attribute": "sex", "value": "f"}
+    with served_here(trial) as http:
+        answer = http.post("/v1/sensitive", json={"sensitive": [person]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "day_closed")
 
 
 @pytest.mark.parametrize("trial", ["postgresql"], indirect=True)  # SQLite has no roles

@@ -105,13 +105,16 @@ def served_here(trial: Trial) -> Iterator[httpx.Client]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = Thread(target=server.run, args=([listening],))
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with httpx.Client(base_url=url, headers=trial.header(), timeout=30.0) as client:
-            yield client
-        server.should_exit = True
-        thread.join()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            with httpx.Client(base_url=url, headers=trial.header(), timeout=30.0) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def add_loop(http: httpx.Client, trial: Trial, address: str, **changes: Any) -> None:
