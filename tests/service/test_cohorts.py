@@ -130,9 +130,8 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     assert half.counts == found.counts | none
 
 
+@pytest.mark.parametrize("service", ["sqlite"], indirect=True)  # PostgreSQL plans by statistics
 def test_repeats_are_found_by_an_index_however_often_a_subject_applies(cohorts):
-    if not cohorts.store.is_sqlite:
-        pytest.skip("plans of PostgreSQL depend on statistics")
     asked = []
 
     @event.listens_for(cohorts.store.main, "before_cursor_execute")

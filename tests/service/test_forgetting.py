@@ -129,12 +129,13 @@ def test_values_that_could_not_be_erased_are_an_error(service, monkeypatch):
                     forget(store, service.directory, "marked", LATER)
         else:
             with store.write() as connection:
-                connection.execute(text("grant consequential_sensitive to consequential_service"))
+                roles = "consequential_service, consequential_sensitive"
+                connection.execute(text(f"create role operator in role {roles}"))
             for engine in (store.main, store.apart):
 
                 @event.listens_for(engine, "connect")
-                def as_service(connection, _):
-                    connection.execute("set role consequential_service")
+                def as_operator(connection, _):
+                    connection.execute("set role operator")
                     connection.commit()
 
                 engine.dispose()

@@ -68,9 +68,8 @@ def test_no_row_can_be_changed_deleted_or_replaced(filled, table):
             execute(filled, table, change)
 
 
+@pytest.mark.parametrize("trial", ["sqlite"], indirect=True)  # PostgreSQL has no such statement
 def test_insert_or_replace_changes_no_closed_day_and_no_first_outcome(filled):
-    if not filled.settings.is_sqlite:
-        pytest.skip("PostgreSQL has no insert or replace")
     day = "day values ('other', '2026-01-01', 'decision', {}, 's', '{{}}')"
     execute(filled, schema.day, f"insert into {day.format(1)}")
     columns = [f'"{column.name}"' for column in schema.outcome.c]
