@@ -122,20 +122,6 @@ def report(
             print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
 
 
-def split(world: Any, seed: int) -> cq.worlds.TableWorld:
-    """Return a table with other held-out rows."""
-    people = world.table
-    return cq.worlds.TableWorld(
-        people.features,
-        np.array(world.groups)[people.group],
-        people.label,
-        cost=world.cost,
-        name=f"{world.name}, split {seed}",
-        parameters=world.parameters,
-        split_seed=seed,
-    )
-
-
 def ours(**options: Any) -> list[cq.Strategy]:
     """Return every way to explore, in both sequences."""
     return [
@@ -160,9 +146,8 @@ def main(part: str, n_seeds: int) -> None:
                 theirs = cq.paper_strategies()[2:]
                 report(world, [*ours(), cq.RefitPolicy(), *theirs], n_seeds, PENALTIES)
         case "tables":
-            for seed in range(n_seeds):
-                for make in (cq.worlds.german, cq.worlds.compas):
-                    report(split(make(), seed), [*ours()[:3], *cq.paper_strategies()], [seed])
+            for table in (cq.worlds.german, cq.worlds.compas):
+                report(table(split_seed=None), [*ours()[:3], *cq.paper_strategies()], n_seeds)
         case "rich":
             baselines = [UpperConfidence(0.0), UpperConfidence(1.0)]
             plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")

@@ -52,7 +52,8 @@ def test_with_prices_it_is_the_probability_of_a_gain_after_them(counted):
 
 
 def test_the_optimistic_form_refuses_nobody_with_even_chances_and_doubles_the_others():
-    chance, optimistic = plain().propensity(PEOPLE), plain().optimist().propensity(PEOPLE)
+    chance = plain().propensity(PEOPLE)
+    optimistic = replace(plain(), optimistic=True).propensity(PEOPLE)
     assert_allclose(optimistic, np.where(chance >= 0.5, 1.0, 2.0 * chance))
 
 

@@ -49,11 +49,13 @@ class PosteriorPolicy(DecisionRule):
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> import numpy as np, consequential as cq
     >>> policy = cq.PosteriorPolicy(cq.Policy([0.0, 1.0]), np.diag([0.0, 1.0]), cost=0.5)
     >>> policy.propensity([[-1.0], [0.0], [1.0]]).round(3)
     array([0.159, 0.5  , 0.841])
-    >>> policy.optimist().propensity([[-1.0], [1.0]]).round(3)
+    >>> optimistic = replace(policy, optimistic=True)
+    >>> optimistic.propensity([[-1.0], [1.0]]).round(3)
     array([0.317, 1.   ])
     """
 
@@ -125,10 +127,6 @@ class PosteriorPolicy(DecisionRule):
             chance = expit(row_products(phi, self.chances[k]))
             by_row -= self.prices[2 + k] * chance[:, None] * np.array(COUNTED[whom])
         return by_row[:, 0], by_row[:, 1]
-
-    def optimist(self) -> PosteriorPolicy:
-        """Return the same policy in its optimistic form."""
-        return replace(self, optimistic=True)
 
     def with_floor(self, floor: float) -> PosteriorPolicy:
         """Return the same policy with an exploration floor."""
