@@ -27,7 +27,7 @@ GRACE = timedelta(minutes=5)  # after midnight, for what is being committed
 _MOST_DAYS = 1000  # in a round: a rehearsal may skip centuries, and other loops do not wait for it
 _LOCK = "select pg_advisory_xact_lock(20116)"  # inserting takes it shared, in a trigger
 _SHARED = "select pg_advisory_xact_lock_shared(20116)"
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def days_due(store: Store, loop: str, time: datetime) -> list[str]:
@@ -77,7 +77,7 @@ def close_day(store: Store, loop: str, day: str) -> dict[str, str]:
             row["seal"] = seal(row, hashed, before.get(table.name, ""))
         connection.execute(insert(schema.day), rows)
     for row in rows:
-        _LOGGER.info("day closed", extra={"about": row})
+        _log.info("day closed", extra={"about": row})
     return {row["table"]: row["seal"] for row in rows}
 
 

@@ -18,7 +18,7 @@ from consequential.service.problems import Problem
 from consequential.service.records import canonical, moment
 from consequential.service.settings import LoopSettings, checked_loop_name, loop_settings
 
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 # decisions that were taken cannot be counted by other rules
 _KEPT = ("period", "horizon", "rehearsal", "sensitive")
 
@@ -102,7 +102,7 @@ def settings_in_force(connection: Connection) -> dict[str, LoopSettings]:
         try:
             found[name] = loop_settings(json.loads(document))
         except ValueError:
-            _LOGGER.exception("settings cannot be read", extra={"about": {"loop": name}})
+            _log.exception("settings cannot be read", extra={"about": {"loop": name}})
     return found
 
 

@@ -20,7 +20,7 @@ from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
 
 _INTERVAL = 30.0  # seconds
-_LOGGER = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
@@ -43,7 +43,7 @@ def _failures(store: Store, settings: ServiceSettings, time: datetime) -> Iterat
                 _work_on(cohorts, settings.secret, cohorts.clock(time))
         except Exception as error:
             loop = cohorts.loop if cohorts else ""
-            _LOGGER.exception("work failed", extra={"about": {"loop": loop}})
+            _log.exception("work failed", extra={"about": {"loop": loop}})
             yield error
 
 
@@ -79,9 +79,9 @@ def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = 
         except LockedError:  # another worker works
             pass
         except Exception:  # the database may be away for a while: try again
-            _LOGGER.exception("work failed")
+            _log.exception("work failed")
         stop.wait(interval)
 
 
 def _say(what: str, **about: str | int) -> None:
-    _LOGGER.info(what, extra={"about": about})
+    _log.info(what, extra={"about": about})

@@ -146,8 +146,8 @@ class Writer:
             return self._committed(group)
         except OperationalError as error:
             _log.error("decisions could not be stored: %s", type(error.orig).__name__)
-            problem = Problem("storage", 503, "the database does not answer: try again, same ids")
-            return [problem for _ in group]
+            why = "the database does not answer: try again, same ids"
+            return [Problem("storage", 503, why) for _ in group]
         except Exception as error:
             if len(group) > 1:
                 return [self._answers([request])[0] for request in group]
