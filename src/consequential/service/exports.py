@@ -102,7 +102,7 @@ def export(
         kinds[column] = pa.string() if isinstance(settings.features[name], Words) else pa.float64()
     groups: dict[str, str] = {}
     if settings.sensitive and sensitive:
-        groups = _groups(store, settings.sensitive)
+        groups = reported_groups(store, settings.sensitive)
     else:
         del kinds["sensitive"]
     fields, counts = pa.schema(kinds), Counter(dict.fromkeys(_COUNTED, 0))
@@ -166,7 +166,7 @@ def _feature_columns(settings: LoopSettings) -> dict[str, str]:
     return columns
 
 
-def _groups(store: Store, attribute: str) -> dict[str, str]:
+def reported_groups(store: Store, attribute: str) -> dict[str, str]:
     """Return the last value that was reported of each subject."""
     table = schema.attribute
     asked = select(table.c.subject_id, table.c.value).where(table.c.attribute == attribute)
