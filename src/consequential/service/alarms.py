@@ -229,12 +229,11 @@ def _group_days(cohorts: Cohorts, year: str) -> dict[str, dict[str, tuple[int, i
     asked = select(table.c.time, table.c.subject_id, table.c.accepted).where(
         table.c.loop == cohorts.loop, table.c.id >= start, table.c.id < end, ~repeats(table)
     )
+    asked = asked.execution_options(yield_per=10_000)
     groups = reported_groups(cohorts.store, cohorts.settings.sensitive)
     found: dict[str, dict[str, tuple[int, int]]] = {}
     with cohorts.store.read() as connection:
-        for time, subject, accepted in connection.execute(
-            asked.execution_options(yield_per=10_000)
-        ):
+        for time, subject, accepted in connection.execute(asked):
             days = found.setdefault(groups.get(subject, UNKNOWN), {})
             people, taken = days.get(time[:10], (0, 0))
             days[time[:10]] = people + 1, taken + accepted
