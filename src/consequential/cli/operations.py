@@ -83,7 +83,8 @@ def key(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write the decisions of a loop to a Parquet file."""
+    """Write the decisions of a loop to a Parquet file, or a table's rows as they were written."""
+    from consequential.service.copies import copy_of
     from consequential.service.exports import export, log_columns
     from consequential.service.loops import settings_in_force
 
@@ -95,6 +96,10 @@ def export(options: argparse.Namespace) -> int:
         if options.loop not in known:
             raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
         loop = known[options.loop]
+        if options.table is not None:
+            copied = copy_of(store, options.table, options.loop, since, until)
+            write_atomically(options.out, copied, replace=options.overwrite)
+            return 0
         found = export(store, options.loop, loop, since, until, sensitive=sensitive)
     write_atomically(options.out, found.content, replace=options.overwrite)
     print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in found.counts.items())}")

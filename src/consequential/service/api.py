@@ -16,7 +16,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import Table, select
 
-from consequential.service import bodies, exports, loops, outcomes, policies, schema
+from consequential.service import bodies, copies, exports, loops, outcomes, policies, schema
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
@@ -359,9 +359,13 @@ _listing("days", schema.day)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
+    request: Request,
+    loop: str,
+    since: bodies.Day = _FIRST,
+    until: bodies.Day = _LAST,
+    table: str = "",
 ) -> Response:
-    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    """Return decisions, or rows of a table as written; groups only with the scope `sensitive`."""
     service = service_of(request)
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
@@ -369,6 +373,9 @@ def export(
     if not _exports.acquire(blocking=False):
         raise Problem("busy", 503, "other exports are being made: try again")
     try:
+        if table:
+            copied = copies.copy_of(service.store, table, loop, first, last)
+            return Response(copied, media_type=_PARQUET)
         found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
     finally:
         _exports.release()
