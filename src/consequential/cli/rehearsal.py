@@ -1,0 +1,225 @@
+"""Rehearsal: a service of its own decides on people of a world, years of them in minutes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from consequential.cli.extra import needing_service
+from consequential.files import write_atomically
+
+with needing_service():
+    import httpx
+    import sqlalchemy  # noqa: F401
+
+from consequential.cli.applicants import ATTRIBUTE, FEATURE, Applicants, Downturn
+from consequential.cli.service import make_service
+from consequential.policies import FeatureSummary, Mixture, Policy, policy_to_json
+from consequential.service import worker
+from consequential.service.client import Client
+from consequential.service.database import Store, open_store
+from consequential.service.deciding import live_loops
+from consequential.service.keys import create_key
+from consequential.service.records import now
+from consequential.service.settings import ServiceSettings, period_after
+from consequential.worlds import World, first_setting
+
+LOOP = "lending"
+_FIRST = "2026-01"
+_BAD_MONTHS = 2  # after the others: an alarm, and a month after the roll back
+_DAYS = 28  # of a month, on which people apply
+_LIST = 1000  # the most that a request may have
+_CANARY = 0.1
+_STEEP = 80.0  # makes the paper's first model nearly a threshold
+_SCOPES = {
+    "branch": ("decide", "report", "sensitive"),
+    "analyst": ("learn", "read"),
+    "head of risk": ("approve", "read"),
+}
+_HEADER = f"{'month':<9}{'decided':>8}{'accepted':>10}{'utility':>9}{'gap':>7}  what happened"
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What a month of a rehearsal was like; utility and gap are true, of what decided."""
+
+    month: str
+    decided: int
+    accepted: int
+    utility: float
+    gap: float
+    happened: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the line that is printed."""
+        share = f"{self.accepted / self.decided:.1%}"
+        figures = f"{self.decided:>8}{share:>10}{self.utility:>9.4f}{self.gap:>7.3f}"
+        return f"{self.month:<9}{figures}  {'; '.join(self.happened)}".rstrip()
+
+
+def rehearse(options: argparse.Namespace) -> int:
+    """Let a service decide for months, learn, promote and roll back; then leave it running."""
+    directory: Path = options.directory
+    make_service(directory)
+    settings = ServiceSettings.load(directory)
+    with ExitStack() as stack:
+        store = open_store(settings)
+        stack.callback(store.close)
+        with store.write() as connection:
+            keys = {
+                name: create_key(connection, name, scopes, now(), by="rehearsal")
+                for name, scopes in {**_SCOPES, "administrator": ("admin",)}.items()
+            }
+        url = stack.enter_context(_served(directory, options.port))
+        clients = {
+            name: stack.enter_context(Client(url, key, timeout=120.0)) for name, key in keys.items()
+        }
+        rehearsal = Rehearsal(settings, store, clients, options.seed)
+        months = []
+        print(_HEADER)
+        for month in rehearsal.months(options.months, options.decisions):
+            print(month, flush=True)
+            months.append(asdict(month))
+        write_atomically(directory / "rehearsal.json", json.dumps(months, indent=1) + "\n")
+        if not options.no_wait:
+            _wait(url, keys["head of risk"])
+    return 0
+
+
+def _wait(url: str, key: str) -> None:
+    print(f"The service runs at {url} until Ctrl-C; the key of the head of risk is\n  {key}")
+    try:
+        while True:
+            time.sleep(3600.0)
+    except KeyboardInterrupt:
+        pass
+
+
+@contextmanager
+def _served(directory: Path, port: int) -> Iterator[str]:
+    """Serve a directory by a process of its own, and return its address."""
+    url = f"http://127.0.0.1:{port}"
+    # the rehearsal calls the worker itself, when a month is over
+    command = [sys.executable, "-m", "consequential", "serve", str(directory), "--no-worker"]
+    log = directory / "service.log"
+    with (
+        log.open("wb") as lines,
+        subprocess.Popen([*command, "--port", str(port)], stdout=lines, stderr=lines) as process,
+    ):
+        try:
+            while not _is_ready(url):
+                if process.poll() is not None:
+                    raise ValueError(f"the service did not start at {url}: see {log}")
+                time.sleep(0.05)
+            yield url
+        finally:
+            process.terminate()
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").is_success
+    except httpx.TransportError:
+        return False
+
+
+class Rehearsal:
+    """A loop, the people who apply to it, and those who run it."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        store: Store,
+        clients: Mapping[str, Client],
+        seed: int,
+    ) -> None:
+        self._settings, self._store, self._clients = settings, store, clients
+        self._rng = np.random.default_rng(seed)
+        self._people = Applicants(self._rng)
+        self._world: World = first_setting()
+        self._start()
+
+    def _start(self) -> None:
+        """Make the loop, and let it decide by a harsh rule that explores."""
+        world, floor = self._world, 0.1
+        bounds = {"low": -0.8, "high": 0.8, "phrase": "Credit score"}
+        self._clients["administrator"].put_loop(
+            LOOP,
+            {
+                "cost": world.cost,
+                "floor": floor,
+                "horizon": 3,
+                "features": {FEATURE: bounds},
+                "sensitive": ATTRIBUTE,
+                "rehearsal": True,
+            },
+        )
+        people = world.people(1000, self._rng).features
+        harsh = Policy(
+            _STEEP * world.initial_policy("semi_logistic").theta,
+            "semi_logistic",
+            floor=floor,
+            feature_names=[FEATURE],
+            summary=FeatureSummary.of(people, [FEATURE]),
+        )
+        digest = self._clients["analyst"].propose(LOOP, policy_to_json(harsh))
+        self._clients["head of risk"].deploy(LOOP, {digest: 1.0}, evidence="the rule until now")
+
+    def months(self, n: int, decisions: int) -> Iterator[Month]:
+        """Live through good months, and then through bad ones."""
+        month = _FIRST
+        for k in range(n + _BAD_MONTHS):
+            if k == n:
+                self._world = Downturn()
+            truth = self._world.measure(self._rule())
+            accepted = self._decide(month, decisions)
+            worker.work(self._store, self._settings, now())
+            happened = self._act()
+            if k == n:
+                happened = ["times get worse", *happened]
+            yield Month(
+                month, decisions, accepted, truth.utility, truth.benefit_gap, tuple(happened)
+            )
+            month = period_after(month)
+
+    def _rule(self) -> Mixture:
+        """Return what decides now."""
+        with self._store.read() as connection:
+            shares = live_loops(connection, {})[LOOP].shares
+        return Mixture([each.policy for each in shares], [each.share for each in shares])
+
+    def _decide(self, month: str, n: int) -> int:
+        """Let people apply, and report what became of others; return how many were accepted."""
+        branch, people, accepted = self._clients["branch"], self._people, 0
+        days = [1 + k * _DAYS // n for k in range(n)]
+        for some in _pieces(days, min(_LIST, -(-n // 4))):
+            applications = people.apply(self._world, month, some)
+            decisions = branch.decide_batch(LOOP, [each.document() for each in applications])
+            accepted += sum(decision.accepted for decision in decisions)
+            if overrides := people.hear(applications, decisions):
+                branch.report_overrides(overrides)
+        for groups in _pieces(people.groups(), _LIST):
+            branch.report_sensitive(groups)
+        for outcomes in _pieces(people.outcomes(month), _LIST):
+            branch.report_outcomes(outcomes)
+        return accepted
+
+    def _act(self) -> list[str]:
+        return []
+
+
+def _pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
