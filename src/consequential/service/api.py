@@ -16,7 +16,16 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import Table, select
 
-from consequential.service import bodies, copies, exports, loops, outcomes, policies, schema
+from consequential.service import (
+    bodies,
+    copies,
+    exports,
+    lookups,
+    loops,
+    outcomes,
+    policies,
+    schema,
+)
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
@@ -28,9 +37,8 @@ from consequential.service.applications import (
     read_batch,
     read_json,
 )
-from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.closing import open_books
-from consequential.service.deciding import Live, live_at, replayed
+from consequential.service.deciding import Live
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -192,17 +200,8 @@ def _status(answer: Answer) -> int:
 @allowed("read")
 def decision(request: Request, id: str) -> JSONResponse:
     """Return a decision with its reasons, outcome and override."""
-    service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-        commitment = stored_commitment(connection, row["loop"], row["epoch"])
-        events = outcomes.outcomes_of(connection, row["id"])
-        override = outcomes.override_of(connection, row["id"])
-    features = None if row["features"] is None else json.loads(row["features"])
-    told = live.answer_again(row, commitment)
-    state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
-    return JSONResponse({**row, "salt": None, **told, "features": features, **state})
+    store = service_of(request).store
+    return JSONResponse(lookups.decision_document(store, checked_id(id, "id")))
 
 
 @router.get("/v1/decisions/{id}/replay")
@@ -210,14 +209,8 @@ def decision(request: Request, id: str) -> JSONResponse:
 def replay(request: Request, id: str) -> JSONResponse:
     """Compute a decision again from the log."""
     service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-    key = epoch_key(service.settings.secret, row["loop"], row["epoch"])
-    again = replayed(live, [row], key)[0]
-    logged = {name: row[name] for name in ("u", "propensity", "accepted")}
-    now_is = {"u": again.u, "propensity": again.propensity, "accepted": again.accepted}
-    return JSONResponse({"id": id, "agrees": again.agrees, "logged": logged, "replayed": now_is})
+    found = lookups.replay_document(service.store, checked_id(id, "id"), service.settings.secret)
+    return JSONResponse(found)
 
 
 # --- reporting

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, insert, select, text
+from sqlalchemy import Connection, Select, Table, func, insert, select, text
 
 from consequential.service import schema
 from consequential.service.database import Store
@@ -145,7 +145,21 @@ def _summary(store: Store, table: Table, loop: str, day: str) -> str:
         return canonical({})
     with store.read() as connection:
         found = connection.execute(select(*columns).where(*within(table, loop, day)))
-        return canonical(dict(found.mappings().one()))
+        summary = dict(found.mappings().one())
+        if table is schema.outcome:
+            summary["cohorts"] = dict(connection.execute(_arrivals(loop, day)).all())
+    return canonical(summary)
+
+
+def _arrivals(loop: str, day: str) -> Select[Any]:
+    """Select of how many accepted people of each cohort a day brought the first outcome."""
+    decision, outcome = schema.decision, schema.outcome
+    return (
+        select(decision.c.cohort, func.count())
+        .join_from(outcome, decision, outcome.c.decision == decision.c.id)
+        .where(*within(outcome, loop, day), outcome.c.corrects.is_(None), decision.c.accepted)
+        .group_by(decision.c.cohort)
+    )
 
 
 def _count(store: Store, connection: Connection, table: Table, loop: str, day: str) -> int:
