@@ -1,4 +1,4 @@
-"""A loop with months behind it, for pages to show: decisions, outcomes, overrides, groups, books."""
+"""A loop with weeks behind it, for pages: decisions, outcomes, overrides, groups, closed books."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ PEOPLE = {
 WIDER = (-2.4, 0.5, 0.4, 0.0)  # than the policy of lending_loop
 
 
-def make_loop(directory: Path, months: int = 5, a_day: int = 12, seed: int = 0) -> Trial:
-    """Make a rehearsal loop in SQLite whose books are closed to the end of its months."""
-    files = [f"sqlite:///{directory / name}.db" for name in ("service", "sensitive")]
-    settings = ServiceSettings(directory, files[0], files[1], b"s" * 32)
+def make_loop(directory: Path, days: int = 70, a_day: int = 10, **changes: Any) -> Trial:
+    """Make a rehearsal loop in SQLite whose books are closed to the end of its days."""
+    (directory / "service.json").write_text('{"database": ""}')
+    (directory / "secret").write_text((b"s" * 32).hex())
+    (directory / "secret").chmod(0o600)
+    settings = ServiceSettings.load(directory)
     database.migrate(settings)
     store = database.open_store(settings)
     with store.write() as connection:
-        made = {n: keys.create_key(connection, n, s, START) for n, s in PEOPLE.items()}
-    digest = lending_loop.start(store, settings, START, horizon=2)
-    with store.write() as connection:
+        made = {n: keys.create_key(connection, n, s, now()) for n, s in PEOPLE.items()}
         put_loop(connection, "cards", lending_loop.SETTINGS, settings.secret, "anna", now())
-    rng = np.random.default_rng(seed)
-    for month in range(months):
-        if month == months // 2:
-            _deploy_wider(store, START + timedelta(days=30 * month))
-        _live_a_month(store, settings, rng, month, a_day)
+    changes = {"period": "week", "horizon": 3} | changes
+    digest = lending_loop.start(store, settings, START, **changes)
+    rng = np.random.default_rng(0)
+    for first in range(0, days, 10):
+        if first == days // 20 * 10:
+            _deploy_wider(store, START + timedelta(days=first))
+        _live_ten_days(store, settings, rng, first, a_day)
     work(store, settings, now())
     store.close()
-    return Trial(settings, made, digest)
+    return Trial(settings, made | {"all": made["admin"]}, digest)
 
 
 def _deploy_wider(store: database.Store, time: datetime) -> None:
@@ -60,22 +62,22 @@ def _deploy_wider(store: database.Store, time: datetime) -> None:
         policies.deploy(connection, live, {digest: 1.0}, "ben", time, evidence="agreed on paper")
 
 
-def _live_a_month(
-    store: database.Store, settings: ServiceSettings, rng: Any, month: int, a_day: int
+def _live_ten_days(
+    store: database.Store, settings: ServiceSettings, rng: Any, first: int, a_day: int
 ) -> None:
     people = []
-    for day in range(30):
+    for day in range(first, first + 10):
         for k in range(rng.poisson(a_day)):
-            time = START + timedelta(days=30 * month + day, minutes=k)
-            subject = f"P-{month}-{day}-{k}"
+            time = START + timedelta(days=day, minutes=k)
+            subject = f"P-{day}-{k}"
             group = str(rng.choice(["female", "male", "other"], p=[0.48, 0.515, 0.005]))
             income = float(np.clip(rng.normal(5.4 if group == "male" else 4.9, 2.2), 0.0, 10.0))
             features = {"income": round(income, 2), "purpose": str(rng.choice(["car", "tv"]))}
-            application = Application(f"A-{month}-{day}-{k}", subject, 1.0, features, time)
+            application = Application(f"A-{day}-{k}", subject, 1.0, features, time)
             people.append((application, group))
     with store.write_sensitive() as connection:
         told = [lending_loop.attribute(a.subject_id or "", group) for a, group in people]
-        outcomes.add_attributes(connection, told, "anna", START)
+        outcomes.add_attributes(connection, told, "anna", now())
     answers = lending_loop.decide(store, settings, [application for application, _ in people])
     reported, overridden = [], []
     for (application, _), answer in zip(people, answers, strict=True):

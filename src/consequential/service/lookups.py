@@ -11,6 +11,7 @@ from consequential.service import outcomes, schema
 from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.database import Store
 from consequential.service.deciding import live_at, replayed
+from consequential.service.settings import NOT_STORED
 
 
 def decision_document(store: Store, id: str) -> dict[str, Any]:
@@ -40,6 +41,8 @@ def replay_document(store: Store, id: str, secret: bytes) -> dict[str, Any]:
 
 def decision_id(store: Store, loop: str, name: str) -> str | None:
     """Return the id of a loop's decision from its id or from that of the application."""
+    if NOT_STORED.search(name):
+        return None
     table = schema.decision.c
     with store.read() as connection:
         for column in (table.id, table.application_id):

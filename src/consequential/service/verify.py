@@ -110,9 +110,12 @@ def verify_day(
         closed = connection.execute(both).mappings().all()
     seals = {row["table"]: row["seal"] for row in closed if row["date"] == before}
     days = {row["table"]: row for row in closed if row["date"] == date_of}
+    if not days:
+        yield Finding("day", f"{loop} {date_of}".strip(), "it is not closed")
+        return
     for table in schema.SEALED:
         if table.name not in days:
-            yield Finding("day", f"{table.name} {loop} {date_of}", "it is not closed")
+            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
             continue
         rows, replay = HashedRows(), _Replay(store, secret)
         own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 4.2, 2.5  # inches: letters stay legible on a phone
-_LETTERS = 9  # points
+_LETTERS = 10  # points
 _TICKS = 5
 # the browser replaces what is drawn in these colours by variables of the stylesheet
 _VARIABLES = {

@@ -16,7 +16,7 @@ from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
 from consequential.service.pages import books, charts
 from consequential.service.pages.rendering import percent
-from consequential.service.settings import period_after, period_of, period_start
+from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
 from consequential.service.state import Service
 from consequential.service.verify import verify_day
 
@@ -212,7 +212,7 @@ def audit(service: Service, live: Live, before: str, verify: str) -> Context:
     event, epoch, day = schema.event.c, schema.epoch.c, schema.day.c
     with service.store.read() as connection:
         ours = select(schema.event).where(event.loop.in_([live.loop, ""]))
-        if before:
+        if not NOT_STORED.search(before) and before:
             ours = ours.where(event.id < before)
         events = schema.rows(connection, ours.order_by(event.id.desc()).limit(_LISTED + 1))
         epochs = select(schema.epoch).where(epoch.loop == live.loop)
