@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ _SCOPES = {
     "branch": ("decide", "report", "sensitive"),
     "analyst": ("learn", "read"),
     "head of risk": ("approve", "read"),
+    "administrator": ("admin", "approve"),
 }
 _HEADER = f"{'month':<9}{'decided':>8}{'accepted':>10}{'utility':>9}{'gap':>7}  what happened"
 
@@ -80,7 +81,7 @@ def rehearse(options: argparse.Namespace) -> int:
         with store.write() as connection:
             keys = {
                 name: create_key(connection, name, scopes, now(), by="rehearsal")
-                for name, scopes in {**_SCOPES, "administrator": ("admin",)}.items()
+                for name, scopes in _SCOPES.items()
             }
         url = stack.enter_context(_served(directory, options.port))
         clients = {
@@ -149,6 +150,7 @@ class Rehearsal:
         self._rng = np.random.default_rng(seed)
         self._people = Applicants(self._rng)
         self._world: World = first_setting()
+        self._seen = ""  # the time of the last candidate
         self._start()
 
     def _start(self) -> None:
@@ -163,6 +165,7 @@ class Rehearsal:
                 "horizon": 3,
                 "features": {FEATURE: bounds},
                 "sensitive": ATTRIBUTE,
+                "max_gap": 0.15,
                 "rehearsal": True,
             },
         )
@@ -175,7 +178,7 @@ class Rehearsal:
             summary=FeatureSummary.of(people, [FEATURE]),
         )
         digest = self._clients["analyst"].propose(LOOP, policy_to_json(harsh))
-        self._clients["head of risk"].deploy(LOOP, {digest: 1.0}, evidence="the rule until now")
+        self._clients["administrator"].deploy(LOOP, {digest: 1.0}, why="the rule until now")
 
     def months(self, n: int, decisions: int) -> Iterator[Month]:
         """Live through good months, and then through bad ones."""
@@ -217,7 +220,44 @@ class Rehearsal:
         return accepted
 
     def _act(self) -> list[str]:
-        return []
+        """Do what the head of risk does at the end of a month; return what happened."""
+        risk = self._clients["head of risk"]
+        candidates = risk.listed(LOOP, "candidates")
+        new = [each["number"] for each in candidates if each["time"] > self._seen]
+        happened = [f"candidate {number} is filed" for number in sorted(new)]
+        self._seen = max([self._seen, *(each["time"] for each in candidates)])
+        live, *before = risk.listed(LOOP, "deployments")
+        if alarms := self._alarms():
+            happened += [f"alarm: {name}" for name in alarms]
+            whole = [each["shares"] for each in before if len(each["shares"]) == 1]
+            if whole and whole[0] != live["shares"]:
+                risk.deploy(LOOP, whole[0], why=", ".join(alarms))
+                happened.append("rolled back")
+            return happened
+        waiting = {each["number"] for each in candidates if each["state"] == "waiting"}
+        looks = {}  # the last at each candidate
+        for look in reversed(risk.listed(LOOP, "evaluations")):
+            looks[look["candidate_number"]] = look
+        passed = [looks[k] for k in sorted(waiting & looks.keys()) if looks[k]["passed"]]
+        if passed:
+            happened.append(self._approve(passed[0], live["shares"]))
+        return happened
+
+    def _alarms(self) -> list[str]:
+        """Return the guardrails that are broken on the last day."""
+        rows = self._clients["head of risk"].listed(LOOP, "guardrails")
+        last = max((row["date"] for row in rows), default="")
+        return sorted(row["name"] for row in rows if row["broken"] and row["date"] == last)
+
+    def _approve(self, look: Mapping[str, Any], shares: Mapping[str, float]) -> str:
+        """Give a candidate that has passed a tenth of decisions, and a month later all."""
+        new, number = look["candidate"], look["candidate_number"]
+        old = max(shares, key=shares.__getitem__)
+        whole = new in shares
+        shares = {new: 1.0} if whole else {new: _CANARY, old: 1.0 - _CANARY}
+        self._clients["head of risk"].deploy(LOOP, shares, evidence=look["number"])
+        what = "decides" if whole else f"has passed: it gets {_CANARY:.0%} of decisions"
+        return f"candidate {number} {what}"
 
 
 def _pieces(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
