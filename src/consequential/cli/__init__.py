@@ -29,6 +29,7 @@ _MODULES = {
     "backup": "operations",
     "verify": "operations",
     "forget": "operations",
+    "report": "operations",
     "rehearse": "rehearsal",
 }
 

@@ -16,7 +16,7 @@ from consequential.worlds import World
 from consequential.worlds.synthetic import FirstSetting, NormalScores
 
 FEATURE, ATTRIBUTE = "score", "group"
-_RETURN, _AGAIN = 0.1, 0.05  # shares who applied before, or were refused in the same month
+_RETURN, _AGAIN = 0.1, 0.05  # shares who applied in earlier months, or were refused in this one
 _MISSING = 0.02  # of labels, which never come
 _OVERRIDDEN = 0.03  # of refusals, by somebody who knows more
 _DELAY = (5, 80)  # days until an outcome happens
@@ -78,6 +78,7 @@ class Applicants:
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self._known: list[Person] = []
+        self._n_before = 0  # of them who applied before this month
         self._refused: list[Person] = []
         self._month = ""
         self._count = 0  # applications
@@ -87,7 +88,7 @@ class Applicants:
     def apply(self, world: World, month: str, days: Sequence[int]) -> list[Application]:
         """Return applications of a month, one for each of these days of it."""
         if month != self._month:
-            self._month, self._refused = month, []
+            self._month, self._refused, self._n_before = month, [], len(self._known)
         people = self._people(world, len(days))
         scores = np.array([[person.score] for person in people])
         groups = np.array([person.group for person in people])
@@ -103,17 +104,17 @@ class Applicants:
 
     def _people(self, world: World, n: int) -> list[Person]:
         features, groups = (np.asarray(each) for each in world.propose(n, self._rng))
-        known, refused, found = list(self._known), list(self._refused), []
+        refused, n_before, found = self._refused, self._n_before, []
         for score, group, chance in zip(features[:, 0], groups, self._rng.random(n), strict=True):
             if chance < _AGAIN and refused:
                 found.append(refused[self._rng.integers(len(refused))])
-            elif chance > 1.0 - _RETURN and known:
-                found.append(known[self._rng.integers(len(known))])
+            elif chance > 1.0 - _RETURN and n_before:
+                found.append(self._known[self._rng.integers(n_before)])
             else:
                 found.append(Person(f"P-{len(self._known) + 1}", float(score), int(group)))
                 self._known.append(found[-1])
                 told = {"subject_id": found[-1].subject, "attribute": ATTRIBUTE}
-                self._groups.append(told | {"value": f"group {group}"})
+                self._groups.append(told | {"value": "ab"[int(group)]})
         return found
 
     def hear(

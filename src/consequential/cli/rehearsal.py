@@ -30,12 +30,13 @@ from consequential.service.client import Client
 from consequential.service.database import Store, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.keys import create_key
+from consequential.service.pages.report import report
 from consequential.service.records import now
-from consequential.service.settings import ServiceSettings, period_after
+from consequential.service.settings import ServiceSettings, period_after, period_of
+from consequential.service.state import Service
 from consequential.worlds import World, first_setting
 
 LOOP = "lending"
-_FIRST = "2026-01"
 _BAD_MONTHS = 2  # after the others: an alarm, and a month after the roll back
 _DAYS = 28  # of a month, on which people apply
 _LIST = 1000  # the most that a request may have
@@ -94,6 +95,9 @@ def rehearse(options: argparse.Namespace) -> int:
             print(month, flush=True)
             months.append(asdict(month))
         write_atomically(directory / "rehearsal.json", json.dumps(months, indent=1) + "\n")
+        page = report(Service(settings, store), LOOP, now())
+        write_atomically(directory / "audit.html", page)
+        print(f"the report is {directory / 'audit.html'}")
         if not options.no_wait:
             _wait(url, keys["head of risk"])
     return 0
@@ -182,7 +186,8 @@ class Rehearsal:
 
     def months(self, n: int, decisions: int) -> Iterator[Month]:
         """Live through good months, and then through bad ones."""
-        month = _FIRST
+        # the loop was made today, and its time does not run backwards
+        month = period_after(period_of("month", now()))
         for k in range(n + _BAD_MONTHS):
             if k == n:
                 self._world = Downturn()
