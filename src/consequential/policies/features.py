@@ -330,7 +330,8 @@ def _matched_columns(features: ArrayLike, wanted: tuple[str, ...]) -> Floats:
         return matrix[:, [names.index(name) for name in wanted]]
     if not any(nameless):
         raw: Mapping[str, NDArray[Any]] = getattr(features, "raw", {})
-        return np.column_stack([_column(matrix, names, raw, name) for name in wanted])
+        columns = np.array([_column(matrix, names, raw, name) for name in wanted])
+        return np.ascontiguousarray(columns.T)  # several times faster than np.column_stack
     if matrix.shape[1] != len(wanted):
         listed = ", ".join(wanted[:5]) + (", ..." if len(wanted) > 5 else "")
         count = f"{len(wanted)} feature{'s' if len(wanted) != 1 else ''} ({listed})"
