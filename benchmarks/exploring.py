@@ -152,7 +152,8 @@ def main(part: str, n_seeds: int, time_steps: int | None) -> None:
                 report(world, [*ours()[1:], cq.RefitPolicy()], n_seeds, PENALTIES, **options)
         case "tables":
             for table in (cq.worlds.german, cq.worlds.compas):
-                every = [*ours()[:3], *cq.paper_strategies()]
+                by_model = cq.ExploreByPosterior(patterns=False, named="posterior, no patterns")
+                every = [*ours()[:3], by_model, *cq.paper_strategies()]
                 report(table(split_seed=None), every, n_seeds, **options)
         case "rich" | "unseen":
             plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")

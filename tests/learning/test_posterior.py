@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 import consequential as cq
@@ -68,6 +69,30 @@ def test_rows_that_come_in_parts_say_nearly_the_same_as_all_at_once(rng):
     deviation = np.sqrt(np.diag(whole.covariance))
     assert (np.abs(parts.mean - whole.mean) / deviation < 0.25).all()
     assert_allclose(np.diag(parts.covariance), np.diag(whole.covariance), rtol=0.1)
+
+
+def test_effects_are_coefficients_of_indicators_with_their_own_prior(rng):
+    phi, _ = rows(30, np.array([0.2, 0.8]), rng)
+    n_labels = rng.integers(0, 40, size=30).astype(float)
+    n_positive = rng.binomial(n_labels.astype(int), expit(phi[:, 1] + rng.normal(size=30)))
+    known, variance = with_prior(2, 1.0), 0.7
+    found, effects = known.with_effects(phi, n_positive, n_labels, np.zeros(30), variance)
+    found = replace(found, prior=known.prior)
+    wide, precision = (
+        np.hstack([phi, np.eye(30)]),
+        np.append([0.01, 1.0], np.full(30, 1 / variance)),
+    )
+
+    def loss(theta):
+        eta = wide @ theta
+        value = n_labels @ np.logaddexp(0.0, eta) - n_positive @ eta + precision @ theta**2 / 2.0
+        return value, (n_labels * expit(eta) - n_positive) @ wide + precision * theta
+
+    theta = minimize(loss, np.zeros(32), jac=True, options={"gtol": 1e-8}).x
+    q = expit(wide @ theta)
+    hessian = (wide * (n_labels * q * (1.0 - q))[:, None]).T @ wide + np.diag(precision)
+    assert_allclose(np.append(found.mean, effects), theta, atol=0.01)
+    assert_allclose(found.covariance, np.linalg.inv(hessian)[:2, :2], rtol=0.02, atol=1e-4)
 
 
 def test_separable_labels_leave_finite_coefficients():

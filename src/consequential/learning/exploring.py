@@ -62,6 +62,10 @@ class FitPosterior:
         A scikit-learn transformer, fitted to the people of the first log; `Curves()` by default.
     accumulate
         Whether a log has only rows that are new; otherwise it has all there are to learn from.
+    patterns
+        Whether people with the very same features (a covariate pattern) also learn from each
+        other's labels, by a random effect per pattern. It is done where people return: in at least
+        a quarter of the first log. Policies, and their files, then have a list of the patterns.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class FitPosterior:
     early_floor: float = 0.0
     feature_map: Any = None
     accumulate: bool = True
+    patterns: bool = True
     _model: Policy | None = field(default=None, init=False, repr=False)
     _label: Posterior | None = field(default=None, init=False, repr=False)
     _groups: dict[tuple[str, int], Posterior] = field(default_factory=dict, init=False, repr=False)
@@ -116,14 +121,13 @@ class FitPosterior:
             )
         if self._model is None:
             self._model = _first_model(self.feature_map, log)
+            self._patterns = Patterns.among(log.features) if self.patterns else None
         self._n_steps += 1
         log = log.settled()
         people, labelled = np.asarray(log.features), counted_rows(log)
         phi = self._model.inputs(people)
         shuffled = rng.permutation(len(phi))
         some = phi[shuffled[:_SAMPLED]]
-        if self._n_steps == 1:
-            self._patterns = Patterns.among(people)
         if self._patterns is None:
             label = self._updated(self._label, phi, phi[labelled], log.outcome[labelled])
             covariance = self._foreseen(label, some, len(phi))
