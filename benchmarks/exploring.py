@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -80,39 +81,36 @@ def report(
     From the second strategy on a row ends with what the first has gained more, over the same seeds.
     """
     first: dict[float, Any] = {}
-    for strategy in strategies:
+    for strategy, penalty in product(strategies, penalties):
         start = time.process_time()
         runs = cq.simulate(
-            world, strategy, seeds=seeds, penalties=penalties, n_jobs=1, progress=False, **options
+            world, strategy, seeds=seeds, penalties=[penalty], n_jobs=1, progress=False, **options
         )
         seconds = (time.process_time() - start) / len(runs.runs)
-        for penalty in penalties:
-            effective, utility, gap = (
-                runs.metric(name, strategy.name, penalty=penalty)
-                for name in ("effective_utility", "utility", "benefit_gap")
-            )
-            gained, expected = effective[:, -1], utility[:, :-1].mean(axis=1)
-            row = [
-                f"{gained.mean():.4f} effective",
-                f"{expected.mean():.4f} expected",
-                f"{utility[:, -1].mean():.4f} at the end",
-                f"gap {np.abs(gap[:, -101:-1]).mean():.4f}",
-                f"{seconds:.1f} s",
-            ]
-            if penalty > 0.0:
-                best = world.optimal(penalty=penalty)
-                target = best.utility - penalty / 2.0 * best.benefit_gap**2
-                short = target - (utility[:, -1] - penalty / 2.0 * gap[:, -1] ** 2)
-                within = int((short <= 0.002).sum())
-                row += [f"penalty {penalty:g}: {within} of {len(short)} within .002"]
-                row += [f"worst {short.max():.4f}"]
-            if penalty in first:
-                more = zip(
-                    ("effective", "expected"), first[penalty], (gained, expected), strict=True
-                )
-                row += [f"{name} {lead(own - other)}" for name, own, other in more]
-            first.setdefault(penalty, (gained, expected))
-            print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
+        effective, utility, gap = (
+            runs.metric(name, strategy.name)
+            for name in ("effective_utility", "utility", "benefit_gap")
+        )
+        gained, expected = effective[:, -1], utility[:, :-1].mean(axis=1)
+        row = [
+            f"{gained.mean():.4f} effective",
+            f"{expected.mean():.4f} expected",
+            f"{utility[:, -1].mean():.4f} at the end",
+            f"gap {np.abs(gap[:, -101:-1]).mean():.4f}",
+            f"{seconds:.1f} s",
+        ]
+        if penalty > 0.0:
+            best = world.optimal(penalty=penalty)
+            target = best.utility - penalty / 2.0 * best.benefit_gap**2
+            short = target - (utility[:, -1] - penalty / 2.0 * gap[:, -1] ** 2)
+            within = int((short <= 0.002).sum())
+            row += [f"penalty {penalty:g}: {within} of {len(short)} within .002"]
+            row += [f"worst {short.max():.4f}"]
+        if penalty in first:
+            row += [f"effective {lead(first[penalty][0] - gained)}"]
+            row += [f"expected {lead(first[penalty][1] - expected)}"]
+        first.setdefault(penalty, (gained, expected))
+        print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
 
 
 def lead(differences: Any) -> str:
