@@ -138,7 +138,9 @@ def test_methods_and_models_can_be_searched_over():
 
 def test_a_score_without_decisions_is_refused_after_a_fit_with_them(log):
     given = {"decisions": log.decision, "propensities": log.propensity}
-    learner = cq.FairPolicyLearner(cost=COST, method="direct").fit(log.features, log.outcome, **given)
+    learner = cq.FairPolicyLearner(cost=COST, method="direct").fit(
+        log.features, log.outcome, **given
+    )
     assert np.isfinite(learner.score(log.features, log.outcome, **given))
     with pytest.raises(ValueError, match="labels of rejected people would count as known"):
         learner.score(log.features, log.outcome)
