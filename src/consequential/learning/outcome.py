@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from consequential.fairness import Fairness, ShapedFairness
 from consequential.functionals import NONE
-from consequential.learning.models import Model, curved
+from consequential.learning.models import Model, curved, regression
 from consequential.log import DecisionLog
 from consequential.policies.scores import (
     Scores,
@@ -34,9 +34,10 @@ from consequential.workers import threads_for
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Rows = NDArray[np.bool_]
+_CrossFits = tuple[list[Any], Floats]  # models without each fold and of all rows, and predictions
 
-_GROUPS_SHRUNK = 0.03  # inverse penalty of the models of the groups
-_SURELY_BETTER = 2.0  # standard errors of the log loss by which the stack must win
+_SURELY_BETTER = 2.0  # standard errors of the log loss by which a larger model must win
+_IMPOSSIBLE = 1e-9  # the least probability of a group in its log loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +135,7 @@ def outcome_of(
             _cross_fitted(_Task(name, model, inputs, labels, seen), log_odds, fold)
             for name, model in models.items()
         ]
-        groups = {
-            each: _cross_fitted(
-                _Task(
-                    f"groups of {each}",
-                    curved(inputs, _GROUPS_SHRUNK, n_groups),
-                    inputs,
-                    log.group,
-                    *_counted(each, log),
-                ),
-                partial(group_chances, n_groups=n_groups),
-                fold,
-            )
-            for each in whom
-        }
+        groups = _grouped(log, inputs, whom, fold) if whom else {}
     members = np.column_stack([predictions for _, predictions in fits])
     intercept, weights, note = _stacked(members[seen], labels[seen], tuple(models))
 
@@ -214,9 +202,7 @@ class _Task:
         return self.model.fitted(self.inputs, self.targets, self.weights, rows)
 
 
-def _cross_fitted(
-    task: _Task, predict: Callable[[Any, Floats], Floats], fold: Codes
-) -> tuple[list[Any], Floats]:
+def _cross_fitted(task: _Task, predict: Callable[[Any, Floats], Floats], fold: Codes) -> _CrossFits:
     """Return models, and for each row what the one predicts that was fitted without it.
 
     Each model is fitted without a fold, the last one to all rows.
@@ -245,6 +231,51 @@ def _counted(whom: str, log: DecisionLog) -> tuple[Rows, Floats | None]:
         return np.ones(len(log), dtype=np.bool_), None
     label = 1.0 if whom == "positives" else 0.0
     return counted_rows(log) & (log.outcome == label), inverse_propensity(log)
+
+
+def _grouped(
+    log: DecisionLog, inputs: Floats, whom: tuple[str, ...], fold: Codes
+) -> dict[str, _CrossFits]:
+    """Return models of the groups among some people, each the simplest that predicts as well.
+
+    A plain regression stands unless curves are better. Among people of one label the groups are
+    modelled as among everybody, from more rows and without weights, unless their own models are
+    better: then the label depends on the group beyond what the features say.
+    """
+    n_groups = len(log.groups)
+    models = {
+        "regression": regression(inputs, n_classes=n_groups),
+        "curves": curved(inputs, n_classes=n_groups),
+    }
+
+    def fitted(each: str) -> list[_CrossFits]:
+        counted = _counted(each, log)
+        tasks = [
+            _Task(f"groups of {each}, {name}", model, inputs, log.group, *counted)
+            for name, model in models.items()
+        ]
+        predict = partial(group_chances, n_groups=n_groups)
+        return [_cross_fitted(task, predict, fold) for task in tasks]
+
+    def simplest(candidates: list[_CrossFits], each: str) -> _CrossFits:
+        rows, weights = _counted(each, log)
+        counts = np.where(rows, 1.0 if weights is None else weights, 0.0)
+        best, *others = candidates
+        for other in others:
+            first, second = (
+                np.log(np.maximum(chances[np.arange(len(log)), log.group], _IMPOSSIBLE))
+                for _, chances in (best, other)
+            )
+            gain = counts * (second - first)
+            if gain.mean() > _SURELY_BETTER * gain.std() / len(gain) ** 0.5:
+                best = other
+        return best
+
+    people = simplest(fitted("people"), "people")
+    return {
+        each: people if each == "people" else simplest([people, *fitted(each)], each)
+        for each in whom
+    }
 
 
 def _stacked(members: Floats, labels: Floats, names: tuple[str, ...]) -> tuple[float, Floats, str]:
