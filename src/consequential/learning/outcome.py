@@ -239,43 +239,34 @@ def _grouped(
     """Return models of the groups among some people, each the simplest that predicts as well.
 
     A plain regression stands unless curves are better. Among people of one label the groups are
-    modelled as among everybody, from more rows and without weights, unless their own models are
+    modelled as among everybody, from more rows and without weights, unless a model of their own is
     better: then the label depends on the group beyond what the features say.
     """
     n_groups = len(log.groups)
-    models = {
-        "regression": regression(inputs, n_classes=n_groups),
-        "curves": curved(inputs, n_classes=n_groups),
-    }
 
-    def fitted(each: str) -> list[_CrossFits]:
-        counted = _counted(each, log)
-        tasks = [
-            _Task(f"groups of {each}, {name}", model, inputs, log.group, *counted)
-            for name, model in models.items()
-        ]
-        predict = partial(group_chances, n_groups=n_groups)
-        return [_cross_fitted(task, predict, fold) for task in tasks]
+    def fitted(model: Model, each: str) -> _CrossFits:
+        task = _Task(f"groups of {each}", model, inputs, log.group, *_counted(each, log))
+        return _cross_fitted(task, partial(group_chances, n_groups=n_groups), fold)
 
-    def simplest(candidates: list[_CrossFits], each: str) -> _CrossFits:
+    def better(larger: _CrossFits, each: str) -> bool:
+        """Whether a model's log loss among some people is surely smaller than the first one's."""
         rows, weights = _counted(each, log)
-        counts = np.where(rows, 1.0 if weights is None else weights, 0.0)
-        best, *others = candidates
-        for other in others:
-            first, second = (
-                np.log(np.maximum(chances[np.arange(len(log)), log.group], _IMPOSSIBLE))
-                for _, chances in (best, other)
-            )
-            gain = counts * (second - first)
-            if gain.mean() > _SURELY_BETTER * gain.std() / len(gain) ** 0.5:
-                best = other
-        return best
+        losses = [
+            -np.log(np.maximum(chances[np.arange(len(log)), log.group], _IMPOSSIBLE))
+            for _, chances in (found, larger)
+        ]
+        gain = np.where(rows, 1.0 if weights is None else weights, 0.0) * (losses[0] - losses[1])
+        return bool(gain.mean() > _SURELY_BETTER * gain.std() / len(gain) ** 0.5)
 
-    people = simplest(fitted("people"), "people")
-    return {
-        each: people if each == "people" else simplest([people, *fitted(each)], each)
-        for each in whom
-    }
+    model, curves = regression(inputs, n_classes=n_groups), curved(inputs, n_classes=n_groups)
+    found = fitted(model, "people")
+    if better(by_curves := fitted(curves, "people"), "people"):
+        model, found = curves, by_curves
+    groups = dict.fromkeys(whom, found)
+    for each in whom:
+        if each != "people" and better(own := fitted(model, each), each):
+            groups[each] = own
+    return groups
 
 
 def _stacked(members: Floats, labels: Floats, names: tuple[str, ...]) -> tuple[float, Floats, str]:
