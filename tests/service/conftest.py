@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -12,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from learning_loop import Rehearsal
+from page_data import make_loop
 from postgres_server import PostgresServer
-from trial import Served, Trial, add_loop, make_trial, served_here
+from trial import Served, Trial, add_loop, free_port, make_trial, served_here
 
 from consequential.service.database import Store, migrate, open_store
 from consequential.service.settings import ServiceSettings
@@ -97,10 +97,7 @@ def serve() -> Iterator[Callable[..., Served]]:
     started: list[Served] = []
 
     def start(trial: Trial, *more: str) -> Served:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        started.append(Served(trial, port, *more))
+        started.append(Served(trial, free_port(), *more))
         return started[-1]
 
     yield start
@@ -140,3 +137,9 @@ def _opened(folder: Path) -> Iterator[tuple[Store, ServiceSettings]]:
     store = open_store(settings)
     yield store, settings
     store.close()
+
+
+@pytest.fixture(scope="session")
+def page_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """A service on SQLite whose loop has weeks of closed books behind it."""
+    return make_loop(tmp_path_factory.mktemp("pages"))

@@ -30,6 +30,8 @@ _MODULES = {
     "backup": "operations",
     "verify": "operations",
     "forget": "operations",
+    "report": "operations",
+    "rehearse": "rehearsal",
 }
 
 
