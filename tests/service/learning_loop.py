@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "horizon": 1,
     "sensitive": "sex",
     "rehearsal": True,
-    "gate": {"effective": 50, "tuned_for": 1000},
+    "gate": {"effective": 20, "tuned_for": 1000},
     "features": {
         "score": {"low": -9, "high": 9, "phrase": "Score"},
         "purpose": {"words": ["car", "tv"], "phrase": "Purpose"},
@@ -49,7 +49,7 @@ def rule(cut: float, floor: float = 0.1) -> str:
 
 @dataclass
 class Rehearsal:
-    """A service and its loop; people with a score above 0 mostly repay, and others mostly not."""
+    """A service and its loop; who has a score above 0 repays, and others do not."""
 
     store: Store
     service: ServiceSettings
@@ -82,18 +82,20 @@ class Rehearsal:
             at = clock(connection, LOOP, live.settings, period_start(self.day))
             return approve(connection, live, shares, Account(by, frozenset(scopes)), at, **told)
 
-    def decide(self, n: int = 300, label: Any = None, groups: str = "fm") -> None:
+    def decide(
+        self, n: int = 500, label: Any = None, groups: str = "fm", shift: float = 0.0
+    ) -> None:
         """Let a day of people be decided on, with outcomes."""
         rng, start = np.random.default_rng(int(self.day.replace("-", ""))), self.day
         time = period_start(start) + timedelta(hours=12)
-        scores = rng.normal(size=n).round(4)
+        scores = rng.normal(shift, size=n).clip(-9.0, 9.0).round(4)
         people = [
             Application(f"{start}-{k}", f"{start}-{k}", 1.0,
                         {"score": float(scores[k]), "purpose": ["car", "tv"][k % 2]}, time)
             for k in range(n)
         ]  # fmt: skip
         bodies = decide_on(self.store, self.service, people)
-        repays = rng.random(n) < np.where(scores > 0.0, 0.9, 0.1)
+        repays = scores > 0.0
         labels = [
             {"event_id": body["id"], "decision": body["id"], "happened": stamp(time),
              "label": int(repays[k]) if label is None else label, "corrects": None, "by": "shop"}
@@ -114,7 +116,7 @@ class Rehearsal:
     def work(self) -> None:
         worker.work(self.store, self.service, now())
 
-    def days(self, count: int, n: int = 300, **told: Any) -> None:
+    def days(self, count: int, n: int = 500, **told: Any) -> None:
         """Decide and work, day by day."""
         for _ in range(count):
             self.decide(n, **told)

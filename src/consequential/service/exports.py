@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, Table, select
 
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, DecisionLogError
 from consequential.service import schema
 from consequential.service.closing import repeats
 from consequential.service.database import Store
@@ -145,14 +145,17 @@ def as_log(table: pa.Table, settings: LoopSettings, **more: Any) -> DecisionLog:
     }
     if settings.sensitive:
         columns["sensitive"] = settings.sensitive
-    return DecisionLog.from_frame(
-        table,
-        features=list(settings.features),
-        time_step="=time",
-        period=settings.period,
-        **columns,
-        **more,
-    )
+    try:
+        return DecisionLog.from_frame(
+            table,
+            features=list(settings.features),
+            time_step="=time",
+            period=settings.period,
+            **columns,
+            **more,
+        )
+    except DecisionLogError as error:
+        raise Problem("cohort_rows", 503, f"the cohorts are no sound log: {error}") from None
 
 
 def _feature_columns(settings: LoopSettings) -> dict[str, str]:
