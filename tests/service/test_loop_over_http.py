@@ -28,12 +28,11 @@ def people(rehearsed: Rehearsal) -> Iterator[dict[str, Client]]:
     with rehearsed.store.write() as connection:
         keys = {name: create_key(connection, name, each, now()) for name, each in scopes.items()}
     trial = Trial(rehearsed.service, keys | {"all": keys["reader"]}, rehearsed.harsh)
-    with served_here(trial) as http:
-        with ExitStack() as stack:
-            clients = {
-                name: Client(str(http.base_url), key, timeout=30.0) for name, key in keys.items()
-            }
-            yield {name: stack.enter_context(each) for name, each in clients.items()}
+    with served_here(trial) as http, ExitStack() as stack:
+        clients = {
+            name: Client(str(http.base_url), key, timeout=30.0) for name, key in keys.items()
+        }
+        yield {name: stack.enter_context(each) for name, each in clients.items()}
 
 
 def code_of(do: Callable[[], object]) -> tuple[int, str]:
