@@ -170,8 +170,8 @@ def test_what_is_needed_is_enough_if_people_stay_as_they_are(log, name):
         again = log.take(np.arange(n + int(more)) % n)
         return look(BETTER, LIVE, again, settings, 1)[name].passed
 
-    assert passes(1.25 * needed)
-    assert not passes(0.5 * needed)
+    assert passes(1.3 * needed)
+    assert not passes(0.6 * needed)
 
 
 def test_too_few_effective_people_fail(log):

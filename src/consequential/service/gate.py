@@ -49,6 +49,7 @@ from consequential.service.settings import LoopSettings
 Floats = NDArray[np.float64]
 
 FEWEST = 10  # people of a group that is judged, and shown
+_GROUP = 0.1  # share of people for which the bounds of a group are tuned
 _ROUNDING = 1e-12
 _MOST = 2_000_000  # decisions that are foreseen
 
@@ -203,7 +204,8 @@ def _fairness(
     measured: Measurement, judged: list[int], settings: LoopSettings, alpha: float
 ) -> Line:
     limit = settings.max_gap
-    intervals = AnyTime((), 1.0 - alpha, 0, settings.gate.tuned_for)
+    tuned_for = max(1, round(_GROUP * settings.gate.tuned_for))
+    intervals = AnyTime((), 1.0 - alpha, 0, tuned_for)
     found = map(intervals.of, measured.benefits if len(judged) > 1 else ())
     pairs = [pair for each in found for pair in permutations([each[k] for k in judged], 2)]
     if not pairs or not all(each.known for pair in pairs for each in pair):
@@ -217,7 +219,7 @@ def _fairness(
     if limit is not None and not passed:
         needed = f"a candidate with a gap below {limit:g}"
         if value < limit:
-            reached = min(measured.sizes[k] for k in judged) / settings.gate.tuned_for
+            reached = min(measured.sizes[k] for k in judged) / tuned_for
             needed = _more(measured.n * _growth(high - value, limit - value, reached))
     sentence = (
         f"The groups' rates ({settings.fairness.replace('_', ' ')}) differ by {value:.3f}, and by "
@@ -288,12 +290,15 @@ def _percent(alpha: float) -> str:
 def _growth(width: float, wanted: float, reached: float) -> float:
     """Return how many times as many rows must be added until a bound is `wanted` wide.
 
-    After n rows it is about `w (n* / n + 1)` wide until it has the n* rows it was tuned for, and
-    `2 w sqrt(n* / n)` later; `reached` is `n / n*`.
+    With n = u n* rows, tuned for n*, its width is `log(1/alpha) + sum l^2 s^2 / 2` over `sum l`:
+    in proportion to `1/u + 1` up to `u = 1`, and about to `(2 + log u) / (2 sqrt(u) - 1)` later.
     """
-    w = width / (1.0 / reached + 1.0) if reached < 1.0 else 0.5 * width * reached**0.5
-    rows = w / (wanted - w) if wanted > 2.0 * w else (2.0 * w / wanted) ** 2
-    return max(rows / reached - 1.0, 0.0)
+    times = np.geomspace(1.0, 1e6, 10_000)
+    u = reached * times
+    later = np.maximum(u, 1.0)
+    widths = np.where(u < 1.0, 1.0 / u + 1.0, (2.0 + np.log(later)) / (2.0 * later**0.5 - 1.0))
+    enough = widths <= widths[0] * wanted / width
+    return float(times[enough.argmax()]) - 1.0 if enough.any() else np.inf
 
 
 def _more(count: float) -> str:
