@@ -62,6 +62,7 @@ def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
     replay, forgotten = _Replay(store, secret), _Forgotten(store)
+    last = {row["loop"]: row["date"] for row in closed}
     for table in schema.SEALED:
         found: dict[Place, HashedRows] = defaultdict(HashedRows)
         asked = select(table).order_by(table.c.id).execution_options(yield_per=_PIECE)
@@ -73,7 +74,7 @@ def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
                 if table is schema.decision:
                     yield from replay.findings(rows)
         days = [row for row in closed if row["table"] == table.name]
-        yield from _seal_findings(table, days, found)
+        yield from _seal_findings(table, days, found, last)
 
 
 def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Finding]:
@@ -115,7 +116,8 @@ def verify_day(
         return
     for table in schema.SEALED:
         if table.name not in days:
-            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
+            if table not in schema.ADDED_LATER:
+                yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
             continue
         rows, replay = HashedRows(), _Replay(store, secret)
         own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)
@@ -184,14 +186,13 @@ def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Fin
 
 
 def _seal_findings(
-    table: Table, closed: Sequence[Row], found: dict[Place, HashedRows]
+    table: Table, closed: Sequence[Row], found: dict[Place, HashedRows], last: dict[str, str]
 ) -> Iterator[Finding]:
     before: dict[str, str] = {}
-    last: dict[str, str] = {}
     for day in closed:
         rows = found.pop((day["loop"], day["date"]), HashedRows())
         yield from _day_findings(day, rows, before.get(day["loop"], ""))
-        before[day["loop"]], last[day["loop"]] = day["seal"], day["date"]
+        before[day["loop"]] = day["seal"]
     for loop, date_of in found:
         if date_of <= last.get(loop, ""):
             yield Finding(table.name, f"{loop} {date_of}".strip(), "rows of a day never closed")
@@ -208,11 +209,18 @@ def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Finding]:
 def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
     """Find days that are closed for some tables only, or lie between closed days."""
     tables: dict[Place, set[str]] = defaultdict(set)
+    first: dict[tuple[str, str], str] = {}  # day of a table
     for row in closed:
         tables[row["loop"], row["date"]].add(row["table"])
+        first.setdefault((row["loop"], row["table"]), row["date"])
     for loop in {loop for loop, _ in tables}:
         for day in _days_between([day for name, day in tables if name == loop]):
-            for table in {each.name for each in schema.SEALED} - tables.get((loop, day), set()):
+            wanted = {
+                each.name
+                for each in schema.SEALED
+                if each not in schema.ADDED_LATER or first.get((loop, each.name), "9") <= day
+            }
+            for table in wanted - tables.get((loop, day), set()):
                 yield Finding("day", f"{table} {loop} {day}".replace("  ", " "), "it is missing")
 
 
