@@ -24,6 +24,7 @@ _MODULES = {
     "serve": "service",
     "migrate": "service",
     "work": "operations",
+    "learn": "operations",
     "key": "operations",
     "export": "operations",
     "backup": "operations",
