@@ -38,14 +38,13 @@ from consequential.evaluation.bounds import AnyTime, lower_bounds
 from consequential.evaluation.contradictions import contradictions
 from consequential.evaluation.estimate import Result
 from consequential.evaluation.evaluate import measure_rules
-from consequential.evaluation.reach import Extremes, Span
+from consequential.evaluation.reach import Span
 from consequential.evaluation.weighted_log import Measurement
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.policies import DecisionRule
 from consequential.service.exports import UNKNOWN
 from consequential.service.settings import LoopSettings
-from consequential.weightings import InversePropensity
 
 Floats = NDArray[np.float64]
 
@@ -109,10 +108,9 @@ class Gain:
         # a floor that was lower in the past was known before any of these decisions
         floor = min(settings.floor, float(possible.min(initial=1.0)))
         found = measure_rules((rule, against), log, objective, AnyTime, floor=floor)
-        reach = Extremes.of(InversePropensity(), floor).difference(objective, log, ())
         sides: tuple[Any, Any] = found[-1].utility.low, found[-1].utility.high
         least, most = (side.numerator for side in sides)
-        return cls(least, most, reach.at(0.0), settings.gate.tuned_for, found[0])
+        return cls(least, most, sides[0].reach.at(0.0), settings.gate.tuned_for, found[0])
 
     def lower(self, alpha: float, rows: Floats | None = None) -> Floats:
         """Lower bounds of the mean after each decision, all of them right but for chance alpha."""
