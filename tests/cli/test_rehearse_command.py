@@ -189,3 +189,20 @@ def test_an_alarm_about_the_first_rule_changes_nothing():
     risk = Risk(guardrails=[alarm], deployments=[{"shares": {"old": 1.0}}])
     assert act(risk) == ["alarm: acceptance"]
     assert risk.deployed == []
+
+
+@pytest.mark.slow
+def test_a_rehearsal_promotes_a_better_policy_and_rolls_it_back_when_times_get_worse(tmp_path):
+    folder = tmp_path / "service"
+    assert main(["rehearse", str(folder), "--port", free_port(), "--no-wait"]) == 0
+    months = json.loads((folder / "rehearsal.json").read_text())
+    happened = [what for month in months for what in month["happened"]]
+    decides = next(what for what in happened if what.endswith("decides"))
+    assert happened.index(decides) > 0
+    assert months[23]["utility"] >= 0.170
+    assert months[23]["gap"] <= 0.15
+    assert any(what.startswith("alarm: drift") for what in months[24]["happened"])
+    assert "rolled back" in months[24]["happened"]
+    assert months[25]["utility"] > months[24]["utility"]
+    assert (folder / "audit.html").stat().st_size < 2e6
+    assert main(["verify", str(folder)]) == 0
