@@ -2,9 +2,9 @@
 
     python benchmarks/rehearsals.py [--seeds 10] [--months 24] [--decisions 5000]
 
-Prints a row per seed: the month after which a candidate decides, the true utility and gap when times
-get worse, and the seconds that it all took, which mean something on an idle machine only. Exits with
-1 where fewer than 9 of 10 seeds promote, or one that does ends below 0.170 or with a gap above 0.15.
+Prints a row per seed: the month after which a candidate decides, the true utility and gap when
+times get worse, and the seconds it took, which mean something on an idle machine only. Exits with
+1 where fewer than 9 of 10 seeds promote, or one that does ends below 0.170 or with a gap over 0.15.
 """
 
 from __future__ import annotations
