@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
+from page_data import make_loop
 from postgres_server import PostgresServer
-from trial import Served, Trial, add_loop, make_trial, served_here
+from trial import Served, Trial, add_loop, free_port, make_trial, served_here
 
 from consequential.service.database import Store, migrate, open_store
 from consequential.service.settings import ServiceSettings
@@ -94,12 +94,15 @@ def serve() -> Iterator[Callable[..., Served]]:
     started: list[Served] = []
 
     def start(trial: Trial, *more: str) -> Served:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        started.append(Served(trial, port, *more))
+        started.append(Served(trial, free_port(), *more))
         return started[-1]
 
     yield start
     for each in started:
         each.kill()
+
+
+@pytest.fixture(scope="session")
+def page_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """A service on SQLite whose loop has weeks of closed books behind it."""
+    return make_loop(tmp_path_factory.mktemp("pages"))

@@ -131,12 +131,21 @@ def propose(http: httpx.Client, trial: Trial, address: str, text: str) -> httpx.
     return http.post(f"{address}/policies", content=text, headers=headers)
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 class Served:
     """A service that runs as a process of its own."""
 
-    def __init__(self, trial: Trial, port: int, *more: str) -> None:
+    def __init__(self, trial: Trial, port: int, *more: str, worker: bool = True) -> None:
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "consequential", "serve", str(trial.settings.directory)]
+        command += [] if worker else ["--no-worker"]
         self.log = trial.settings.directory / f"served-{port}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

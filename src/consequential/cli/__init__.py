@@ -29,6 +29,8 @@ _MODULES = {
     "backup": "operations",
     "verify": "operations",
     "forget": "operations",
+    "report": "operations",
+    "rehearse": "rehearsal",
 }
 
 

@@ -17,7 +17,7 @@ force may have been learned from earlier rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import log, sqrt
 from typing import Any
@@ -206,9 +206,15 @@ class AnyTime(Bounded):
 
     name = "any_time"
 
+    def __init__(
+        self, ratios: Sequence[Any], confidence: float, seed: int, tuned_for: int = TUNED_FOR
+    ) -> None:
+        super().__init__(ratios, confidence, seed)
+        self.tuned_for = tuned_for
+
     def lower(self, rows: Floats, reach: Span) -> float:
         """Return the best of all bounds so far."""
-        bounds = lower_bounds(rows, reach.low, reach.mean_high, self.confidence)
+        bounds = lower_bounds(rows, reach.low, reach.mean_high, self.confidence, self.tuned_for)
         return max(float(bounds[-1]), reach.mean_low)
 
 

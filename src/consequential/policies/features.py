@@ -153,6 +153,13 @@ def row_products(matrix: Floats, vector: Floats) -> Floats:
     return found
 
 
+def row_keys(matrix: Floats) -> list[bytes]:
+    """Return bytes for each row that are equal where rows are."""
+    whole = np.ascontiguousarray(matrix, dtype=np.float64) + 0.0  # -0.0 becomes 0.0
+    keys: list[bytes] = whole.view(f"V{8 * whole.shape[1]}").ravel().tolist()
+    return keys
+
+
 def matched_features(features: Any, names: Sequence[str]) -> Floats:
     """Return the columns of a matrix, a data frame or records that a rule looks at, in its order.
 

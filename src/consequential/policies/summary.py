@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from consequential.policies.features import Floats, PolicyError
 
-_SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _ORDINARY = (-1.63, -0.71, 0.12, 0.83, 1.57)  # values of features of which nothing is known
 _LOOKED_AT = 100_000  # people at most
 
@@ -29,6 +29,9 @@ class FeatureSummary:
         commonest word.
     quantiles
         One row per share of people (5, 25, 50, 75 and 95 percent), one column per feature.
+    means
+        The mean of each feature; for an indicator, the share of people with that word. None in
+        summaries stored by older versions.
 
     Examples
     --------
@@ -41,18 +44,21 @@ class FeatureSummary:
     names: tuple[str, ...]
     reference: Floats
     quantiles: Floats
+    means: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(str(name) for name in self.names))
-        for name in ("reference", "quantiles"):
+        names = ("reference", "quantiles", "means")
+        for name in names if self.means is not None else names[:2]:
             values = np.array(getattr(self, name), dtype=np.float64)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         n = len(self.names)
-        fits = self.reference.shape == (n,) and self.quantiles.shape[1:] == (n,)
+        means = self.reference if self.means is None else self.means
+        fits = self.reference.shape == means.shape == (n,) and self.quantiles.shape[1:] == (n,)
         if not fits or len(self.quantiles) == 0:
             raise PolicyError("a summary needs a reference and quantiles for each feature")
-        if not (np.isfinite(self.reference).all() and np.isfinite(self.quantiles).all()):
+        if not all(np.isfinite(each).all() for each in (self.reference, self.quantiles, means)):
             raise PolicyError("the values in a summary of features must be finite")
 
     @classmethod
@@ -61,12 +67,12 @@ class FeatureSummary:
         matrix = np.asarray(features, dtype=np.float64)
         evenly = np.linspace(0, len(matrix) - 1, min(len(matrix), _LOOKED_AT)).astype(np.intp)
         people = matrix[evenly]
-        quantiles = np.quantile(people, _SHARES, axis=0, method="nearest")
-        reference = quantiles[_SHARES.index(0.5)].copy()
+        quantiles = np.quantile(people, SHARES, axis=0, method="nearest")
+        reference = quantiles[SHARES.index(0.5)].copy()
         for places in word_columns(names).values():
             reference[places] = 0.0
             reference[places[people[:, places].sum(axis=0).argmax()]] = 1.0
-        return cls(tuple(names), reference, quantiles)
+        return cls(tuple(names), reference, quantiles, people.mean(axis=0))
 
     @classmethod
     def ordinary(cls, names: Sequence[str]) -> FeatureSummary:
@@ -92,11 +98,12 @@ class FeatureSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
-        return {
+        found: dict[str, Any] = {
             "names": list(self.names),
             "reference": self.reference.tolist(),
             "quantiles": self.quantiles.tolist(),
         }
+        return found if self.means is None else found | {"means": self.means.tolist()}
 
     def __repr__(self) -> str:
         return f"FeatureSummary(of {', '.join(self.names)})"

@@ -17,7 +17,20 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 from sqlalchemy import Table, select
 
-from consequential.service import bodies, exports, loops, outcomes, policies, schema
+from consequential.service import (
+    alarms,
+    approval,
+    bodies,
+    candidates,
+    copies,
+    exports,
+    learning,
+    lookups,
+    loops,
+    outcomes,
+    policies,
+    schema,
+)
 from consequential.service.applications import (
     DECISION_LIMIT,
     LIST_LIMIT,
@@ -29,9 +42,8 @@ from consequential.service.applications import (
     read_batch,
     read_json,
 )
-from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.closing import open_books
-from consequential.service.deciding import Live, live_at, replayed
+from consequential.service.deciding import Live
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -60,6 +72,7 @@ Settings = Annotated[dict[str, Any], Body()]
 _PARQUET = "application/vnd.apache.parquet"
 _FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
 _LISTED = 1000  # rows of a list, the newest
+_JSON = ("shares", "cohorts", "summary", "checklist", "counts")
 _exports = BoundedSemaphore(2)  # each takes memory, and a connection for a while
 
 
@@ -193,17 +206,8 @@ def _status(answer: Answer) -> int:
 @allowed("read")
 def decision(request: Request, id: str) -> JSONResponse:
     """Return a decision with its reasons, outcome and override."""
-    service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-        commitment = stored_commitment(connection, row["loop"], row["epoch"])
-        events = outcomes.outcomes_of(connection, row["id"])
-        override = outcomes.override_of(connection, row["id"])
-    features = None if row["features"] is None else json.loads(row["features"])
-    told = live.answer_again(row, commitment)
-    state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
-    return JSONResponse({**row, "salt": None, **told, "features": features, **state})
+    store = service_of(request).store
+    return JSONResponse(lookups.decision_document(store, checked_id(id, "id")))
 
 
 @router.get("/v1/decisions/{id}/replay")
@@ -211,14 +215,8 @@ def decision(request: Request, id: str) -> JSONResponse:
 def replay(request: Request, id: str) -> JSONResponse:
     """Compute a decision again from the log."""
     service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-    key = epoch_key(service.settings.secret, row["loop"], row["epoch"])
-    again = replayed(live, [row], key)[0]
-    logged = {name: row[name] for name in ("u", "propensity", "accepted")}
-    now_is = {"u": again.u, "propensity": again.propensity, "accepted": again.accepted}
-    return JSONResponse({"id": id, "agrees": again.agrees, "logged": logged, "replayed": now_is})
+    found = lookups.replay_document(service.store, checked_id(id, "id"), service.settings.secret)
+    return JSONResponse(found)
 
 
 # --- reporting
@@ -292,7 +290,8 @@ async def propose(request: Request) -> Response:
         document = body.decode()
     except UnicodeDecodeError:
         raise Problem("not_utf8", 400, "the body is not UTF-8") from None
-    cohorts = [each for each in request.query_params.get("cohorts", "").split(",") if each]
+    told = request.query_params.get("cohorts", "")
+    cohorts = [each for each in told.split(",") if each] or None
     parent = request.query_params.get("parent")
     if parent is not None:
         checked_id(parent, "parent")
@@ -314,14 +313,61 @@ async def propose(request: Request) -> Response:
 )
 @allowed("approve")
 def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
-    """Decide with these policies from now on; a canary or a roll back is a deployment, too."""
+    """Decide with these policies from now on; a canary or a roll back is a deployment, too.
+
+    The share of a candidate rises by the evidence of the last evaluation that it passed; without
+    evidence it takes the scope admin, and a reason.
+    """
+    service, account = service_of(request), request.state.account
+    live = service.live(loop)
+    told: dict[str, Any] = {"evidence": body.evidence, "why": body.why}
+    with service.store.write() as connection:
+        at = loops.clock(connection, loop, live.settings, now())
+        number = approval.approve(connection, live, body.shares, account, at, **told)
+    service.refresh()
+    return {"number": number}
+
+
+@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=shown({}))
+@allowed("learn")
+def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
+    """Ask the worker to learn from all frozen cohorts; the candidate comes later."""
     service, by = service_of(request), request.state.account.name
     live = service.live(loop)
     with service.store.write() as connection:
         at = loops.clock(connection, loop, live.settings, now())
-        number = policies.deploy(connection, live, body.shares, by, at, evidence=body.evidence)
-    service.refresh()
-    return {"number": number}
+        return {"request": learning.ask(connection, loop, by, at)}
+
+
+@router.get("/v1/loops/{loop}/learn")
+@allowed("read")
+def get_learning(request: Request, loop: str) -> JSONResponse:
+    """Return what became of the requests to learn, the newest first."""
+    service_of(request).live(loop)
+    with service_of(request).store.read() as connection:
+        return JSONResponse({"requests": learning.asked(connection, loop)[::-1][:_LISTED]})
+
+
+@router.get("/v1/loops/{loop}/candidates")
+@allowed("read")
+def get_candidates(request: Request, loop: str) -> JSONResponse:
+    """Return the policies that wait for their proof, and those that did, the newest first."""
+    service_of(request).live(loop)
+    with service_of(request).store.read() as connection:
+        found = candidates.candidates(connection, loop)
+    return JSONResponse({"candidates": found[::-1][:_LISTED]})
+
+
+@router.post("/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=shown({"candidate": 1}))
+@allowed("learn")
+def withdraw(request: Request, loop: str, body: bodies.Withdrawal) -> dict[str, int]:
+    """Let a candidate wait no longer."""
+    service, by = service_of(request), request.state.account.name
+    live = service.live(loop)
+    with service.store.write() as connection:
+        at = loops.clock(connection, loop, live.settings, now())
+        candidates.withdraw(connection, loop, body.candidate, by, at)
+    return {"candidate": body.candidate}
 
 
 def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
@@ -341,16 +387,16 @@ def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with its JSON as values."""
-    return {
-        name: json.loads(value) if name in ("shares", "cohorts", "summary") else value
-        for name, value in row.items()
-    }
+    return {name: json.loads(value) if name in _JSON else value for name, value in row.items()}
 
 
 _listing("policies", schema.policy, hidden=("content",))
 _listing("deployments", schema.deployment)
 _listing("epochs", schema.epoch)
 _listing("days", schema.day)
+_listing("cohorts", schema.cohort)
+_listing("evaluations", schema.evaluation)
+_listing("guardrails", schema.guardrail)
 
 
 @router.get(
@@ -360,9 +406,13 @@ _listing("days", schema.day)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
+    request: Request,
+    loop: str,
+    since: bodies.Day = _FIRST,
+    until: bodies.Day = _LAST,
+    table: str = "",
 ) -> Response:
-    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    """Return decisions, or rows of a table as written; groups only with the scope `sensitive`."""
     service = service_of(request)
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
@@ -370,6 +420,9 @@ def export(
     if not _exports.acquire(blocking=False):
         raise Problem("busy", 503, "other exports are being made: try again")
     try:
+        if table:
+            copied = copies.copy_of(service.store, table, loop, first, last)
+            return Response(copied, media_type=_PARQUET)
         found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
     finally:
         _exports.release()
@@ -397,4 +450,6 @@ async def readyz(request: Request) -> Response:
 @watching.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return figures for Prometheus."""
+    service = service_of(request)
+    await service.on_thread(partial(alarms.measure, service.store))
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -124,10 +124,24 @@ class Attributes(_Body):
 
 
 class Deployment(_Body):
-    """The policies to decide with, by digest; shares sum to 1."""
+    """The policies to decide with, by digest; shares sum to 1.
+
+    `evidence` is the number of an evaluation; `why` is for people, and needed without evidence.
+    """
 
     shares: Annotated[dict[Id, Annotated[float, Field(gt=0.0, le=1.0)]], Field(min_length=1)]
-    evidence: Annotated[str, Field(max_length=10_000), AfterValidator(_storable)] = ""
+    evidence: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    why: Annotated[str, Field(max_length=10_000), AfterValidator(_storable)] = ""
+
+
+class Learn(_Body):
+    """Nothing more needs to be said."""
+
+
+class Withdrawal(_Body):
+    """The candidate that shall wait no longer, by its number."""
+
+    candidate: Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class Application(_Body):

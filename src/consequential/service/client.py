@@ -120,7 +120,8 @@ class Client:
     ) -> str:
         """Propose a policy, as `policy_to_json` writes it; return its digest.
 
-        `parent` is the digest of the one that it was made from, `cohorts` what it was learned from.
+        `parent` is the digest of the one that it was made from. `cohorts` are the periods that it
+        was learned from, or `["none"]`; as soon as a cohort is frozen they must be said.
         """
         headers = {"Content-Type": "application/json"}
         path = f"/v1/loops/{loop}/policies"
@@ -130,23 +131,47 @@ class Client:
         sent = self._send("POST", path, content=content, headers=headers, params=params)
         return str(sent.json()["policy"])
 
-    def deploy(self, loop: str, shares: Mapping[str, float], evidence: str = "") -> int:
+    def deploy(
+        self, loop: str, shares: Mapping[str, float], *, evidence: int | None = None, why: str = ""
+    ) -> int:
         """Decide with these policies from now on, by digest; return the deployment's number.
 
-        Shares sum to 1. This is not tried again, because a second deployment would be another.
+        Shares sum to 1. `evidence` is the number of the last evaluation of the candidate whose
+        share rises; without it the key needs `admin`, and `why` a reason. This is not tried again,
+        because a second deployment would be another.
         """
-        body = {"shares": dict(shares), "evidence": evidence}
+        body = {"shares": dict(shares), "evidence": evidence, "why": why}
         sent = self._send("POST", f"/v1/loops/{loop}/deployments", again=False, json=body)
         return int(sent.json()["number"])
 
+    def learn(self, loop: str) -> str:
+        """Ask for a candidate from all frozen cohorts; return the request's id.
+
+        What became of it is in `listed(loop, "learn")`.
+        """
+        sent = self._send("POST", f"/v1/loops/{loop}/learn", again=False, json={})
+        return str(sent.json()["request"])
+
+    def withdraw(self, loop: str, candidate: int) -> None:
+        """Let a candidate wait no longer, by its number."""
+        path = f"/v1/loops/{loop}/withdrawals"
+        self._send("POST", path, again=False, json={"candidate": candidate})
+
     def listed(self, loop: str, what: str) -> list[dict[str, Any]]:
-        """Return a loop's `policies`, `deployments`, `days` or `epochs`."""
-        found: list[dict[str, Any]] = self._json("GET", f"/v1/loops/{loop}/{what}")[what]
+        """Return a loop's `policies`, `deployments`, `days`, `epochs` or `cohorts`.
+
+        What it learned is in `candidates`, `evaluations`, `guardrails` and `learn`.
+        """
+        answer = self._json("GET", f"/v1/loops/{loop}/{what}")
+        found: list[dict[str, Any]] = answer["requests" if what == "learn" else what]
         return found
 
-    def export(self, loop: str, **between: str) -> bytes:
-        """Return the log as the bytes of a Parquet file; `since` and `until` are dates."""
-        return self._send("GET", f"/v1/loops/{loop}/export", params=between).content
+    def export(self, loop: str, **asked: str) -> bytes:
+        """Return the log as the bytes of a Parquet file; `since` and `until` are dates.
+
+        With the name of a `table`, return its rows as they were written, for an auditor.
+        """
+        return self._send("GET", f"/v1/loops/{loop}/export", params=asked).content
 
     # --- sending
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, insert, select, text
+from sqlalchemy import Connection, Select, Table, exists, func, insert, select, text
 
 from consequential.service import schema
 from consequential.service.database import Store
@@ -143,9 +143,27 @@ def _summary(store: Store, table: Table, loop: str, day: str) -> str:
     columns = [value.label(name) for name, value in _SUMMARIES.get(table.name, {}).items()]
     if not columns:
         return canonical({})
+    asked = select(*columns).where(*within(table, loop, day))
     with store.read() as connection:
-        found = connection.execute(select(*columns).where(*within(table, loop, day)))
-        return canonical(dict(found.mappings().one()))
+        found = dict(connection.execute(asked).mappings().one())
+        if table is schema.decision:
+            firsts = [value.label(name) for name, value in _FIRSTS.items()]
+            own = select(*firsts).where(*within(table, loop, day), ~repeats(table))
+            found |= connection.execute(own).mappings().one()
+        if table is schema.outcome:
+            found["cohorts"] = dict(connection.execute(_arrivals(loop, day)).all())
+        return canonical(found)
+
+
+def _arrivals(loop: str, day: str) -> Select[Any]:
+    """Select of how many accepted people of each cohort a day brought the first outcome."""
+    decision, outcome = schema.decision, schema.outcome
+    return (
+        select(decision.c.cohort, func.count())
+        .join_from(outcome, decision, outcome.c.decision == decision.c.id)
+        .where(*within(outcome, loop, day), outcome.c.corrects.is_(None), decision.c.accepted)
+        .group_by(decision.c.cohort)
+    )
 
 
 def _count(store: Store, connection: Connection, table: Table, loop: str, day: str) -> int:
@@ -175,14 +193,29 @@ def within(table: Table, loop: str, day: str) -> tuple[Any, ...]:
     return table.c.loop == loop, table.c.id >= low, table.c.id < high
 
 
+def repeats(table: Any) -> Any:
+    """Return whether a decision is not the first of its subject in the epoch.
+
+    All of them are drawn with the same number.
+    """
+    earlier = schema.decision.alias()
+    return exists().where(
+        earlier.c.subject_id == table.c.subject_id,
+        earlier.c.loop == table.c.loop,
+        earlier.c.epoch == table.c.epoch,
+        earlier.c.id < table.c.id,
+    )
+
+
 _CHANCE = schema.decision.c.propensity
+_VARIANCE = func.coalesce(func.sum(_CHANCE * (1.0 - _CHANCE)), 0.0)
 _LABEL = schema.outcome.c.label
 # what is known of a day without its rows; of decisions also what chance should have given
 _SUMMARIES: dict[str, dict[str, Any]] = {
     "decision": {
         "accepted": func.count().filter(schema.decision.c.accepted),
         "propensity": func.coalesce(func.sum(_CHANCE), 0.0),
-        "variance": func.coalesce(func.sum(_CHANCE * (1.0 - _CHANCE)), 0.0),
+        "variance": _VARIANCE,
         **{f"from_{k}0": func.count().filter(k / 10.0 <= _CHANCE) for k in range(1, 10)},
     },
     "outcome": {
@@ -192,4 +225,11 @@ _SUMMARIES: dict[str, dict[str, Any]] = {
         "corrections": func.count().filter(schema.outcome.c.corrects.is_not(None)),
     },
     "override": {"accepted": func.count().filter(schema.override.c.accepted)},
+}
+# the same of first applications, whose draws are independent of each other
+_FIRSTS = {
+    "first_rows": func.count(),
+    "first_accepted": func.count().filter(schema.decision.c.accepted),
+    "first_propensity": func.coalesce(func.sum(_CHANCE), 0.0),
+    "first_variance": _VARIANCE,
 }

@@ -20,10 +20,11 @@ from consequential.files import write_atomically
 from consequential.service import schema
 from consequential.service.closing import last_closed
 from consequential.service.database import Store
-from consequential.service.exports import Export, export
+from consequential.service.exports import Export, export, joined
 from consequential.service.loops import clock, settings_in_force
+from consequential.service.problems import Problem
 from consequential.service.records import canonical, first_id
-from consequential.service.settings import LoopSettings, period_after, period_start
+from consequential.service.settings import LoopSettings, period_after, period_of, period_start
 
 Row = Mapping[str, Any]
 
@@ -122,6 +123,35 @@ class Cohorts:
         with self.store.read() as connection:
             return schema.rows(connection, wanted)
 
+    def frozen(self) -> list[dict[str, Any]]:
+        """Return the last version of each period, in order of time."""
+        return sorted({row["period"]: row for row in self.versions()}.values(), key=_period)
+
+    def kept(self, frozen: Sequence[Row], time: datetime) -> list[Row]:
+        """Return the cohorts whose files the retention has not deleted."""
+        months = self.settings.retention
+        if months is None:
+            return list(frozen)
+        first = period_start(period_after(period_of("month", time), -months))
+        return [row for row in frozen if period_start(row["period"]) >= first]
+
+    def rows(self, frozen: Sequence[Row]) -> pa.Table:
+        """Return the rows of frozen periods; a file that is not the one written is named."""
+        return joined([self._content(row) for row in frozen], self.settings)
+
+    def _content(self, row: Row) -> bytes:
+        path: Path = self.directory / row["file"]
+        if not path.exists():
+            raise Problem("cohort_file", 409, f"the file {row['file']} is missing: restore it")
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != row["file_digest"]:
+            raise Problem(
+                "cohort_file", 409,
+                f"the file {row['file']} is not the one that was frozen: restore it from a backup, "
+                "or freeze the period again",
+            )  # fmt: skip
+        return content
+
     def remove(self, versions: Sequence[Row]) -> int:
         """Delete files; return how many there were."""
         there = [path for row in versions if (path := self.directory / row["file"]).exists()]
@@ -144,6 +174,15 @@ def all_cohorts(store: Store, directory: Path) -> dict[str, Cohorts]:
     with store.read() as connection:
         found = settings_in_force(connection)
     return {loop: Cohorts(store, directory, loop, settings) for loop, settings in found.items()}
+
+
+def name_of(row: Row) -> str:
+    """Return the name of a frozen cohort: its period and version."""
+    return f"{row['period']}-{row['version']}"
+
+
+def _period(row: Row) -> str:
+    return str(row["period"])
 
 
 def _span(period: str) -> tuple[datetime, datetime]:

@@ -62,17 +62,21 @@ class Live:
     def propensity(self, people: Sequence[Person]) -> Floats:
         """Return the propensities of all policies together."""
         return self._mixed(
-            [share.policy.propensity(_features(share.policy, people)) for share in self.shares]
+            [
+                share.policy.propensity(policy_features(share.policy, people))
+                for share in self.shares
+            ]
         )
 
     def scored(self, people: Sequence[Person]) -> Scored:
         """Return the same with scores, and with how much each feature holds them down."""
         first = self.shares[0].policy
-        features = first.looked_at(_features(first, people))
+        features = first.looked_at(policy_features(first, people))
         found = score_rises(first, features)
         each = [first.scored(found.score, features)]
         each += [
-            share.policy.propensity(_features(share.policy, people)) for share in self.shares[1:]
+            share.policy.propensity(policy_features(share.policy, people))
+            for share in self.shares[1:]
         ]
         return Scored(self._mixed(each), found)
 
@@ -129,7 +133,7 @@ class Scored:
     found: ScoreRises
 
 
-def _features(policy: Policy, people: Sequence[Person]) -> NamedFeatures:
+def policy_features(policy: Policy, people: Sequence[Person]) -> NamedFeatures:
     """Return the columns that a policy looks at, in its order; words as raw columns."""
     first = people[0]
     names = table_columns(policy.raw_columns, tuple(first))

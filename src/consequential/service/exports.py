@@ -11,18 +11,23 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from sqlalchemy import Connection, Table, exists, select
+from sqlalchemy import Connection, Table, select
 
+from consequential.log import DecisionLog
 from consequential.service import schema
+from consequential.service.closing import repeats
 from consequential.service.database import Store
 from consequential.service.outcomes import state_of
+from consequential.service.problems import Problem
 from consequential.service.records import first_id, moment
 from consequential.service.settings import LoopSettings, Words
 
@@ -116,6 +121,40 @@ def export(
     return Export(buffer.getvalue(), dict(counts))
 
 
+def joined(files: Sequence[bytes], settings: LoopSettings) -> pa.Table:
+    """Return the rows of several exports in one table, whose features are named as the loop's.
+
+    All other columns but the sensitive attribute begin with `=`, as no feature does. Decisions that
+    were taken before a feature was asked for are left out, whatever was decided.
+    """
+    tables = [pq.read_table(io.BytesIO(file)) for file in files]
+    table = pa.concat_tables(tables, promote_options="default")
+    names = {column: f"={column}" for column in _OWN} | {"sensitive": settings.sensitive}
+    names |= {column: name for name, column in _feature_columns(settings).items()}
+    table = table.rename_columns([names.get(column, f"={column}") for column in table.column_names])
+    if not settings.features.keys() <= set(table.column_names):
+        raise Problem("no_rows", 409, "a feature was asked for only after these cohorts")
+    known = reduce(pc.and_, [pc.is_valid(table[name]) for name in settings.features])
+    return table.filter(known)
+
+
+def as_log(table: pa.Table, settings: LoopSettings, **more: Any) -> DecisionLog:
+    """Return such a table as a log; `more` are other keywords of `from_frame`."""
+    columns: dict[str, Any] = {
+        name: f"={name}" for name in ("decision", "propensity", "label", "amount")
+    }
+    if settings.sensitive:
+        columns["sensitive"] = settings.sensitive
+    return DecisionLog.from_frame(
+        table,
+        features=list(settings.features),
+        time_step="=time",
+        period=settings.period,
+        **columns,
+        **more,
+    )
+
+
 def _feature_columns(settings: LoopSettings) -> dict[str, str]:
     """Return the column of each feature: its name, unless another column has it."""
     columns: dict[str, str] = {}
@@ -140,14 +179,8 @@ def _pieces(
     connection: Connection, loop: str, since: datetime, until: datetime
 ) -> Iterator[list[Row]]:
     """Yield decisions in order, and whether a row repeats one of its subject and epoch."""
-    table, earlier = schema.decision, schema.decision.alias()
-    repeats = exists().where(
-        earlier.c.subject_id == table.c.subject_id,
-        earlier.c.loop == table.c.loop,
-        earlier.c.epoch == table.c.epoch,
-        earlier.c.id < table.c.id,
-    )
-    asked = select(table, repeats.label("repeats")).where(
+    table = schema.decision
+    asked = select(table, repeats(table).label("repeats")).where(
         table.c.loop == loop, table.c.id >= first_id(since), table.c.id < first_id(until)
     )
     ordered = asked.order_by(table.c.id).execution_options(yield_per=_PIECE)

@@ -62,7 +62,7 @@ OVERRIDES_EXAMPLE = {
     "overrides": [{"decision_id": _ID, "accepted": False, "why": "the papers were forged"}]
 }
 ATTRIBUTES_EXAMPLE = {"sensitive": [{"subject_id": "P-4", "attribute": "sex", "value": "f"}]}
-DEPLOYMENT_EXAMPLE = {"shares": {_POLICY: 1.0}, "evidence": "approved on 3 March"}
+DEPLOYMENT_EXAMPLE = {"shares": {_POLICY: 1.0}, "evidence": 17, "why": "agreed on 3 March"}
 POLICY_EXAMPLE = {"format": "consequential policy", "schema": 3}
 SETTINGS_EXAMPLE = {
     "cost": 0.6,
@@ -70,8 +70,11 @@ SETTINGS_EXAMPLE = {
     "period": "month",
     "horizon": 12,
     "sensitive": "sex",
+    "max_gap": 0.1,
+    "acceptance": [0.3, 0.9],
+    "gate": {"confidence": 0.95, "margin": 0.0},
     "features": {
-        "income": {"low": 0, "high": 20000, "phrase": "Income"},
+        "income": {"low": 0, "high": 20000, "phrase": "Income", "shape": "spline"},
         "purpose": {"words": ["car", "home"], "phrase": "Purpose"},
     },
 }

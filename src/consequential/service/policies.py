@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, select
 
 from consequential.policies import (
     Policy,
@@ -17,6 +17,7 @@ from consequential.policies import (
     table_columns,
 )
 from consequential.service import schema
+from consequential.service.candidates import NO_COHORTS, file_candidate, last_learned
 from consequential.service.deciding import Live, Person, Share
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
@@ -98,19 +99,33 @@ def propose(
     time: datetime,
     *,
     parent: str | None = None,
-    cohorts: Sequence[str] = (),
+    cohorts: Sequence[str] | None = None,
+    seed: int | None = None,
 ) -> str:
-    """Store a policy for later deployment and return its digest; again is as well as once."""
+    """Store a policy, a candidate for deployment, and return its digest; again is as well as once.
+
+    `cohorts` are those it was learned from, None where they are not told.
+    """
     digest = policy_digest(checked_policy(text, live.settings))
-    if policy_row(connection, live.loop, digest) is not None:
-        return digest
-    if parent is not None and policy_row(connection, live.loop, parent) is None:
-        raise Problem("unknown_policy", 422, f"no policy {parent} in this loop to be its parent")
-    values = {"policy": digest, "content": text, "by": by, "parent": parent}
-    values["cohorts"] = canonical(sorted(cohorts))
-    schema.add(connection, schema.policy, live.loop, time, values)
-    schema.add_event(connection, live.loop, time, by, "policy proposed", digest)
+    since = last_learned(
+        cohorts, live.settings, time, any_frozen=_any_frozen(connection, live.loop)
+    )
+    if policy_row(connection, live.loop, digest) is None:
+        if parent is not None and policy_row(connection, live.loop, parent) is None:
+            raise Problem("unknown_policy", 422, f"no policy {parent} in this loop, its parent")
+        values = {"policy": digest, "content": text, "by": by, "parent": parent}
+        named = [name for name in cohorts or () if name != NO_COHORTS]
+        values["cohorts"] = canonical(sorted(named))
+        schema.add(connection, schema.policy, live.loop, time, values)
+        schema.add_event(connection, live.loop, time, by, "policy proposed", digest)
+    told: dict[str, Any] = {"version": live.version, "by": by, "seed": seed}
+    file_candidate(connection, live.loop, digest, time, since=since, **told)
     return digest
+
+
+def _any_frozen(connection: Connection, loop: str) -> bool:
+    table = schema.cohort
+    return bool(connection.execute(select(exists().where(table.c.loop == loop))).scalar())
 
 
 def deploy(
@@ -152,3 +167,12 @@ def policy_row(connection: Connection, loop: str, digest: str) -> dict[str, Any]
     table = schema.policy
     wanted = select(table).where(table.c.loop == loop, table.c.policy == digest)
     return schema.row(connection, wanted)
+
+
+def stored_policy(connection: Connection, loop: str, digest: str) -> Policy:
+    """Return a policy that the loop has."""
+    row = policy_row(connection, loop, digest)
+    policy = None if row is None else policy_from_json(row["content"])
+    if not isinstance(policy, Policy):
+        raise Problem("unknown_policy", 422, f"no policy {digest} in this loop")
+    return policy

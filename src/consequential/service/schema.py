@@ -166,6 +166,48 @@ cohort = _rows(
     UniqueConstraint("loop", "period", "version"),
 )
 
+# A candidate is a policy that shall prove itself against the live one. Its proofs rest on cohorts
+# after the period `since`; `deployment` was in force when it was filed.
+candidate = _rows(
+    "candidate",
+    Column("number", Integer, nullable=False),
+    _text("policy"),
+    _text("since"),
+    Column("deployment", Integer, nullable=False),
+    Column("version", Integer, nullable=False),  # of the loop's settings
+    Column("seed", Integer, nullable=True),  # null where a person learned it
+    _text("by"),
+    UniqueConstraint("loop", "number"),
+)
+
+# One look at a candidate: what its proving cohorts, the last of them `cohort`, say of it.
+evaluation = _rows(
+    "evaluation",
+    Column("number", Integer, nullable=False),
+    _text("candidate"),  # its policy
+    Column("candidate_number", Integer, nullable=False),
+    _text("against"),  # the live policy
+    _text("cohort"),
+    _text("cohorts"),
+    Column("alpha", Double, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("passed", Boolean, nullable=False),
+    _text("checklist"),
+    UniqueConstraint("loop", "number"),
+    UniqueConstraint("loop", "candidate_number", "cohort", "version"),
+)
+
+guardrail = _rows(
+    "guardrail",
+    _text("date"),
+    _text("name"),
+    Column("value", Double, nullable=True),
+    Column("limit", Double, nullable=True),
+    Column("broken", Boolean, nullable=False),
+    _text("sentence"),
+    UniqueConstraint("loop", "date", "name"),
+)
+
 account = _rows(
     "account",
     _text("name"),
@@ -179,6 +221,7 @@ account = _rows(
 event = _rows("event", _text("by"), _text("what"), _text("about"))
 
 SEALED = tuple(metadata.tables.values())  # their rows are sealed when a day is closed
+ADDED_LATER = (candidate, evaluation, guardrail)  # days may have been closed without them
 
 day = Table(
     "day",

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from consequential.fairness import NOTIONS
 from consequential.shares import checked_share
 
 Period = Literal["day", "week", "month"]
@@ -29,6 +30,16 @@ _MONTHS: dict[Period, float] = {"day": 1 / 28, "week": 1 / 4, "month": 1}  # at 
 
 class SettingsError(ValueError):
     """Settings that cannot work."""
+
+
+def _is_number(value: Any) -> bool:
+    # a whole number may be too large for a float
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
+
+
+def _is_whole(value: Any, least: int, most: int = _LARGEST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,49 @@ Feature = Number | Words
 
 
 @dataclass(frozen=True, slots=True)
+class GateSettings:
+    """What a candidate must prove before it may decide.
+
+    Attributes
+    ----------
+    confidence
+        The chance that a loop never promotes a policy that is not better, whatever is looked at.
+    margin
+        How much more utility per decision a candidate must have than the live policy.
+    effective
+        The smallest effective number of people that a proof rests on.
+    window
+        Candidates are learned from at most so many of the last cohorts.
+    tuned_for
+        The number of proving decisions at which the bounds are narrowest.
+
+    Examples
+    --------
+    >>> from consequential.service.settings import GateSettings
+    >>> GateSettings().confidence
+    0.95
+    """
+
+    confidence: float = 0.95
+    margin: float = 0.0
+    effective: int = 1000
+    window: int = 24
+    tuned_for: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.confidence):
+            raise SettingsError("the confidence must be a number")
+        checked_share("the confidence", self.confidence)
+        if not _is_number(self.margin) or not 0.0 <= self.margin < 1.0:
+            raise SettingsError("the margin is a number from 0 to below 1")
+        if not _is_whole(self.window, 1):
+            raise SettingsError("the window is a number of cohorts from 1 on")
+        for name in ("effective", "tuned_for"):
+            if not _is_whole(getattr(self, name), 1, 10**9):
+                raise SettingsError(f"{name} is a number of decisions from 1 on")
+
+
+@dataclass(frozen=True, slots=True)
 class LoopSettings:
     """What one loop decides about: the features, the outcome's delay, and how much it explores.
 
@@ -91,6 +145,16 @@ class LoopSettings:
         The calendar period after which the key of chance changes.
     retention
         Months after which features are deleted, more than the horizon; None to keep them.
+    fairness, max_gap
+        A notion's name, and the largest difference between groups that a policy may have; None
+        for no limit.
+    acceptance
+        The smallest and the largest share of people that is to be accepted, also of each group.
+    gate
+        What a candidate must prove.
+    auto_rollback
+        Whether the worker deploys the shares of before when chance, acceptance or utility is not
+        what it should be.
     rehearsal
         Whether time comes with the requests, for trials.
 
@@ -110,6 +174,11 @@ class LoopSettings:
     sensitive: str = ""
     epoch: Period = "month"
     retention: int | None = None
+    fairness: str = "demographic_parity"
+    max_gap: float | None = None
+    acceptance: tuple[float, float] = (0.0, 1.0)
+    gate: GateSettings = GateSettings()
+    auto_rollback: bool = False
     rehearsal: bool = False
 
     def __post_init__(self) -> None:
@@ -126,14 +195,30 @@ class LoopSettings:
             raise SettingsError("the retention is a number of months from 1 on, or null")
         if self.retention and self.retention <= self.horizon * _MONTHS[self.period]:
             raise SettingsError("the retention must exceed the horizon: cohorts have features")
-        if not isinstance(self.rehearsal, bool):
-            raise SettingsError("rehearsal is true or false")
+        for name in ("rehearsal", "auto_rollback"):
+            if not isinstance(getattr(self, name), bool):
+                raise SettingsError(f"{name} is true or false")
         if not isinstance(self.sensitive, str) or self.sensitive in self.features:
             raise SettingsError(
                 "the sensitive attribute is a text and no feature: it decides nothing"
             )
         if not self.features:
             raise SettingsError("a loop needs at least one feature")
+        if self.fairness not in NOTIONS:
+            raise SettingsError(f"fairness is one of {', '.join(NOTIONS)}")
+        if self.max_gap is not None:
+            if not (_is_number(self.max_gap) and 0.0 < self.max_gap <= 1.0):
+                raise SettingsError("max_gap is a number above 0 and at most 1, or null")
+            if not self.sensitive:
+                raise SettingsError("max_gap is about groups: name the sensitive attribute")
+        self._check_acceptance()
+
+    def _check_acceptance(self) -> None:
+        ends = self.acceptance
+        is_pair = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(_is_number, ends))
+        if not is_pair or not 0.0 <= ends[0] < ends[1] <= 1.0:
+            raise SettingsError("acceptance is a list of two shares, [0.5, 0.8] say")
+        object.__setattr__(self, "acceptance", (float(ends[0]), float(ends[1])))
 
 
 def loop_settings(data: Any) -> LoopSettings:
@@ -146,6 +231,8 @@ def loop_settings(data: Any) -> LoopSettings:
         if not isinstance(features, dict):
             raise SettingsError("features is an object with one member per feature")
         members["features"] = {name: _feature(name, each) for name, each in features.items()}
+        if "gate" in members:
+            members["gate"] = GateSettings(**_members("gate", members["gate"], GateSettings))
         return LoopSettings(**members)
     except SettingsError:
         raise
@@ -190,16 +277,6 @@ def _members(what: str, data: Any, kind: Any) -> dict[str, Any]:
 def _check_phrase(phrase: Any) -> None:
     if not isinstance(phrase, str) or not 0 < len(phrase) <= 200:
         raise SettingsError("a phrase for reasons of 1 to 200 characters is needed")
-
-
-def _is_number(value: Any) -> bool:
-    # a whole number may be too large for a float
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return known and abs(value) <= sys.float_info.max
-
-
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST
 
 
 # --- calendar periods, in UTC; their names sort in order of time

@@ -16,7 +16,7 @@ from sqlalchemy.exc import NoResultFound
 
 from consequential.service import schema
 from consequential.service.chance import commitment_of, epoch_key
-from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal
+from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal, within
 from consequential.service.database import Store
 from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.forgetting import FORGOTTEN
@@ -71,6 +71,7 @@ def verify(
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
     replay, forgotten = _Replay(store, secret), _Forgotten(store)
+    last = {row["loop"]: row["date"] for row in closed}
     for table in schema.SEALED:
         found: dict[Place, HashedRows] = defaultdict(HashedRows)
         asked = select(table).order_by(table.c.id).execution_options(yield_per=_PIECE)
@@ -82,7 +83,7 @@ def verify(
                 if table is schema.decision:
                     yield from replay.findings(rows)
         days = [row for row in closed if row["table"] == table.name]
-        yield from _seal_findings(table, days, found)
+        yield from _seal_findings(table, days, found, last)
 
 
 def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Finding]:
@@ -106,6 +107,37 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
     if closed and closed[-1]["date"] == date_of:
         before = closed[0]["seal"] if len(closed) > 1 else ""
         yield from _day_findings(closed[-1], hashed_rows(store, table, loop, date_of), before)
+
+
+def verify_day(
+    store: Store, loop: str, date_of: str, secret: bytes | None = None
+) -> Iterator[Finding]:
+    """Check the rows of one closed day, replay its decisions, and compare the day's seals."""
+    day, forgotten = schema.day.c, _Forgotten(store)
+    before = str(date.fromisoformat(date_of) - timedelta(1))
+    both = select(schema.day).where(day.loop == loop, day.date.in_([before, date_of]))
+    with store.read() as connection:
+        closed = connection.execute(both).mappings().all()
+    seals = {row["table"]: row["seal"] for row in closed if row["date"] == before}
+    days = {row["table"]: row for row in closed if row["date"] == date_of}
+    if not days:
+        yield Finding("day", f"{loop} {date_of}".strip(), "it is not closed")
+        return
+    for table in schema.SEALED:
+        if table.name not in days:
+            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
+            continue
+        rows, replay = HashedRows(), _Replay(store, secret)
+        own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)
+        with reading(store, table) as connection:
+            result = connection.execute(own.execution_options(yield_per=_PIECE))
+            for piece in result.mappings().partitions():
+                for row in piece:
+                    yield from _row_findings(table, row, forgotten)
+                    rows.add(row["digest"])
+                if table is schema.decision:
+                    yield from replay.findings(piece)
+        yield from _day_findings(days[table.name], rows, seals.get(table.name, ""))
 
 
 # --- rows and seals
@@ -162,14 +194,13 @@ def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Fin
 
 
 def _seal_findings(
-    table: Table, closed: Sequence[Row], found: dict[Place, HashedRows]
+    table: Table, closed: Sequence[Row], found: dict[Place, HashedRows], last: dict[str, str]
 ) -> Iterator[Finding]:
     before: dict[str, str] = {}
-    last: dict[str, str] = {}
     for day in closed:
         rows = found.pop((day["loop"], day["date"]), HashedRows())
         yield from _day_findings(day, rows, before.get(day["loop"], ""))
-        before[day["loop"]], last[day["loop"]] = day["seal"], day["date"]
+        before[day["loop"]] = day["seal"]
     for loop, date_of in found:
         if date_of <= last.get(loop, ""):
             yield Finding(table.name, f"{loop} {date_of}".strip(), "rows of a day never closed")
@@ -186,11 +217,18 @@ def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Finding]:
 def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
     """Find days that are closed for some tables only, or lie between closed days."""
     tables: dict[Place, set[str]] = defaultdict(set)
+    first: dict[tuple[str, str], str] = {}  # day of a table
     for row in closed:
         tables[row["loop"], row["date"]].add(row["table"])
+        first.setdefault((row["loop"], row["table"]), row["date"])
     for loop in {loop for loop, _ in tables}:
         for day in _days_between([day for name, day in tables if name == loop]):
-            for table in {each.name for each in schema.SEALED} - tables.get((loop, day), set()):
+            wanted = {
+                each.name
+                for each in schema.SEALED
+                if each not in schema.ADDED_LATER or first.get((loop, each.name), "9") <= day
+            }
+            for table in wanted - tables.get((loop, day), set()):
                 yield Finding("day", f"{table} {loop} {day}".replace("  ", " "), "it is missing")
 
 

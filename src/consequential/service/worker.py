@@ -1,74 +1,178 @@
-"""Worker: epochs, days, cohorts and retention, each done when it is due.
+"""Worker: epochs, days, cohorts, candidates, guardrails and retention, each done when it is due.
 
 Every unit of work is one transaction under a unique key, so a worker may be stopped at any moment,
-and the next one goes on.
+and the next one goes on. A unit that fails is written down and stops no other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from threading import Event
+from typing import Any
 
+from sqlalchemy import select
+
+from consequential.service import learning, looks, schema
+from consequential.service.alarms import Watch
 from consequential.service.chance import open_epochs, reveal_keys
 from consequential.service.closing import close_day, days_due
-from consequential.service.cohorts import Cohorts, all_cohorts
+from consequential.service.cohorts import Cohorts, Row, all_cohorts
 from consequential.service.database import LockedError, Store, only_worker
 from consequential.service.forgetting import retain
-from consequential.service.records import now
+from consequential.service.problems import Problem
+from consequential.service.records import canonical, now, stamp
 from consequential.service.settings import ServiceSettings
 
+FAILED = "work failed"
 _INTERVAL = 30.0  # seconds
 _log = logging.getLogger(__name__)
 
 
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
-    """Do all that is due: open and reveal epochs, close days, freeze cohorts, keep to retention.
+    """Do all that is due: epochs, days, cohorts, candidates, guardrails, retention.
 
-    What fails in one loop is raised when all other loops are done.
+    What fails is raised when everything else is done.
     """
+    failed: list[Exception] = []
     with only_worker(store, settings.directory):
-        failed = list(_failures(store, settings, time))
+        for cohorts in (*all_cohorts(store, settings.directory).values(), None):
+            loop = cohorts.loop if cohorts else ""
+            try:
+                if cohorts is None:
+                    _close(store, "", time)
+                elif (
+                    not cohorts.settings.rehearsal or cohorts.first_period()
+                ):  # else it has no time
+                    failed += _work_on(cohorts, settings.secret, cohorts.clock(time))
+            except Exception as error:
+                _log.exception("work failed", extra={"about": {"loop": loop}})
+                failed.append(error)
     if failed:
         raise failed[0]
 
 
-def _failures(store: Store, settings: ServiceSettings, time: datetime) -> Iterator[Exception]:
-    for cohorts in (*all_cohorts(store, settings.directory).values(), None):
-        try:
-            if cohorts is None:
-                _close(store, "", time)
-            elif not cohorts.settings.rehearsal or cohorts.first_period():  # else it has no time
-                _work_on(cohorts, settings.secret, cohorts.clock(time))
-        except Exception as error:
-            loop = cohorts.loop if cohorts else ""
-            _log.exception("work failed", extra={"about": {"loop": loop}})
-            yield error
-
-
-def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> None:
-    store, loop = cohorts.store, cohorts.loop
-    with store.write() as connection:
-        open_epochs(connection, loop, cohorts.settings, secret, time)
-        revealed = reveal_keys(connection, loop, secret, time)
-    for epoch in revealed:
-        _say("epoch revealed", loop=loop, epoch=epoch)
-    closed = _close(store, loop, time)  # after the keys, so that closed days can be verified
+def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> list[Exception]:
+    """Do what is due in one loop, and return what failed."""
+    rounds = _Round(cohorts, time)
+    rounds.attempt("epochs", partial(_epochs, cohorts, secret, time))
+    days = days_due(cohorts.store, cohorts.loop, time)
+    # after the keys, so that closed days can be verified
+    rounds.attempt("closing", lambda: _close(cohorts.store, cohorts.loop, time))
+    rounds.prove()  # what a round that was interrupted left
     for period in cohorts.due(time):
-        row = cohorts.freeze(period, time)
-        _say("cohort frozen", loop=loop, period=period, digest=row["file_digest"])
-    if closed and (forgotten := retain(cohorts, time)).decisions:
-        _say("retention over", loop=loop, decisions=forgotten.decisions)
+        if not rounds.attempt(f"freezing {period}", partial(_freeze, cohorts, period, time)):
+            break  # proofs rest on cohorts in order
+        rounds.prove()
+    rounds.answer()
+    rounds.watch()
+    if days:
+        rounds.attempt("retention", partial(_retain, cohorts, time))
+    return rounds.failed
 
 
-def _close(store: Store, loop: str, time: datetime) -> bool:
-    """Close the days that are over, and return whether there were any."""
-    days = days_due(store, loop, time)
-    for day in days:
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One round of work on a loop."""
+
+    cohorts: Cohorts
+    time: datetime
+    failed: list[Exception] = field(default_factory=list)
+
+    def attempt(self, unit: str, do: Callable[[], Any]) -> bool:
+        """Do a unit of work; whether it succeeded."""
+        try:
+            do()
+        except Exception as error:
+            self._write_down(unit, error)
+            return False
+        return True
+
+    def _write_down(self, unit: str, error: Exception) -> None:
+        """Store what failed, once a day."""
+        loop = self.cohorts.loop
+        _log.exception(FAILED, extra={"about": {"loop": loop, "unit": unit}}, exc_info=error)
+        self.failed.append(error)
+        # other errors might quote values of people
+        said = error.detail if isinstance(error, Problem) else type(error).__name__
+        about = canonical({"unit": unit, "error": said, "date": stamp(self.time)[:10]})
+        event = schema.event.c
+        same = (event.loop == loop) & (event.what == FAILED) & (event.about == about)
+        try:
+            with self.cohorts.store.write() as connection:
+                if connection.execute(select(event.id).where(same)).first() is None:
+                    schema.add_event(connection, loop, self.time, "worker", FAILED, about)
+        except Exception:  # the database may be away, which may be what failed
+            _log.exception("a failure could not be stored")
+
+    def prove(self) -> None:
+        """Learn the candidates that are due, and look at all that wait."""
+        frozen = self.cohorts.frozen()
+        for count in learning.due(self.cohorts, frozen):
+            self.attempt(f"learning from {count} cohorts", partial(self._learn, frozen[:count]))
+        for candidate in looks.waiting(self.cohorts):
+            unit = f"looking at candidate {candidate['number']}"
+            self.attempt(unit, partial(self._look, candidate, frozen))
+
+    def answer(self) -> None:
+        """Learn where somebody has asked for it."""
+        for asked in learning.requests(self.cohorts):
+            again = partial(learning.answer, self.cohorts, asked, self.time)
+            self.attempt("learning as asked", again)
+
+    def watch(self) -> None:
+        """Look at the guardrails of the days that were closed, and roll back if they say so."""
+        watch = Watch(self.cohorts)
+        for date in watch.due():
+            self.attempt(f"guardrails of {date}", partial(self._watch, watch, date))
+        self.attempt("roll back", partial(self._roll_back, watch))
+
+    def _learn(self, frozen: Sequence[Row]) -> None:
+        digest = learning.learn(self.cohorts, frozen, self.time)
+        _say("candidate learned", loop=self.cohorts.loop, policy=digest, cohorts=len(frozen))
+
+    def _look(self, candidate: Row, frozen: Sequence[Row]) -> None:
+        row = looks.look(self.cohorts, candidate, frozen, self.time)
+        if row is not None:
+            told = {"number": row["number"], "candidate": row["candidate"]}
+            _say("candidate looked at", loop=self.cohorts.loop, passed=row["passed"], **told)
+
+    def _watch(self, watch: Watch, date: str) -> None:
+        for error in watch.look(date, self.time):
+            self._write_down("guardrails", error)
+
+    def _roll_back(self, watch: Watch) -> None:
+        number = watch.roll_back(self.time)
+        if number is not None:
+            _say("rolled back", loop=self.cohorts.loop, deployment=number)
+
+
+def _epochs(cohorts: Cohorts, secret: bytes, time: datetime) -> None:
+    with cohorts.store.write() as connection:
+        open_epochs(connection, cohorts.loop, cohorts.settings, secret, time)
+        revealed = reveal_keys(connection, cohorts.loop, secret, time)
+    for epoch in revealed:
+        _say("epoch revealed", loop=cohorts.loop, epoch=epoch)
+
+
+def _close(store: Store, loop: str, time: datetime) -> None:
+    """Close the days that are over."""
+    for day in days_due(store, loop, time):
         if not close_day(store, loop, day):
             break  # a row came meanwhile; the next round closes the day
-    return bool(days)
+
+
+def _freeze(cohorts: Cohorts, period: str, time: datetime) -> None:
+    row = cohorts.freeze(period, time)
+    _say("cohort frozen", loop=cohorts.loop, period=period, digest=row["file_digest"])
+
+
+def _retain(cohorts: Cohorts, time: datetime) -> None:
+    if (forgotten := retain(cohorts, time)).decisions:
+        _say("retention over", loop=cohorts.loop, decisions=forgotten.decisions)
 
 
 def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = _INTERVAL) -> None:
@@ -79,7 +183,7 @@ def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = 
         except LockedError:  # another worker works
             pass
         except Exception:  # the database may be away for a while: try again
-            _log.exception("work failed")
+            _log.exception(FAILED)
         stop.wait(interval)
 
 

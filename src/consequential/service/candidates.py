@@ -1,0 +1,184 @@
+"""Candidates: policies that wait to be proven against the live one, and what became of them.
+
+The live policy is the one with the largest share. When it changes, everything that waits has ended:
+what it was compared with is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, select
+
+from consequential.service import schema
+from consequential.service.problems import Problem
+from consequential.service.settings import LoopSettings, period_of, period_start
+
+State = Literal["waiting", "live", "ended", "withdrawn"]
+Shares = Mapping[str, float]
+
+NO_COHORTS = "none"  # is written by somebody who learned from no cohort
+_WITHDRAWN = "candidate withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What a loop decides with: its last deployment, 0 without one.
+
+    Attributes
+    ----------
+    number, shares, by, date
+        Of the last deployment.
+    live, since, live_date
+        The policy with the largest share, and the deployment since which it is the live one.
+    replaced
+        The live policy before it.
+    before
+        All shares of earlier deployments, the last at the end.
+    """
+
+    number: int = 0
+    shares: Shares = field(default_factory=dict)
+    by: str = ""
+    date: str = ""
+    live: str | None = None
+    since: int = 0
+    live_date: str = ""
+    replaced: str | None = None
+    before: tuple[Shares, ...] = ()
+
+
+def deployed(connection: Connection, loop: str) -> Deployed:
+    """Return what a loop decides with."""
+    table = schema.deployment
+    rows = schema.rows(connection, select(table).where(table.c.loop == loop))
+    found = Deployed()
+    for row in sorted(rows, key=lambda each: int(each["number"])):
+        before = (*found.before, found.shares) if found.number else ()
+        date, shares = row["time"][:10], json.loads(row["shares"])
+        last = {"number": row["number"], "shares": shares, "by": row["by"], "date": date}
+        if found.live is None or shares.get(found.live, 0.0) < max(shares.values()):
+            live = max(shares, key=shares.__getitem__)
+            last |= {"live": live, "since": row["number"], "live_date": date}
+            last["replaced"] = found.live
+        found = replace(found, **last, before=before)
+    return found
+
+
+# --- filing
+
+
+def last_learned(
+    cohorts: Sequence[str] | None, settings: LoopSettings, time: datetime, *, any_frozen: bool
+) -> str:
+    """Return the last period that somebody's policy was learned from, if what they say is possible.
+
+    Who learned from none has looked at everything up to now, for all that the service knows.
+    """
+    now = period_of(settings.period, time)
+    if cohorts is None and any_frozen:
+        raise Problem(
+            "cohorts", 422,
+            "say which cohorts the policy was learned from, with names such as "
+            f"{now}, or write cohorts={NO_COHORTS}: it is proven on later ones",
+        )  # fmt: skip
+    if not cohorts or list(cohorts) == [NO_COHORTS]:
+        return now
+    last = max(_period(name, settings) for name in cohorts)
+    if last > now:
+        raise Problem("cohorts", 422, f"nobody can have learned from {last}: it is {now}")
+    return last
+
+
+def _period(name: str, settings: LoopSettings) -> str:
+    """Return the period of a cohort's name, which may end with its version."""
+    whole, _, version = name.rpartition("-")
+    for period in (name, whole if version.isdigit() else ""):
+        try:
+            if period_of(settings.period, period_start(period)) == period:
+                return period
+        except ValueError:
+            continue
+    raise Problem("cohorts", 422, f"{name!r} is no {settings.period} of this loop")
+
+
+def file_candidate(
+    connection: Connection,
+    loop: str,
+    policy: str,
+    time: datetime,
+    *,
+    since: str,
+    version: int,
+    by: str,
+    seed: int | None = None,
+) -> int:
+    """Let a policy wait for its proof, against what decides now; return its number.
+
+    A policy that waits already keeps its number, and without a live policy there is nothing to
+    prove: then the number is 0. What a policy was once said to be learned from stays said.
+    """
+    now = deployed(connection, loop)
+    known = candidates(connection, loop)
+    same = [row for row in known if row["policy"] == policy and row["state"] == "waiting"]
+    if same or now.live in (None, policy):
+        return int(same[0]["number"]) if same else 0
+    number = max((row["number"] for row in known), default=0) + 1
+    since = max([since, *(row["since"] for row in known if row["policy"] == policy)])
+    values = {"number": number, "policy": policy, "since": since, "deployment": now.number}
+    values |= {"version": version, "seed": seed, "by": by}
+    schema.add(connection, schema.candidate, loop, time, values)
+    return number
+
+
+def withdraw(connection: Connection, loop: str, number: int, by: str, time: datetime) -> None:
+    """Let a candidate wait no longer."""
+    for row in candidates(connection, loop):
+        if row["number"] == number:
+            if row["state"] != "waiting":
+                raise Problem("candidate_ended", 409, f"the candidate is {row['state']}")
+            schema.add_event(connection, loop, time, by, _WITHDRAWN, str(number))
+            return
+    raise Problem("unknown_candidate", 404, f"the loop has no candidate {number}")
+
+
+# --- what became of them
+
+
+def candidates(connection: Connection, loop: str) -> list[dict[str, Any]]:
+    """Return all candidates in order, each with its `state`."""
+    table, event = schema.candidate, schema.event.c
+    told = select(event.about).where(event.loop == loop, event.what == _WITHDRAWN)
+    withdrawn = set(connection.execute(told).scalars())
+    now = deployed(connection, loop)
+    rows = schema.rows(
+        connection, select(table).where(table.c.loop == loop).order_by(table.c.number)
+    )
+    return [row | {"state": _state(row, now, withdrawn)} for row in rows]
+
+
+def _state(row: Mapping[str, Any], now: Deployed, withdrawn: set[str]) -> State:
+    if str(row["number"]) in withdrawn:
+        return "withdrawn"
+    if row["deployment"] >= now.since:
+        return "waiting"
+    # it may have been the one that ended the others
+    return "live" if row["policy"] == now.live else "ended"
+
+
+def newest_evaluation(connection: Connection, loop: str, candidate: int) -> dict[str, Any] | None:
+    """Return the last look at a candidate, if there was one."""
+    table = schema.evaluation
+    own = (table.c.loop == loop) & (table.c.candidate_number == candidate)
+    return schema.row(connection, select(table).where(own).order_by(table.c.number.desc()).limit(1))
+
+
+def settings_version(connection: Connection, loop: str) -> int:
+    """Return the version of the settings in force."""
+    table = schema.loop
+    last = select(func.max(table.c.version)).where(table.c.loop == loop)
+    return int(connection.execute(last).scalar_one())

@@ -1,0 +1,309 @@
+"""The gate: what a candidate must prove on decisions that it was not learned from.
+
+A loop's k-th candidate is looked at each time one of its proving cohorts is frozen, with
+`alpha_k = alpha / (k (k + 1))`, `alpha = 1 - confidence`. These sum to alpha over all k.
+
+*Utility.* Decision i adds `v_i = d_i / p_i a_i (y_i - cost) (pi_i - rho_i)`, for the candidate pi
+and what decides now, rho. Whatever policy drew `d_i` with the logged `p_i`, the mean of v_i given
+all earlier decisions is what the candidate brings more on people like the i-th. The lower bound of
+a confidence sequence is above it at some look with probability alpha_k at most. A label that is
+missing, for instance because an acceptance was overridden, is taken as it speaks against the
+candidate, which makes v_i smaller only.
+
+*Fairness.* The gap is the largest difference between two groups' benefits. Each end of each
+group's interval errs with probability alpha_k / 2 at most.
+
+*Nothing is shared between lines or groups.* A candidate passes only when all lines do. If it is no
+better, the line on utility alone must have erred: alpha_k. If its gap is too large, it is so for
+one pair of groups, and one of two ends must have erred: alpha_k again. Hence the chance that a
+loop ever promotes a policy that is no better than what decided before, and the chance that it ever
+promotes one whose gap is above the limit, are each at most alpha; and for a candidate for which
+either is true the chance to pass is at most alpha_k.
+
+What this rests on: propensities as logged, none below the floor; a `tuned_for`, a confidence and a
+largest amount that do not follow from the proving cohorts; a candidate that does not either. Where
+people change over time, a candidate is "no better" if it was at no time better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consequential.evaluation.bounds import AnyTime, lower_bounds
+from consequential.evaluation.contradictions import contradictions
+from consequential.evaluation.estimate import Result
+from consequential.evaluation.evaluate import measure_rules
+from consequential.evaluation.reach import Extremes, Span
+from consequential.evaluation.weighted_log import Measurement
+from consequential.log import DecisionLog
+from consequential.objective import Objective
+from consequential.policies import DecisionRule
+from consequential.service.exports import UNKNOWN
+from consequential.service.settings import LoopSettings
+from consequential.weightings import InversePropensity
+
+Floats = NDArray[np.float64]
+
+FEWEST = 10  # people of a group that is judged, and shown
+_ROUNDING = 1e-12
+_REPEATED = 2_000_000  # rows at most, to see how many decisions are still needed
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Result):
+    """One requirement: whether it is met, its figures, and both in words.
+
+    `needed` says what would be, where it is not met.
+    """
+
+    name: str
+    passed: bool
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float | None
+    sentence: str
+    needed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checklist(Result):
+    """What was found at one look."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all requirements are met."""
+        return all(line.passed for line in self.lines)
+
+    def __getitem__(self, name: str) -> Line:
+        return next(line for line in self.lines if line.name == name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gain:
+    """How much more a rule brings than another: one value per decision, in order of time.
+
+    Labels that are missing speak against the rule in `least` and for it in `most`.
+    """
+
+    least: Floats
+    most: Floats
+    span: Span
+    tuned_for: int
+    rule: Measurement
+
+    @classmethod
+    def of(
+        cls, rule: DecisionRule, against: DecisionRule, log: DecisionLog, settings: LoopSettings
+    ) -> Gain:
+        """Measure two rules on a log."""
+        objective = Objective(settings.cost, settings.fairness)
+        possible = log.propensity[log.propensity > 0.0]
+        # a floor that was lower in the past was known before any of these decisions
+        floor = min(settings.floor, float(possible.min(initial=1.0)))
+        found = measure_rules((rule, against), log, objective, AnyTime, floor=floor)
+        reach = Extremes.of(InversePropensity(), floor).difference(objective, log, ())
+        sides: tuple[Any, Any] = found[-1].utility.low, found[-1].utility.high
+        least, most = (side.numerator for side in sides)
+        return cls(least, most, reach.at(0.0), settings.gate.tuned_for, found[0])
+
+    def lower(self, alpha: float, rows: Floats | None = None) -> Floats:
+        """Lower bounds of the mean after each decision, all of them right but for chance alpha."""
+        rows, span = self.least if rows is None else rows, self.span
+        # two-sided bounds share their error between the sides
+        return lower_bounds(rows, span.low, span.mean_high, 1.0 - 2.0 * alpha, self.tuned_for)
+
+    def upper(self, alpha: float) -> Floats:
+        """Upper bounds of the same kind."""
+        span = -self.span
+        bounds = lower_bounds(
+            -self.most, span.low, span.mean_high, 1.0 - 2.0 * alpha, self.tuned_for
+        )
+        return -bounds
+
+
+def look(
+    candidate: DecisionRule,
+    against: DecisionRule,
+    log: DecisionLog,
+    settings: LoopSettings,
+    number: int,
+) -> Checklist:
+    """Return what the proving cohorts so far say about a candidate.
+
+    Parameters
+    ----------
+    candidate, against
+        The policy to be proven, and what decides now: a policy, or a `Mixture` of several.
+    log
+        All proving cohorts in order of time, with `missing="against"`.
+    settings
+        Those of the loop; `gate.tuned_for` as it was when the candidate was filed.
+    number
+        The candidate is the loop's k-th.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> from consequential.service.gate import look
+    >>> from consequential.service.settings import loop_settings
+    >>> world = cq.worlds.first_setting()
+    >>> live, better = (cq.Policy([b, 5.0], floor=0.1) for b in (-3.0, 1.5))
+    >>> log = world.collect(live, 20_000, np.random.default_rng(0))
+    >>> score = {"low": -9, "high": 9, "phrase": "Score"}
+    >>> settings = loop_settings({"cost": world.cost, "floor": 0.1, "features": {"x0": score}})
+    >>> found = look(better, live, log, settings, 1)
+    >>> found.passed
+    True
+    >>> print(found["effective"].sentence)
+    The labels say as much as those of 3829 people whom the candidate accepts; 1000 are needed.
+    """
+    alpha = (1.0 - settings.gate.confidence) / (number * (number + 1))
+    gain = Gain.of(candidate, against, log, settings)
+    judged = [
+        k
+        for k, name in enumerate(log.groups)
+        if log.group_counts[k] >= FEWEST and name != UNKNOWN and settings.sensitive
+    ]
+    accepted = log.propensity_of(candidate)
+    return Checklist(
+        (
+            _utility(gain, settings, alpha),
+            _fairness(gain.rule, judged, settings, alpha),
+            _effective(gain.rule, settings),
+            _acceptance(accepted, log, judged, settings),
+            _floor(accepted, settings),
+            _chance(log),
+        )
+    )
+
+
+def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
+    margin, n = settings.gate.margin, len(gain.least)
+    value, low = float(gain.least.mean()), float(gain.lower(alpha)[-1])
+    passed = low > margin
+    sentence = (
+        f"On {n} decisions after those it was learned from, the candidate brings {value:.4f} more "
+        f"per decision than what decides now, and at least {low:.4f} with a confidence of "
+        f"{_percent(alpha)}, however often one looked; more than {margin:g} is needed."
+    )
+    needed = None if passed else _more_decisions(gain, margin, alpha)
+    high = float(gain.upper(alpha)[-1])
+    return Line("utility", passed, value, low, high, margin, sentence, needed)
+
+
+def _more_decisions(gain: Gain, margin: float, alpha: float) -> str:
+    """Say how many more decisions would do if they are like those so far."""
+    n, value = len(gain.least), float(gain.least.mean())
+    if value <= margin:
+        return f"a higher estimate: more decisions like these would not lift it above {margin:g}"
+    most = max(2, _REPEATED // n)
+    times = 1
+    while times < most:
+        times = min(2 * times, most)
+        above = gain.lower(alpha, np.tile(gain.least, times)) > margin
+        if above.any():
+            return f"about {_rounded(int(above.argmax()) + 1 - n)} more decisions"
+    return f"more than {_rounded((most - 1) * n)} more decisions"
+
+
+def _fairness(
+    measured: Measurement, judged: list[int], settings: LoopSettings, alpha: float
+) -> Line:
+    limit = settings.max_gap
+    intervals = AnyTime((), 1.0 - alpha, 0, settings.gate.tuned_for)
+    found = map(intervals.of, measured.benefits if len(judged) > 1 else ())
+    pairs = [pair for each in found for pair in permutations([each[k] for k in judged], 2)]
+    if not pairs or not all(each.known for pair in pairs for each in pair):
+        sentence = f"No gap can be measured between groups of {FEWEST} people or more."
+        needed = None if limit is None else "people and labels of at least two groups"
+        return Line("fairness", limit is None, None, None, None, limit, sentence, needed)
+    value = max(a.value - b.value for a, b in pairs)
+    low = max(0.0, *(float(a.low - b.high) for a, b in pairs))
+    high = max(float(a.high - b.low) for a, b in pairs)
+    passed, needed = limit is None or high <= limit, None
+    if limit is not None and not passed:
+        needed = f"a candidate with a gap below {limit:g}"
+        if value < limit:
+            # an interval's width falls with the square root of the number of decisions
+            factor = ((high - value) / (limit - value)) ** 2
+            needed = f"about {_rounded(measured.n * (factor - 1.0))} more decisions"
+    sentence = (
+        f"The groups' rates ({settings.fairness.replace('_', ' ')}) differ by {value:.3f}, and by "
+        f"no more than {high:.3f} with a confidence of {_percent(alpha)}; "
+        f"{'no limit is set' if limit is None else f'at most {limit:g} is allowed'}. People whose "
+        f"group is unknown, and groups of fewer than {FEWEST}, are not part of it."
+    )
+    return Line("fairness", passed, value, low, high, limit, sentence, needed)
+
+
+def _effective(measured: Measurement, settings: LoopSettings) -> Line:
+    people, least = measured.weights.effective_size, settings.gate.effective
+    passed = people >= least
+    sentence = (
+        f"The labels say as much as those of {people:.0f} people whom the candidate accepts; "
+        f"{least} are needed."
+    )
+    needed = None
+    if not passed and people > 0.0:
+        needed = f"about {_rounded(measured.n * (least / people - 1.0))} more decisions"
+    elif not passed:
+        needed = "labels of people whom the candidate accepts"
+    return Line("effective", passed, people, None, None, float(least), sentence, needed)
+
+
+def _acceptance(
+    accepted: Floats, log: DecisionLog, judged: list[int], settings: LoopSettings
+) -> Line:
+    least, most = settings.acceptance
+    value = float(accepted.mean())
+    shares = {str(log.groups[k]): float(accepted[log.group == k].mean()) for k in judged}
+    low, high = min([value, *shares.values()]), max([value, *shares.values()])
+    beyond = [
+        f"{share:.1%} of {name}" for name, share in shares.items() if not least <= share <= most
+    ]
+    passed = least <= low and high <= most
+    sentence = (
+        f"The candidate accepts {value:.1%} of people"
+        f"{', ' if beyond else ''}{', '.join(beyond)}; agreed are {least:.0%} to {most:.0%}, also "
+        "for each group."
+    )
+    limit = least if low < least else most
+    needed = None if passed else f"a candidate that accepts {'more' if low < least else 'fewer'}"
+    return Line("acceptance", passed, value, low, high, limit, sentence, needed)
+
+
+def _floor(accepted: Floats, settings: LoopSettings) -> Line:
+    least, floor = float(accepted.min()), settings.floor
+    passed = least >= floor - _ROUNDING
+    sentence = f"Nobody is accepted with a probability below {least:.3g}; the floor is {floor:g}."
+    needed = None if passed else f"a candidate with a floor of {floor:g}"
+    return Line("floor", passed, least, None, None, floor, sentence, needed)
+
+
+def _chance(log: DecisionLog) -> Line:
+    passed = not contradictions(log)
+    sentence = (
+        "The decisions were drawn as the logged probabilities say."
+        if passed
+        else "The decisions do not fit the logged probabilities, and every figure rests on these."
+    )
+    needed = None if passed else "an explanation from whoever operates the service"
+    return Line("chance", passed, None, None, None, None, sentence, needed)
+
+
+def _percent(alpha: float) -> str:
+    return f"{100.0 * (1.0 - alpha):.5g} %"
+
+
+def _rounded(count: float) -> int:
+    """Two digits, upwards: more is not known."""
+    unit = int(10 ** max(len(str(int(count))) - 2, 0))
+    return int(-(-count // unit)) * unit

@@ -1,0 +1,219 @@
+"""Learning: a candidate from frozen cohorts, the same again whenever it is learned again.
+
+Policies are found by a direct search. Its sums over rows do not depend on how many threads there
+are, so equal files give equal policies; models of the label would not promise that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import SplineTransformer
+from sqlalchemy import Connection, select
+
+from consequential.estimator import FairPolicyLearner
+from consequential.log import DecisionLog
+from consequential.policies import Policy, policy_to_json
+from consequential.service import schema
+from consequential.service.candidates import candidates, deployed
+from consequential.service.cohorts import Cohorts, Row, name_of
+from consequential.service.deciding import live_loops
+from consequential.service.exports import as_log
+from consequential.service.policies import propose
+from consequential.service.problems import Problem
+from consequential.service.records import canonical
+from consequential.service.settings import LoopSettings, Number
+
+AUTHOR = "worker"  # of policies that were learned here
+_SEED = 0  # of the points that a search begins at
+_AIM = 2.0 / 3.0  # of the largest gap: an upper bound of it must lie below the limit
+_KNOTS = 5
+_ROUNDING = 1e-12
+_ASKED, _ANSWERED = "learning asked for", "learning answered"
+
+
+# --- when
+
+
+def due(cohorts: Cohorts, frozen: Sequence[Row]) -> list[int]:
+    """Return from how many of the frozen cohorts candidates are to be learned, one after another.
+
+    From all when the live policy has changed since the last one; else from 1, 2, 4, ... of them, as
+    soon as there are so many.
+    """
+    with cohorts.store.read() as connection:
+        now = deployed(connection, cohorts.loop)
+        known = [row for row in candidates(connection, cohorts.loop) if row["seed"] is not None]
+    if now.live is None or not frozen:
+        return []
+    if not known:
+        return _doubled(1, len(frozen))
+    last = known[-1]
+    if last["deployment"] < now.since:
+        return [len(frozen)]
+    size = sum(row["period"] <= last["since"] for row in frozen)
+    return _doubled(2 * max(size, 1), len(frozen))
+
+
+def _doubled(size: int, most: int) -> list[int]:
+    return [size, *_doubled(2 * size, most)] if size <= most else []
+
+
+# --- how
+
+
+def learn(cohorts: Cohorts, frozen: Sequence[Row], time: datetime) -> str:
+    """Learn from cohorts, those of the window, file the candidate, and return its policy's digest.
+
+    Nothing is filed if anything is wrong with the cohorts.
+    """
+    used = cohorts.kept(frozen, time)[-cohorts.settings.gate.window :]
+    if not used:
+        raise _no_cohort()
+    text = policy_to_json(learned_policy(cohorts.rows(used), cohorts.settings))
+    names = [name_of(row) for row in used]
+    with cohorts.store.write() as connection:
+        live = live_loops(connection, {})[cohorts.loop]
+        parent = deployed(connection, cohorts.loop).live
+        return propose(
+            connection, live, text, AUTHOR, time, parent=parent, cohorts=names, seed=_SEED
+        )
+
+
+def _no_cohort() -> Problem:
+    return Problem("no_cohort", 409, "no cohort is frozen yet: outcomes have not had their time")
+
+
+# --- by hand
+
+
+def ask(connection: Connection, loop: str, by: str, time: datetime) -> str:
+    """Ask the worker to learn from all frozen cohorts; return the request's id."""
+    table = schema.cohort
+    if connection.execute(select(table.c.id).where(table.c.loop == loop)).first() is None:
+        raise _no_cohort()
+    values = {"by": by, "what": _ASKED, "about": ""}
+    return str(schema.add(connection, schema.event, loop, time, values)["id"])
+
+
+def requests(cohorts: Cohorts) -> list[str]:
+    """Return the requests that have no answer."""
+    with cohorts.store.read() as connection:
+        return [row["id"] for row in asked(connection, cohorts.loop) if row["answer"] is None]
+
+
+def asked(connection: Connection, loop: str) -> list[dict[str, Any]]:
+    """Return all requests in order, each with its `answer`: a policy, or what is wrong."""
+    event = schema.event
+    both = select(event).where(event.c.loop == loop, event.c.what.in_((_ASKED, _ANSWERED)))
+    rows = schema.rows(connection, both.order_by(event.c.id))
+    answers = {
+        told["request"]: told
+        for row in rows
+        if row["what"] == _ANSWERED
+        for told in (json.loads(row["about"]),)
+    }
+    return [
+        {"id": row["id"], "by": row["by"], "time": row["time"], "answer": answers.get(row["id"])}
+        for row in rows
+        if row["what"] == _ASKED
+    ]
+
+
+def answer(cohorts: Cohorts, request: str, time: datetime) -> None:
+    """Learn as somebody asked, once: what is wrong with the cohorts is the answer."""
+    told = {"request": request}
+    try:
+        told["policy"] = learn(cohorts, cohorts.frozen(), time)
+    except Problem as problem:
+        told |= {"code": problem.code, "error": problem.detail}
+    with cohorts.store.write() as connection:
+        schema.add_event(connection, cohorts.loop, time, AUTHOR, _ANSWERED, canonical(told))
+
+
+# --- from rows to a policy
+
+
+def learned_policy(rows: pa.Table, settings: LoopSettings) -> Policy:
+    """Return the policy that is learned from rows of cohorts.
+
+    People whose labels have come stand for those whose labels have not.
+    """
+    accepted = rows.filter(pc.equal(rows["=decision"], 1))
+    n_labels = len(accepted) - accepted["=label"].null_count
+    _check(rows, accepted, n_labels, settings)
+    share = np.full(len(rows), n_labels / len(accepted))
+    log = as_log(
+        rows.append_column("=observed", pa.array(share)),
+        settings,
+        missing="at_random",
+        observed="=observed",
+    )
+    least, most = settings.acceptance
+    learner = FairPolicyLearner(
+        cost=settings.cost,
+        fairness=settings.fairness,
+        max_gap=None if settings.max_gap is None else _AIM * settings.max_gap,
+        min_acceptance=least if least > 0.0 else None,
+        max_acceptance=most if most < 1.0 else None,
+        link="smooth_semi_logistic",
+        feature_map=_shapes(log, settings),
+        method="direct",
+        floor=settings.floor,
+        unsupported="trust_model",
+        random_state=_SEED,
+    )
+    try:
+        return learner.fit_log(log).policy_
+    except ValueError as error:
+        raise Problem("not_learned", 409, str(error)) from None
+
+
+def _check(rows: pa.Table, accepted: pa.Table, n_labels: int, settings: LoopSettings) -> None:
+    """Refuse cohorts that nothing can be learned from, and say why."""
+
+    def refuse(code: str, why: str) -> None:
+        raise Problem(code, 409, why)
+
+    if len(rows) == 0:
+        refuse("no_rows", "the cohorts have no decisions with all features of the loop")
+    if len(accepted) == 0:
+        refuse("nobody_accepted", "nobody was accepted in these cohorts, so there are no labels")
+    if len(pc.unique(accepted["=label"].drop_null())) < 2:
+        kind = "all labels are the same" if n_labels else "no label has come"
+        refuse("one_label", f"{kind}: both kinds are needed to tell whom to accept")
+    if settings.max_gap is not None and len(pc.unique(rows[settings.sensitive])) < 2:
+        refuse(
+            "one_group",
+            f"everybody has the same {settings.sensitive}, so no gap between groups can be "
+            "bounded: report the attribute, or set max_gap to null",
+        )
+    lowest = pc.min(rows["=propensity"]).as_py()
+    if lowest < settings.floor - _ROUNDING:
+        refuse(
+            "past_floor",
+            f"these cohorts were decided with a floor of {lowest:.3g}, below that of the settings, "
+            f"{settings.floor:g}: lower it, or wait for cohorts that were decided with it",
+        )
+
+
+def _shapes(log: DecisionLog, settings: LoopSettings) -> Any:
+    """Return the feature map: splines in features whose shape is one, the others as they are."""
+    curved = [
+        name
+        for name, kind in settings.features.items()
+        if isinstance(kind, Number) and kind.shape == "spline" and name in log.feature_names
+    ]
+    if not curved:
+        return None
+    splines = SplineTransformer(n_knots=_KNOTS, knots="quantile", include_bias=False)
+    if curved == list(log.feature_names):
+        return splines
+    return ColumnTransformer([("splines", splines, curved)], remainder="passthrough")

@@ -1,0 +1,90 @@
+"""Looks: each time a cohort is frozen, what it and those before it say of every candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from consequential.service import gate, schema
+from consequential.service.candidates import candidates, deployed, settings_version
+from consequential.service.cohorts import Cohorts, Row, name_of
+from consequential.service.deciding import live_at
+from consequential.service.exports import as_log
+from consequential.service.policies import stored_policy
+from consequential.service.records import canonical
+
+
+def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
+    """Return the candidates of a loop that wait for their proof."""
+    with cohorts.store.read() as connection:
+        found = candidates(connection, cohorts.loop)
+    return [row for row in found if row["state"] == "waiting"]
+
+
+def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime) -> Row | None:
+    """Look at a candidate on the cohorts after those it was learned from, and store what is seen.
+
+    None where it was looked at already, or where there is no such cohort yet.
+    """
+    proving = [row for row in cohorts.kept(frozen, time) if row["period"] > candidate["since"]]
+    if not proving:
+        return None
+    loop, last = cohorts.loop, name_of(proving[-1])
+    with cohorts.store.read() as connection:
+        version = settings_version(connection, loop)
+        if _was_seen(connection, candidate, last, version):
+            return None
+        settings = live_at(connection, loop, version, 0).settings
+        filed = live_at(connection, loop, candidate["version"], 0).settings.gate
+        against = deployed(connection, loop).live
+        assert against is not None  # else nothing could wait
+        new = stored_policy(connection, loop, candidate["policy"])
+        old = stored_policy(connection, loop, against)
+    # bounds are tuned once, when a candidate is filed
+    settings = replace(settings, gate=replace(settings.gate, tuned_for=filed.tuned_for))
+    rows = replace(cohorts, settings=settings).rows(proving)
+    log = as_log(rows, settings, missing="against")
+    number = candidate["number"]
+    checklist = gate.look(new, old, log, settings, number)
+    values = {
+        "candidate": candidate["policy"],
+        "candidate_number": number,
+        "against": against,
+        "cohort": last,
+        "cohorts": canonical([name_of(row) for row in proving]),
+        "alpha": (1.0 - settings.gate.confidence) / (number * (number + 1)),
+        "version": version,
+        "passed": checklist.passed,
+        "checklist": canonical([_plain(asdict(line)) for line in checklist.lines]),
+    }
+    with cohorts.store.write() as connection:
+        if _was_seen(connection, candidate, last, version):
+            return None
+        table = schema.evaluation
+        before = select(func.max(table.c.number)).where(table.c.loop == loop)
+        values["number"] = (connection.execute(before).scalar() or 0) + 1
+        return schema.add(connection, table, loop, time, values)
+
+
+def _was_seen(connection: Connection, candidate: Row, cohort: str, version: int) -> bool:
+    table = schema.evaluation
+    same = select(table.c.id).where(
+        table.c.loop == candidate["loop"],
+        table.c.candidate_number == candidate["number"],
+        table.c.cohort == cohort,
+        table.c.version == version,
+    )
+    return connection.execute(same).first() is not None
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line as JSON has it: a number that is not known is null."""
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in line.items()
+    }
