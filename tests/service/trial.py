@@ -18,9 +18,10 @@ from typing import Any
 
 import httpx
 import uvicorn
+from sqlalchemy import select
 
 import consequential as cq
-from consequential.service import database, keys, loops, policies
+from consequential.service import database, keys, loops, policies, schema
 from consequential.service.app import make_app
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops
@@ -68,6 +69,13 @@ class Trial:
 
     def store(self) -> Store:
         return database.open_store(self.settings)
+
+    def deployments(self, loop: str = "lending") -> list[dict[str, Any]]:
+        store, table = self.store(), schema.deployment
+        with store.read() as connection:
+            found = schema.rows(connection, select(table).where(table.c.loop == loop))
+        store.close()
+        return found
 
 
 def make_trial(directory: Path, url: str = "", **changes: Any) -> Trial:
