@@ -1,4 +1,4 @@
-"""System packages: what tests of the service start, PostgreSQL and strace, found or installed."""
+"""System packages: what tests of the service start, found or installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ def missing() -> list[str]:
     if not server and shutil.which("pg_config"):
         asked = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True)
         server = (Path(asked.stdout.strip()) / "pg_ctl").exists()
-    found = {"postgresql": server, "strace": shutil.which("strace")}
+    found = {
+        "postgresql": server,
+        "strace": shutil.which("strace"),
+        "chromium": shutil.which("chromium"),
+    }
     return [package for package, place in found.items() if not place]
 
 
@@ -32,7 +36,8 @@ def main() -> int:
         print(
             f"tests of the service need {' and '.join(packages)}. On Debian or Ubuntu: "
             f"sudo apt-get install {' '.join(packages)}. Elsewhere: a PostgreSQL server of version "
-            "14 or later with pg_ctl or pg_config on the PATH, and strace (Linux).",
+            "14 or later with pg_ctl or pg_config on the PATH, strace (Linux), and chromium on the "
+            "PATH.",
             file=sys.stderr,
         )
     return len(packages)

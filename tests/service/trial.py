@@ -85,6 +85,7 @@ def make_trial(directory: Path, url: str = "", **changes: Any) -> Trial:
                 "all": keys.SCOPES,
                 "author": ["learn"],
                 "second": ["approve"],
+                "chief": ["approve", "admin"],
                 **{scope: [scope] for scope in keys.SCOPES},
             }.items()
         }
@@ -121,7 +122,9 @@ def add_loop(http: httpx.Client, trial: Trial, address: str, **changes: Any) -> 
     """Make a loop with the policy of trials deployed, as a client does."""
     assert http.put(address, json=LOOP | changes).status_code == 200
     propose(http, trial, address, cq.policy_to_json(trial_policy()))
-    deployed = http.post(f"{address}/deployments", json={"shares": {trial.policy: 1.0}})
+    deployed = http.post(
+        f"{address}/deployments", json={"shares": {trial.policy: 1.0}, "why": "a trial"}
+    )
     assert deployed.status_code == 201
 
 
@@ -131,12 +134,21 @@ def propose(http: httpx.Client, trial: Trial, address: str, text: str) -> httpx.
     return http.post(f"{address}/policies", content=text, headers=headers)
 
 
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 class Served:
     """A service that runs as a process of its own."""
 
-    def __init__(self, trial: Trial, port: int, *more: str) -> None:
+    def __init__(self, trial: Trial, port: int, *more: str, worker: bool = True) -> None:
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "consequential", "serve", str(trial.settings.directory)]
+        command += [] if worker else ["--no-worker"]
         self.log = trial.settings.directory / f"served-{port}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
 from sqlalchemy import Table, select
 
 from consequential.service import (
@@ -21,8 +22,10 @@ from consequential.service import (
     approval,
     bodies,
     candidates,
+    copies,
     exports,
     learning,
+    lookups,
     loops,
     outcomes,
     policies,
@@ -39,9 +42,8 @@ from consequential.service.applications import (
     read_batch,
     read_json,
 )
-from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.closing import open_books
-from consequential.service.deciding import Live, live_at, replayed
+from consequential.service.deciding import Live
 from consequential.service.openapi import (
     APPLICATION,
     APPLICATION_EXAMPLE,
@@ -131,7 +133,7 @@ async def _bytes(request: Request, limit: int) -> bytes:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content), status, media_type="application/json")
+    return Response(to_json(content), status, media_type="application/json")
 
 
 # --- routers
@@ -204,17 +206,8 @@ def _status(answer: Answer) -> int:
 @allowed("read")
 def decision(request: Request, id: str) -> JSONResponse:
     """Return a decision with its reasons, outcome and override."""
-    service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-        commitment = stored_commitment(connection, row["loop"], row["epoch"])
-        events = outcomes.outcomes_of(connection, row["id"])
-        override = outcomes.override_of(connection, row["id"])
-    features = None if row["features"] is None else json.loads(row["features"])
-    told = live.answer_again(row, commitment)
-    state = {"outcome": outcomes.state_of(events), "events": events, "override": override}
-    return JSONResponse({**row, "salt": None, **told, "features": features, **state})
+    store = service_of(request).store
+    return JSONResponse(lookups.decision_document(store, checked_id(id, "id")))
 
 
 @router.get("/v1/decisions/{id}/replay")
@@ -222,14 +215,8 @@ def decision(request: Request, id: str) -> JSONResponse:
 def replay(request: Request, id: str) -> JSONResponse:
     """Compute a decision again from the log."""
     service = service_of(request)
-    with service.store.read() as connection:
-        row = outcomes.decision_row(connection, checked_id(id, "id"))
-        live = live_at(connection, row["loop"], row["version"], row["deployment"])
-    key = epoch_key(service.settings.secret, row["loop"], row["epoch"])
-    again = replayed(live, [row], key)[0]
-    logged = {name: row[name] for name in ("u", "propensity", "accepted")}
-    now_is = {"u": again.u, "propensity": again.propensity, "accepted": again.accepted}
-    return JSONResponse({"id": id, "agrees": again.agrees, "logged": logged, "replayed": now_is})
+    found = lookups.replay_document(service.store, checked_id(id, "id"), service.settings.secret)
+    return JSONResponse(found)
 
 
 # --- reporting
@@ -391,7 +378,7 @@ def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
     def listed(request: Request, loop: str) -> JSONResponse:
         service_of(request).live(loop)
         columns = [column for column in table.c if column.name not in hidden]
-        order = table.c.id if "id" in table.c else table.c.date
+        order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
         wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
         with service_of(request).store.read() as connection:
             rows = schema.rows(connection, wanted)
@@ -419,9 +406,13 @@ _listing("guardrails", schema.guardrail)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
+    request: Request,
+    loop: str,
+    since: bodies.Day = _FIRST,
+    until: bodies.Day = _LAST,
+    table: str = "",
 ) -> Response:
-    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    """Return decisions, or rows of a table as written; groups only with the scope `sensitive`."""
     service = service_of(request)
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
@@ -429,6 +420,9 @@ def export(
     if not _exports.acquire(blocking=False):
         raise Problem("busy", 503, "other exports are being made: try again")
     try:
+        if table:
+            copied = copies.copy_of(service.store, table, loop, first, last)
+            return Response(copied, media_type=_PARQUET)
         found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
     finally:
         _exports.release()

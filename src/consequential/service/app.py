@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from consequential import __version__
-from consequential.service import api, bodies
+from consequential.service import api, bodies, pages
 from consequential.service.database import open_store, says_closed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
@@ -59,7 +59,9 @@ def make_app(settings: ServiceSettings) -> Starlette:
         Route("/v1/loops/{loop}/decisions/batch", api.decide_batch, methods=["POST"]),
     ]
     app = Starlette(
-        routes=[*hot, Mount("/", described)], exception_handlers=_HANDLERS, lifespan=lifespan
+        routes=[*hot, *pages.routes(), Mount("/", described)],
+        exception_handlers=_HANDLERS,
+        lifespan=lifespan,
     )
     app.state.service = described.state.service = service
     return app
@@ -78,9 +80,12 @@ async def _refused(_: Request, problem: Any) -> Response:
     return _answer(problem)
 
 
-async def _http(_: Request, error: Any) -> Response:
+async def _http(request: Request, error: Any) -> Response:
     code = _CODES.get(error.status_code, "http")
-    return _answer(Problem(code, error.status_code, str(error.detail)), error.headers)
+    problem = Problem(code, error.status_code, str(error.detail))
+    if pages.wants_page(request):
+        return pages.help_page(request, problem)
+    return _answer(problem, error.headers)
 
 
 async def _invalid(_: Request, error: Any) -> Response:

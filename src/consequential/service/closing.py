@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, exists, func, insert, select, text
+from sqlalchemy import Connection, Select, Table, exists, func, insert, select, text
 
 from consequential.service import schema
 from consequential.service.database import Store
@@ -150,7 +150,20 @@ def _summary(store: Store, table: Table, loop: str, day: str) -> str:
             firsts = [value.label(name) for name, value in _FIRSTS.items()]
             own = select(*firsts).where(*within(table, loop, day), ~repeats(table))
             found |= connection.execute(own).mappings().one()
+        if table is schema.outcome:
+            found["cohorts"] = dict(connection.execute(_arrivals(loop, day)).all())
         return canonical(found)
+
+
+def _arrivals(loop: str, day: str) -> Select[Any]:
+    """Select of how many accepted people of each cohort a day brought the first outcome."""
+    decision, outcome = schema.decision, schema.outcome
+    return (
+        select(decision.c.cohort, func.count())
+        .join_from(outcome, decision, outcome.c.decision == decision.c.id)
+        .where(*within(outcome, loop, day), outcome.c.corrects.is_(None), decision.c.accepted)
+        .group_by(decision.c.cohort)
+    )
 
 
 def _count(store: Store, connection: Connection, table: Table, loop: str, day: str) -> int:

@@ -95,6 +95,10 @@ class Service:
             raise Problem("unknown_loop", 404, "there is no such loop")
         return found
 
+    def loops(self) -> list[str]:
+        """Return the names of all loops, in order."""
+        return sorted(self._lives)
+
     def live_before(self, loop: str, ids: Sequence[str]) -> Live | None:
         """Return what decided on applications, if all were decided, and by the same."""
         if not ids:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import NoResultFound
 
 from consequential.service import schema
 from consequential.service.chance import commitment_of, epoch_key
-from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal
+from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal, within
 from consequential.service.database import Store
 from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.forgetting import FORGOTTEN
@@ -98,6 +98,37 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
     if closed and closed[-1]["date"] == date_of:
         before = closed[0]["seal"] if len(closed) > 1 else ""
         yield from _day_findings(closed[-1], hashed_rows(store, table, loop, date_of), before)
+
+
+def verify_day(
+    store: Store, loop: str, date_of: str, secret: bytes | None = None
+) -> Iterator[Finding]:
+    """Check the rows of one closed day, replay its decisions, and compare the day's seals."""
+    day, forgotten = schema.day.c, _Forgotten(store)
+    before = str(date.fromisoformat(date_of) - timedelta(1))
+    both = select(schema.day).where(day.loop == loop, day.date.in_([before, date_of]))
+    with store.read() as connection:
+        closed = connection.execute(both).mappings().all()
+    seals = {row["table"]: row["seal"] for row in closed if row["date"] == before}
+    days = {row["table"]: row for row in closed if row["date"] == date_of}
+    if not days:
+        yield Finding("day", f"{loop} {date_of}".strip(), "it is not closed")
+        return
+    for table in schema.SEALED:
+        if table.name not in days:
+            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
+            continue
+        rows, replay = HashedRows(), _Replay(store, secret)
+        own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)
+        with reading(store, table) as connection:
+            result = connection.execute(own.execution_options(yield_per=_PIECE))
+            for piece in result.mappings().partitions():
+                for row in piece:
+                    yield from _row_findings(table, row, forgotten)
+                    rows.add(row["digest"])
+                if table is schema.decision:
+                    yield from replay.findings(piece)
+        yield from _day_findings(days[table.name], rows, seals.get(table.name, ""))
 
 
 # --- rows and seals

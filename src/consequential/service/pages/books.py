@@ -1,0 +1,296 @@
+"""Books: what closed days and frozen cohorts say about a loop, without a look at single rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select
+
+from consequential.service import schema
+from consequential.service.exports import UNKNOWN
+from consequential.service.settings import LoopSettings
+
+DAYS = 400  # that pages look back
+SMALLEST = 10  # people in a group that is shown
+_TWO_SIDED, _ONE_SIDED = 1.959964, 1.644854  # normal quantiles of 95 % bounds
+_COLUMNS = ["deployment", "propensity", "decision", "label", "amount"]
+
+Floats = NDArray[np.float64]
+
+
+# --- days
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One closed day of a table."""
+
+    date: str
+    rows: int
+    summary: dict[str, Any]
+
+
+def closed_days(connection: Connection, loop: str, table: str, most: int = DAYS) -> list[Day]:
+    """Return the last closed days of a table, in order."""
+    day = schema.day.c
+    wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
+    found = connection.execute(wanted.order_by(day.date.desc()).limit(most)).all()
+    return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many people some days accepted, and how many chance should have."""
+
+    people: int
+    accepted: int
+    expected: float
+
+    @classmethod
+    def of(cls, days: Sequence[Day]) -> Accepted:
+        """Add up days of decisions."""
+        return cls(
+            sum(day.rows for day in days),
+            sum(day.summary["accepted"] for day in days),
+            sum(day.summary["propensity"] for day in days),
+        )
+
+    @property
+    def share(self) -> float:
+        """The share of people accepted."""
+        return self.accepted / self.people if self.people else float("nan")
+
+
+def last_days(days: Sequence[Day], number: int) -> list[Day]:
+    """Return the days of the last stretch of the calendar, counted from the last closed day."""
+    if not days:
+        return []
+    since = str(date.fromisoformat(days[-1].date) - timedelta(number - 1))
+    return [day for day in days if day.date >= since]
+
+
+# --- frozen cohorts
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """What people of one deployment, or of several, brought in, each applicant counted.
+
+    `low` and `high` are sums with every missing label taken for 0 and for 1.
+    """
+
+    people: int
+    total: float
+    squares: float
+    low: float
+    high: float
+    explored: float  # of which by people who were accepted by chance
+
+    @property
+    def mean(self) -> float:
+        """Utility per applicant."""
+        return self.total / self.people
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The 95 % interval, widened by what missing labels could be."""
+        variance = max(0.0, self.squares / self.people - self.mean**2)
+        margin = _TWO_SIDED * (variance / self.people) ** 0.5
+        return self.low / self.people - margin, self.high / self.people + margin
+
+    @property
+    def exploring_costs(self) -> float:
+        """What 1000 applicants would bring in more if nobody were accepted by chance."""
+        return -1000.0 * self.explored / self.people
+
+    @classmethod
+    def sum(cls, parts: Sequence[Earned]) -> Earned | None:
+        """Add up parts; None if there are none."""
+        if not parts:
+            return None
+        names = ("people", "total", "squares", "low", "high", "explored")
+        return cls(*(sum(getattr(part, name) for part in parts) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many people of a group were accepted, and of those with a label how many succeeded."""
+
+    group: str
+    people: int
+    accepted: int
+    labels: int
+    successes: int
+
+    @property
+    def share(self) -> float:
+        """The share of the group that was accepted."""
+        return self.accepted / self.people
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The 95 % interval of the share (Wilson)."""
+        n, p, z = self.people, self.share, _TWO_SIDED
+        centre, spread = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+        return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
+
+    @property
+    def success(self) -> Rate | None:
+        """The same of accepted people whose label is known: how many of them succeeded."""
+        if self.labels < SMALLEST:
+            return None
+        return Rate(self.group, self.labels, self.successes, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The largest difference between groups' acceptance, and what it is at most with 95 %."""
+
+    value: float
+    at_most: float
+
+    @classmethod
+    def of(cls, rates: Sequence[Rate]) -> Gap | None:
+        """Compare all pairs of groups; None with fewer than two."""
+        known = [rate for rate in rates if rate.group != UNKNOWN]
+        if len(known) < 2:
+            return None
+        pairs = [(a, b) for a in known for b in known if a is not b]
+        bounds = [
+            a.share - b.share
+            + _ONE_SIDED * sum(r.share * (1 - r.share) / r.people for r in (a, b)) ** 0.5
+            for a, b in pairs
+        ]  # fmt: skip
+        return cls(max(a.share - b.share for a, b in pairs), min(1.0, max(bounds)))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A frozen period: its counts, and figures of its file if that is still there."""
+
+    period: str
+    version: int
+    counts: dict[str, int]
+    file: Path
+    digest: str
+    cost: float
+
+    @cached_property
+    def _figures(self) -> _Figures | None:
+        try:
+            return _figures(self.file, self.digest, self.cost)
+        except FileNotFoundError:  # retention deleted it
+            return None
+
+    @property
+    def earned(self) -> dict[int, Earned]:
+        """What was earned, by the number of the deployment."""
+        return {} if self._figures is None else self._figures.earned
+
+    @property
+    def rates(self) -> list[Rate]:
+        """Acceptance by group, without groups that are too small to be shown."""
+        return [] if self._figures is None else shown_groups(self._figures.rates)
+
+
+def frozen_cohorts(
+    connection: Connection, directory: Path, loop: str, settings: LoopSettings
+) -> list[Cohort]:
+    """Return the last version of every frozen period, in order."""
+    table = schema.cohort
+    wanted = select(table).where(table.c.loop == loop).order_by(table.c.period, table.c.version)
+    last = {row["period"]: row for row in schema.rows(connection, wanted)}
+    return [
+        Cohort(
+            period, row["version"], json.loads(row["counts"]), directory / row["file"],
+            row["file_digest"], settings.cost,
+        )
+        for period, row in last.items()
+    ]  # fmt: skip
+
+
+def shown_groups(rates: Sequence[Rate]) -> list[Rate]:
+    """Return the groups to show: none of fewer than 10 people, nor one that totals would reveal.
+
+    If those left out were fewer than 10 together, subtracting the others from all people would
+    tell their number: then the smallest of the others is left out, too.
+
+    Examples
+    --------
+    >>> from consequential.service.pages.books import Rate, shown_groups
+    >>> sizes = {"a": 500, "b": 40, "c": 3}
+    >>> [each.group for each in shown_groups([Rate(g, n, 1, 1, 1) for g, n in sizes.items()])]
+    ['a']
+    """
+    by_size = sorted(rates, key=lambda rate: rate.people)
+    hidden: list[Rate] = []
+    while by_size and (
+        by_size[0].people < SMALLEST or 0 < sum(rate.people for rate in hidden) < SMALLEST
+    ):
+        hidden.append(by_size.pop(0))
+    return sorted(by_size, key=lambda rate: rate.group)
+
+
+def rates_together(cohorts: Sequence[Cohort]) -> list[Rate]:
+    """Add up what is shown of cohorts, so that subtracting them reveals nothing more."""
+    found: dict[str, list[Rate]] = {}
+    for cohort in cohorts:
+        for rate in cohort.rates:
+            found.setdefault(rate.group, []).append(rate)
+    names = ("people", "accepted", "labels", "successes")
+    return [
+        Rate(group, *(sum(getattr(rate, name) for rate in some) for name in names))
+        for group, some in sorted(found.items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    earned: dict[int, Earned]
+    rates: tuple[Rate, ...]
+
+
+@lru_cache(maxsize=512)
+def _figures(file: Path, digest: str, cost: float) -> _Figures:
+    """Read a cohort's file once; the digest tells its versions apart."""
+    columns = pq.read_schema(file).names
+    table = pq.read_table(file, columns=[*_COLUMNS, *({"sensitive"} & set(columns))])
+    deployment, propensity, decision, label, amount = (
+        table[name].to_numpy(zero_copy_only=False) for name in _COLUMNS
+    )
+    accepted, known = decision == 1, np.isfinite(label)
+    likely = float(label[known].mean()) if known.any() else cost
+    earned = {}
+    for number in np.unique(deployment).tolist():
+        own = deployment == number
+
+        def worth(missing: float, own: NDArray[np.bool_] = own) -> Floats:
+            labels = np.where(known, label, missing)
+            value: Floats = np.where(accepted, amount * (labels - cost), 0.0)[own]
+            return value
+
+        values = worth(likely)
+        by_chance = values[propensity[own] < 1.0].sum()
+        sums = (values.sum(), (values**2).sum(), worth(0.0).sum(), worth(1.0).sum(), by_chance)
+        earned[number] = Earned(int(own.sum()), *map(float, sums))
+    rates = []
+    if "sensitive" in table.column_names:
+        groups, codes = np.unique(table["sensitive"].to_numpy(zero_copy_only=False).astype(str),
+                                  return_inverse=True)  # fmt: skip
+        marks = (accepted, known, known & (label == 1))
+        sums_of = [np.bincount(codes, mark, len(groups)).astype(int) for mark in marks]
+        sizes = np.bincount(codes, minlength=len(groups))
+        rates = [
+            Rate(str(group), *(int(each) for each in row))
+            for group, *row in zip(groups, sizes, *sums_of, strict=True)
+        ]
+    return _Figures(earned, tuple(rates))

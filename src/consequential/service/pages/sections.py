@@ -1,0 +1,275 @@
+"""Sections: what each page of a loop says, from closed days, cohorts and single rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import date
+from itertools import pairwise
+from typing import Any
+
+from prometheus_client import REGISTRY
+from sqlalchemy import select
+
+from consequential.service import lookups, schema
+from consequential.service.closing import last_closed
+from consequential.service.deciding import Live
+from consequential.service.pages import books, charts
+from consequential.service.pages.rendering import percent
+from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
+from consequential.service.state import Service
+from consequential.service.verify import verify_day
+
+_RECENT = 30  # days
+_LISTED = 50  # rows of a list
+_SEALS = 10
+_AGES = 12  # columns of outcomes by age
+_COHORTS = 24  # rows
+
+Context = dict[str, Any]
+
+
+def overview(service: Service, live: Live) -> Context:
+    """Return how the loop does."""
+    with service.store.read() as connection:
+        days = books.closed_days(connection, live.loop, "decision")
+        cohorts = books.frozen_cohorts(
+            connection, service.settings.directory, live.loop, live.settings
+        )
+        deployments = _deployments(connection, live.loop)
+    recent = books.last_days(days, _RECENT)
+    by_number: dict[int, list[books.Earned]] = defaultdict(list)
+    for cohort in cohorts:
+        for number, part in cohort.earned.items():
+            by_number[number].append(part)
+    numbers = sorted(by_number)
+    earned = {number: books.Earned.sum(by_number[number]) for number in numbers[-2:]}
+    return {
+        "deployed": deployments[-1] if deployments else None,
+        "recent": books.Accepted.of(recent),
+        "earned_by": numbers[-1] if numbers else None,
+        "earned": earned[numbers[-1]] if numbers else None,
+        "was": earned[numbers[-2]] if len(numbers) > 1 else None,
+        "gap": books.Gap.of(books.rates_together(cohorts)),
+        "closed": days[-1].date if days else None,
+        "cohorts": len(cohorts),
+        "charts": _overview_charts(days, recent, cohorts),
+    }
+
+
+def _overview_charts(
+    days: list[books.Day], recent: list[books.Day], cohorts: list[books.Cohort]
+) -> list[charts.Chart]:
+    found: list[charts.Chart] = []
+    points: list[tuple[str, float, float, float]] = []
+    marks, before = [], 1
+    for cohort in cohorts:
+        if (earned := books.Earned.sum(list(cohort.earned.values()))) is None:
+            continue
+        for number in sorted(cohort.earned):
+            if number > before:
+                marks.append((len(points), f"no. {number}"))
+                before = number
+        points.append((cohort.period, earned.mean, *earned.bounds))
+    if points:
+        found.append(charts.utility(points, marks))
+    if days:
+        told = [(d.date, d.rows, d.summary["accepted"], d.summary["propensity"]) for d in days]
+        found.append(charts.accepted(told))
+    if sum(day.rows for day in recent):
+        above = [sum(day.summary[f"from_{k}0"] for day in recent) for k in range(1, 10)]
+        ends = [sum(day.rows for day in recent), *above, 0]
+        found.append(charts.propensities([high - low for high, low in pairwise(ends)]))
+    return found
+
+
+def outcomes(service: Service, live: Live) -> Context:
+    """Return which outcomes have arrived, and how the service keeps up."""
+    with service.store.read() as connection:
+        decisions = books.closed_days(connection, live.loop, "decision")
+        arrived = books.closed_days(connection, live.loop, "outcome")
+        overrides = books.closed_days(connection, live.loop, "override")
+        cohorts = books.frozen_cohorts(
+            connection, service.settings.directory, live.loop, live.settings
+        )
+    return {
+        "arrivals": _arrivals(live, decisions, arrived),
+        "ages": list(range(min(live.settings.horizon + 1, _AGES))),
+        "frozen": cohorts[::-1][:_COHORTS],
+        "reported": [
+            ("Succeeded", sum(day.summary["labels_1"] for day in arrived)),
+            ("Failed", sum(day.summary["labels_0"] for day in arrived)),
+            ("Withdrawn", sum(day.summary["withdrawn"] for day in arrived)),
+            ("Corrections among them", sum(day.summary["corrections"] for day in arrived)),
+            ("Decisions overridden", sum(day.rows for day in overrides)),
+        ],
+        "writing": _writing(),
+        "closed": decisions[-1].date if decisions else None,
+    }
+
+
+def _arrivals(live: Live, decisions: list[books.Day], arrived: list[books.Day]) -> list[Context]:
+    """Return by cohort, the newest first, the share of outcomes that had arrived at each age."""
+    if not decisions:
+        return []
+
+    def period(day: books.Day) -> str:
+        return period_of(live.settings.period, period_start(day.date))
+
+    accepted: dict[str, int] = defaultdict(int)
+    for day in decisions:
+        accepted[period(day)] += day.summary["accepted"]
+    came: dict[tuple[str, str], int] = defaultdict(int)
+    for day in arrived:
+        for cohort, number in day.summary.get("cohorts", {}).items():
+            came[cohort, period(day)] += number
+    last = period(decisions[-1])
+    most = min(live.settings.horizon + 1, _AGES)
+    rows = []
+    for cohort in sorted(accepted)[::-1][:_COHORTS]:
+        shares: list[float | None] = []
+        total, later = 0, cohort
+        while later <= last and len(shares) < most:
+            total += came[cohort, later]
+            shares.append(total / accepted[cohort] if accepted[cohort] else 0.0)
+            later = period_after(later)
+        late = sum(n for (own, at), n in came.items() if own == cohort and at >= later)
+        rows.append({
+            "cohort": cohort, "accepted": accepted[cohort],
+            "shares": shares + [None] * (most - len(shares)), "late": late,
+        })  # fmt: skip
+    return rows
+
+
+def _writing() -> list[tuple[str, str]]:
+    """Return how this process keeps up, from its metrics."""
+    value = REGISTRY.get_sample_value
+    groups = value("consequential_group_size_count") or 0.0
+    size = (value("consequential_group_size_sum") or 0.0) / groups if groups else 0.0
+    slow = _quantile("consequential_longest_seconds", 0.99)
+    return [
+        ("Applications that wait", f"{value('consequential_waiting') or 0:.0f}"),
+        ("Decisions in one commit, on average", f"{size:.1f}" if groups else "none yet"),
+        ("99 % of commits answered within", f"{slow:g} s" if slow else "none yet"),
+    ]
+
+
+def _quantile(name: str, share: float) -> float | None:
+    """Return the bound of the bucket of a histogram that a quantile lies in."""
+    total = REGISTRY.get_sample_value(f"{name}_count") or 0.0
+    samples = [each for family in REGISTRY.collect() for each in family.samples]
+    for sample in samples:
+        if sample.name == f"{name}_bucket" and total and sample.value >= share * total:
+            return float(sample.labels["le"])
+    return None
+
+
+def people(service: Service, live: Live) -> Context:
+    """Return acceptance by group."""
+    with service.store.read() as connection:
+        cohorts = books.frozen_cohorts(
+            connection, service.settings.directory, live.loop, live.settings
+        )
+    shown = [(cohort.period, rates) for cohort in cohorts if len(rates := cohort.rates) > 1]
+    together = books.rates_together(cohorts)
+    found = []
+    if together:
+        rows = [(rate.group, rate.share, *rate.bounds) for rate in together]
+        numbers = [
+            (rate.group, f"{rate.people:,}", percent(rate.share), *map(percent, rate.bounds))
+            for rate in together
+        ]
+        found.append(charts.rates(rows, numbers))
+        labelled = [rate.success for rate in together if rate.success is not None]
+        if labelled:
+            found.append(charts.successes([(r.group, r.share, *r.bounds) for r in labelled]))
+    gaps = [(period, gap) for period, rates in shown if (gap := books.Gap.of(rates))]
+    if gaps:
+        found.append(charts.gaps([(period, gap.value, gap.at_most) for period, gap in gaps], None))
+    return {
+        "attribute": live.settings.sensitive,
+        "gap": books.Gap.of(together),
+        "charts": found,
+        "cohorts": len(cohorts),
+        "shown": [(period, rates, books.Gap.of(rates)) for period, rates in shown[::-1]],
+    }
+
+
+def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Context:
+    """Return all about one decision, found by its id or its application's."""
+    found = lookups.decision_id(service.store, live.loop, asked) if asked else None
+    if found is None:
+        return {"row": None, "replay": None}
+    again = lookups.replay_document(service.store, found, service.settings.secret)
+    return {
+        "row": lookups.decision_document(service.store, found),
+        "replay": again if replay else None,
+    }
+
+
+def audit(service: Service, live: Live, before: str, verify: str) -> Context:
+    """Return who did what, where policies come from, and what keeps the books honest."""
+    event, epoch, day = schema.event.c, schema.epoch.c, schema.day.c
+    with service.store.read() as connection:
+        ours = select(schema.event).where(event.loop.in_([live.loop, ""]))
+        if not NOT_STORED.search(before) and before:
+            ours = ours.where(event.id < before)
+        events = schema.rows(connection, ours.order_by(event.id.desc()).limit(_LISTED + 1))
+        epochs = select(schema.epoch).where(epoch.loop == live.loop)
+        newest = schema.rows(connection, epochs.order_by(epoch.start.desc()).limit(_LISTED))
+        sealed = select(schema.day).where(day.loop == live.loop, day.table == "decision")
+        seals = schema.rows(connection, sealed.order_by(day.date.desc()).limit(_SEALS))
+        deployments = _deployments(connection, live.loop)
+        policies = _policies(connection, live.loop, deployments)
+        closed = last_closed(connection, live.loop)
+    findings = None
+    if verify and _is_day(verify):
+        findings = [
+            str(each)
+            for each in verify_day(service.store, live.loop, verify, service.settings.secret)
+        ][:_LISTED]
+    return {
+        "events": events[:_LISTED],
+        "older": events[_LISTED - 1]["id"] if len(events) > _LISTED else None,
+        "epochs": newest,
+        "seals": seals,
+        "policies": policies,
+        "deployments": deployments[::-1],
+        "closed": closed,
+        "verify": verify,
+        "findings": findings,
+    }
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _deployments(connection: Any, loop: str) -> list[dict[str, Any]]:
+    table = schema.deployment
+    wanted = select(table).where(table.c.loop == loop).order_by(table.c.number)
+    return [
+        row | {"shares": sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])}
+        for row in schema.rows(connection, wanted)
+    ]
+
+
+def _policies(
+    connection: Any, loop: str, deployments: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return policies, the newest first, with the deployments that they were part of."""
+    table = schema.policy
+    columns = [column for column in table.c if column.name != "content"]
+    wanted = select(*columns).where(table.c.loop == loop).order_by(table.c.id.desc())
+    return [
+        row
+        | {
+            "cohorts": json.loads(row["cohorts"]),
+            "deployed": [each for each in deployments if row["policy"] in dict(each["shares"])],
+        }
+        for row in schema.rows(connection, wanted.limit(_LISTED))
+    ]

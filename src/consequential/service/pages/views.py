@@ -1,0 +1,303 @@
+"""Views: the routes of pages, who may open them, and what a template is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from consequential.service.deciding import Live
+from consequential.service.keys import Account
+from consequential.service.pages import sections, sessions
+from consequential.service.pages.rendering import render
+from consequential.service.problems import Problem
+from consequential.service.records import now
+from consequential.service.state import Service
+
+PAGES = ("overview", "outcomes", "people", "decision", "audit")
+_LARGEST_FORM = 16_384  # bytes
+_SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+_HELP = {
+    401: "Sign in with a key that is in force.",
+    403: "Another key may be good for this; whoever runs the service gives keys out.",
+    404: "Choose a page above, or look a decision up by its id.",
+    409: "Nothing was changed. Look at the page again: somebody else may have been faster.",
+    503: "The service is busy or its database does not answer. Try again in a moment.",
+}
+
+Form = dict[str, str]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Somebody who is signed in and asks for a page."""
+
+    service: Service
+    account: Account
+    request: Request
+    form: Form  # of a GET, what the address asks for
+
+    def live(self) -> Live:
+        """Return the loop that the page is about."""
+        return self.service.live(self.request.path_params["loop"])
+
+    def may(self, scope: str) -> bool:
+        """Whether the key is good for something."""
+        return scope in self.account.scopes
+
+    def require(self, scope: str) -> None:
+        """Refuse what the key is not good for."""
+        if not self.may(scope):
+            raise Problem("scope", 403, f"the key of {self.account.name} is not good for {scope}")
+
+
+def _page(view: Callable[[Visit], Response]) -> Handler:
+    """Make a view a route: it needs a session, and its problems are pages, too."""
+
+    @wraps(view)
+    async def handler(request: Request) -> Response:
+        service: Service = request.app.state.service
+        visit: Visit | None = None
+        try:
+            form = await _form(request)
+            account = await service.on_thread(lambda: _account(service, request))
+            if account is None:
+                if request.method == "POST":
+                    raise Problem("session", 401, "your session has ended: nothing was changed")
+                return _redirect(f"/sign-in?next={quote(_address(request))}")
+            visit = Visit(service, account, request, form)
+            visit.require("read")
+            return await service.on_thread(lambda: view(visit))
+        except Problem as problem:
+            return _problem_page(request, problem, visit)
+        except SQLAlchemyError:
+            return _problem_page(request, Problem("storage", 503, "the database does not answer"))
+
+    return handler
+
+
+async def _form(request: Request) -> Form:
+    if request.method != "POST":
+        return dict(request.query_params)
+    sessions.check_origin(request)
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_FORM:
+            raise Problem("too_large", 413, "the form has too much in it")
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+
+def _account(service: Service, request: Request) -> Account | None:
+    cookie = request.cookies.get(sessions.COOKIE, "")
+    identifier = sessions.signed_in(service.settings.secret, cookie, now())
+    if identifier is None:
+        return None
+    with service.store.read() as connection:
+        return sessions.account_of_id(connection, identifier)
+
+
+def _address(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def _redirect(address: str) -> Response:
+    return RedirectResponse(address, 303, headers=_SECURITY)
+
+
+def _html(text: str, status: int = 200) -> Response:
+    return HTMLResponse(text, status, headers=_SECURITY)
+
+
+def _shown(visit: Visit, template: str, status: int = 200, **context: Any) -> Response:
+    """Answer with a page of a loop."""
+    live: Live = context["live"]
+    frame = {
+        "account": visit.account,
+        "loops": visit.service.loops(),
+        "pages": PAGES,
+        "page": template,
+        "here": _address(visit.request),
+    }
+    return _html(render(f"{template}.html", **frame, loop_name=live.loop, **context), status)
+
+
+# --- problems
+
+
+def wants_page(request: Request) -> bool:
+    """Whether somebody at a browser asks, and not a program."""
+    return "text/html" in request.headers.get("accept", "")
+
+
+def help_page(request: Request, problem: Problem) -> Response:
+    """Answer with a page that says what is wrong and where to go."""
+    return _problem_page(request, problem)
+
+
+def _problem_page(request: Request, problem: Problem, visit: Visit | None = None) -> Response:
+    service: Service = request.app.state.service
+    known = {
+        "account": visit.account if visit else None,
+        "loops": service.loops() if visit else [],
+        "pages": PAGES,
+    }
+    title = problem.document()["title"]
+    help_ = _HELP.get(problem.status, "Go back and try again.")
+    return _html(
+        render("problem.html", **known, title=title, detail=problem.detail, help=help_),
+        problem.status,
+    )
+
+
+# --- signing in and out
+
+
+async def _start(request: Request) -> Response:
+    return await _first_loop(request)
+
+
+@_page
+def _first_loop(visit: Visit) -> Response:
+    loops = visit.service.loops()
+    if not loops:
+        raise Problem("unknown_loop", 404, "this service has no loop yet: make one with PUT "
+                      "/v1/loops/{name}, or consequential init --example")  # fmt: skip
+    return _redirect(f"/loops/{loops[0]}")
+
+
+async def _sign_in(request: Request) -> Response:
+    service: Service = request.app.state.service
+    try:
+        form = await _form(request)
+    except Problem as problem:
+        return _problem_page(request, problem)
+    following = form.get("next", "/")
+    if not following.startswith("/") or following.startswith(("//", "/\\")):
+        following = "/"  # never to another site
+    if request.method == "GET":
+        return _html(render("sign-in.html", next=following, wrong=""))
+
+    def checked() -> tuple[str, str]:
+        with service.store.read() as connection:
+            found = sessions.account_of_key(connection, form.get("key", "").strip())
+        if found is None:
+            return "", "This key is not known."
+        identifier, account = found
+        if account.revoked:
+            return "", "This key was revoked."
+        if "read" not in account.scopes:
+            return "", "This key is not good for reading: pages need the scope read."
+        return identifier, ""
+
+    identifier, wrong = await service.on_thread(checked)
+    if wrong:
+        return _html(render("sign-in.html", next=following, wrong=wrong), 401)
+    answer = _redirect(following)
+    answer.set_cookie(
+        sessions.COOKIE,
+        sessions.new_session(service.settings.secret, identifier, now()),
+        max_age=int(sessions.LASTS.total_seconds()),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _sign_out(request: Request) -> Response:
+    try:
+        await _form(request)
+    except Problem as problem:
+        return _problem_page(request, problem)
+    answer = _redirect("/sign-in")
+    answer.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+# --- pages of a loop
+
+
+@_page
+def _overview(visit: Visit) -> Response:
+    live = visit.live()
+    return _shown(visit, "overview", live=live, **sections.overview(visit.service, live))
+
+
+@_page
+def _outcomes(visit: Visit) -> Response:
+    live = visit.live()
+    return _shown(visit, "outcomes", live=live, **sections.outcomes(visit.service, live))
+
+
+@_page
+def _people(visit: Visit) -> Response:
+    live = visit.live()
+    return _shown(visit, "people", live=live, **sections.people(visit.service, live))
+
+
+@_page
+def _decision(visit: Visit) -> Response:
+    live, asked = visit.live(), visit.form.get("of", "").strip()
+    found = sections.decision(visit.service, live, asked, replay="replay" in visit.form)
+    status = 404 if asked and found["row"] is None else 200
+    return _shown(visit, "decision", status, live=live, asked=asked, **found)
+
+
+@_page
+def _audit(visit: Visit) -> Response:
+    live = visit.live()
+    found = sections.audit(
+        visit.service, live, visit.form.get("before", ""), visit.form.get("verify", "")
+    )
+    return _shown(visit, "audit", live=live, **found)
+
+
+@_page
+def _choose(visit: Visit) -> Response:
+    """Go to the same page of another loop."""
+    page = visit.form.get("page", "")
+    loop = visit.service.live(visit.form.get("loop", "")).loop
+    tail = f"/{page}" if page in PAGES[1:] else ""
+    return _redirect(f"/loops/{loop}{tail}")
+
+
+def routes() -> list[Route | Mount]:
+    """Return the routes of all pages."""
+    static = StaticFiles(directory=Path(__file__).parent / "static")
+    found: list[Route | Mount] = [
+        Route("/", _start),
+        Route("/sign-in", _sign_in, methods=["GET", "POST"]),
+        Route("/sign-out", _sign_out, methods=["POST"]),
+        Route("/loops", _choose),
+        Route("/loops/{loop}", _overview),
+        Route("/loops/{loop}/outcomes", _outcomes),
+        Route("/loops/{loop}/people", _people),
+        Route("/loops/{loop}/decision", _decision),
+        Route("/loops/{loop}/audit", _audit),
+        Mount("/static", static),
+    ]
+    return found
+
+
+def page_address(loop: str, page: str, **asked: str) -> str:
+    """Return the address of a page of a loop."""
+    tail = "" if page == "overview" else f"/{page}"
+    return f"/loops/{loop}{tail}" + (f"?{urlencode(asked)}" if asked else "")

@@ -1,0 +1,305 @@
+"""Pages: who gets in, what they see, and what a form from elsewhere or a wrong address gets."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from itertools import product
+
+import httpx
+import pytest
+from sqlalchemy import select
+from trial import served_here
+
+from consequential.service import schema
+from consequential.service.keys import create_key, revoke_keys
+from consequential.service.loops import settings_in_force
+from consequential.service.pages import charts
+from consequential.service.pages.books import Cohort, Gap, Rate, frozen_cohorts, shown_groups
+from consequential.service.pages.sessions import COOKIE, new_session
+from consequential.service.pages.views import PAGES
+from consequential.service.records import now
+
+PLACES = ["/loops/lending", *(f"/loops/lending/{page}" for page in PAGES[1:])]
+BROWSER = {"Accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def http(page_trial):
+    with served_here(page_trial) as client:
+        client.headers.pop("Authorization")
+        client.headers.update(BROWSER)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def store(page_trial):
+    store = page_trial.store()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def session(http, page_trial):
+    """Sign in with a key, by its owner's name or the key itself, and return a client."""
+    opened = []
+
+    def signed_in(name: str = "risk") -> httpx.Client:
+        client = httpx.Client(base_url=http.base_url, headers=BROWSER, timeout=30.0)
+        opened.append(client)
+        answer = sign_in(client, page_trial.keys.get(name, name))
+        assert answer.status_code == 303
+        return client
+
+    yield signed_in
+    for client in opened:
+        client.close()
+
+
+def origin(client: httpx.Client) -> dict[str, str]:
+    return {"Origin": str(client.base_url).rstrip("/")}
+
+
+def sign_in(client: httpx.Client, key: str, following: str = "/") -> httpx.Response:
+    return client.post("/sign-in", data={"key": key, "next": following}, headers=origin(client))
+
+
+def decisions(store, **conditions) -> list[dict]:
+    table = schema.decision
+    wanted = select(table).where(*(table.c[name] == each for name, each in conditions.items()))
+    with store.read() as connection:
+        return schema.rows(connection, wanted.order_by(table.c.id))
+
+
+# --- getting in
+
+
+def test_the_session_of_a_key_is_a_cookie_that_scripts_and_other_sites_do_not_get(http, page_trial):
+    answer = sign_in(http, page_trial.keys["risk"], "/loops/lending/people")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/loops/lending/people")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert page_trial.keys["risk"].lower() not in cookie
+    http.cookies.clear()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_without_a_session_every_page_leads_to_the_sign_in(http, place):
+    answer = http.get(f"{place}?of=A-1")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"/sign-in?next={place}%3Fof%3DA-1"
+    assert http.get(answer.headers["location"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("nobody's", "not known"), ("", "not known"), ("shop", "not good for reading")],
+)
+def test_a_key_that_opens_no_page_is_told_why(http, page_trial, name, why):
+    answer = sign_in(http, page_trial.keys.get(name, name))
+    assert answer.status_code == 401
+    assert why in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example", "//evil.example", "/\\evil.example"])
+def test_signing_in_never_leads_to_another_site(http, page_trial, elsewhere):
+    assert sign_in(http, page_trial.keys["risk"], elsewhere).headers["location"] == "/"
+    http.cookies.clear()
+
+
+def test_old_and_forged_sessions_are_refused(http, page_trial, store):
+    secret = page_trial.settings.secret
+    with store.read() as connection:
+        account = connection.execute(
+            select(schema.account.c.id).where(schema.account.c.name == "risk")
+        ).scalar_one()
+    good = new_session(secret, account, now())
+    assert http.get(PLACES[0], headers={"Cookie": f"{COOKIE}={good}"}).status_code == 200
+    for cookie in (
+        new_session(secret, account, now() - timedelta(hours=12, seconds=5)),
+        new_session(secret, account, now() + timedelta(hours=1)),
+        new_session(b"x" * 32, account, now()),
+        new_session(secret, "nobody", now()),
+        good[:-1] + ("0" if good[-1] != "0" else "1"),
+        "..", "", "a.b.c",
+    ):  # fmt: skip
+        assert http.get(PLACES[0], headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 303
+
+
+def test_a_revoked_key_is_out_at_once(session, store):
+    with store.write() as connection:
+        key = create_key(connection, "leaver", ["read"], now())
+    client = session(key)
+    assert client.get(PLACES[0]).status_code == 200
+    with store.write() as connection:
+        revoke_keys(connection, "leaver", now())
+    assert client.get(PLACES[0]).status_code == 303
+    assert "was revoked" in sign_in(client, key).text
+
+
+def test_signing_out_ends_the_session(session):
+    client = session()
+    assert client.post("/sign-out", headers=origin(client)).status_code == 303
+    assert client.get(PLACES[0]).status_code == 303
+
+
+@pytest.mark.parametrize("place", ["/sign-in", "/sign-out"])
+@pytest.mark.parametrize("header", [{}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_a_form_from_another_site_is_refused(session, place, header):
+    answer = session().post(place, data={"key": "x"}, headers=header)
+    assert answer.status_code == 403
+    assert "not sent from a page of this service" in answer.text
+
+
+def test_a_form_that_is_too_large_is_refused(http):
+    answer = http.post("/sign-in", data={"key": "x" * 20_000}, headers=origin(http))
+    assert answer.status_code == 413
+
+
+# --- what pages say
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("loop", ["lending", "cards"])
+def test_every_page_opens_and_obeys_its_own_security_policy(session, place, loop):
+    answer = session("reader").get(place.replace("lending", loop))
+    assert answer.status_code == 200
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "no-store" in answer.headers["cache-control"]
+    assert "style=" not in answer.text
+    assert not re.search(r"<script(?! src=\"/static/)|<style| on\w+=", answer.text)
+    assert "Rehearsal" in answer.text  # on every page of such a loop
+
+
+def test_the_start_page_leads_to_a_loop_and_the_choice_to_another(session):
+    client = session()
+    assert client.get("/").headers["location"] == "/loops/cards"
+    chosen = client.get("/loops", params={"loop": "lending", "page": "people"})
+    assert chosen.headers["location"] == "/loops/lending/people"
+    assert client.get("/loops", params={"loop": "none"}).status_code == 404
+
+
+@pytest.mark.parametrize("place", ["/loops/none", "/nowhere", "/loops/lending/nowhere"])
+def test_a_wrong_address_gets_a_page_that_helps(session, place):
+    answer = session().get(place)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert 'href="/' in answer.text
+
+
+def test_a_program_gets_its_problems_as_before(http):
+    answer = http.get("/v1/nowhere", headers={"Accept": "*/*"})
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_the_figures_of_the_overview_are_those_of_the_cohorts(session, page_trial, store):
+    text = " ".join(re.sub(r"<[^>]+>", " ", session().get(PLACES[0]).text).split())
+    rows = decisions(store, loop="lending")
+    last = date.fromisoformat(max(row["time"][:10] for row in rows)) - timedelta(1)  # closed
+    days = {str(last - timedelta(k)) for k in range(30)}
+    recent = [row for row in rows if row["time"][:10] in days]
+    accepted = sum(row["accepted"] for row in recent) / len(recent)
+    expected = sum(row["propensity"] for row in recent) / len(recent)
+    assert (
+        f"Accepted {accepted:.0%} expected {expected:.0%} {len(recent)} people".replace("%", " %")
+        in text
+    )
+
+
+def test_utility_of_a_cohort_is_the_mean_of_what_its_applicants_brought(page_trial, store):
+    with store.read() as connection:
+        settings = settings_in_force(connection)["lending"]
+        *_, cohort = frozen_cohorts(connection, page_trial.settings.directory, "lending", settings)
+        rows = schema.rows(connection, select(schema.outcome))
+    labels = {row["decision"]: row["label"] for row in rows}
+    own = decisions(store, loop="lending", cohort=cohort.period)
+    known = [labels[row["id"]] for row in own if row["accepted"] and row["id"] in labels]
+    missing = sum(row["accepted"] for row in own) - len(known)
+    assert missing > 0
+    (earned,) = cohort.earned.values()
+    worth = [label - 0.6 for label in known]
+    likely = sum(known) / len(known) - 0.6  # of somebody whose label is missing
+    assert earned.mean == pytest.approx((sum(worth) + missing * likely) / len(own))
+    assert earned.bounds[0] < (sum(worth) - 0.6 * missing) / len(own) < earned.mean
+    assert earned.mean < (sum(worth) + 0.4 * missing) / len(own) < earned.bounds[1]
+
+
+def test_a_decision_is_found_by_its_id_and_by_its_application(session, store):
+    client, (row, *_) = session("reader"), decisions(store, loop="lending", accepted=False)
+    for name in (row["id"], row["application_id"]):
+        answer = client.get("/loops/lending/decision", params={"of": name})
+        assert answer.status_code == 200
+        assert "Refused on" in answer.text
+        assert row["id"] in answer.text
+    again = client.get("/loops/lending/decision", params={"of": row["id"], "replay": "1"})
+    assert "the same draw, propensity and decision come out" in again.text
+    # a decision belongs to its loop
+    assert client.get("/loops/cards/decision", params={"of": row["id"]}).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "A-nobody", "\0", "x" * 5000])
+def test_what_is_not_found_is_shown_as_text(session, name):
+    answer = session().get("/loops/lending/decision", params={"of": name})
+    assert answer.status_code == 404
+    assert "<script>alert" not in answer.text
+
+
+@pytest.mark.parametrize("day", ["2026-01-20", "1999-01-01", "no day"])
+def test_verifying_a_day_says_what_was_found(session, day):
+    text = session().get("/loops/lending/audit", params={"verify": day}).text
+    told = {"2026-01-20": "every decision replays", "1999-01-01": "it is not closed"}
+    assert told.get(day, "No such day") in text
+
+
+# --- privacy
+
+
+def test_no_group_of_fewer_than_ten_people_is_shown_or_left_over():
+    for sizes in product([0, 1, 9, 10, 60], [3, 10, 400], [8, 500]):
+        rates = [Rate(f"g{k}", n, 0, 0, 0) for k, n in enumerate(sizes) if n]
+        shown = shown_groups(rates)
+        assert all(rate.people >= 10 for rate in shown)
+        left = sum(sizes) - sum(rate.people for rate in shown)
+        assert left == 0 or left >= 10, sizes
+
+
+def test_small_groups_are_on_no_page(session, page_trial, store):
+    with store.read() as connection:
+        settings = settings_in_force(connection)["lending"]
+        cohorts = frozen_cohorts(connection, page_trial.settings.directory, "lending", settings)
+    groups = {rate.group for cohort in cohorts for rate in _all_rates(cohort)}
+    assert "other" in groups  # there are such people
+    text = session("admin").get("/loops/lending/people").text
+    assert "male" in text
+    assert not re.search(r">\s*other\s*<", text)
+
+
+def _all_rates(cohort: Cohort) -> list[Rate]:
+    assert cohort._figures is not None
+    return list(cohort._figures.rates)
+
+
+def test_a_gap_and_its_bound_are_those_of_the_formula():
+    a, b = Rate("a", 400, 300, 0, 0), Rate("b", 100, 60, 0, 0)
+    gap = Gap.of([a, b])
+    assert gap is not None
+    assert gap.value == pytest.approx(0.15)
+    error = (0.75 * 0.25 / 400 + 0.6 * 0.4 / 100) ** 0.5
+    assert gap.at_most == pytest.approx(0.15 + 1.644854 * error)
+    assert Gap.of([a, Rate("unknown", 100, 60, 0, 0)]) is None
+
+
+# --- charts
+
+
+def test_a_chart_is_drawn_once_and_its_numbers_stand_beside_it():
+    points = [("2026-01", 0.17, 0.16, 0.18), ("2026-02", 0.18, 0.17, 0.19)]
+    chart = charts.utility(points, [(1, "no. 2")])
+    assert charts.utility(points, [(1, "no. 2")]).svg is chart.svg
+    assert chart.rows[0] == ("2026-02", ".180", ".170", ".190")
+    assert "2026-01" in chart.svg  # text is text
+    assert "var(--blue)" in chart.svg
+    assert "style=" not in chart.svg
+    assert "#0072b2" not in chart.svg
