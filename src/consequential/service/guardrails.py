@@ -28,7 +28,9 @@ Floats = NDArray[np.float64]
 
 ENOUGH = 20.0  # evidence, for an alarm
 UNSTABLE = 0.25  # population stability index, for an alarm
-_LAMBDAS = np.array([0.05, 0.1, 0.2, 0.4])
+# most weight on what finds shares that are off by a fifth
+_LAMBDAS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+_WEIGHTS = np.array([0.1, 0.2, 0.4, 0.2, 0.1])
 _DAYS, _MONTHS = 366, 12
 _LARGEST = 600.0  # exponent
 _RAREST = 0.001  # share that a bin is taken to have had at least
@@ -204,7 +206,7 @@ def _evidence(tests: Sequence[tuple[Sequence[Day], Floats, Floats]]) -> tuple[fl
         weight = 0.75 / _DAYS + first * (0.25 / _MONTHS)
         since, spread = (np.cumsum(column[::-1])[::-1] for column in (excess, variance))
         power = np.outer(since, _LAMBDAS) - np.outer(spread, np.expm1(_LAMBDAS) - _LAMBDAS)
-        by_start = weight * np.exp(np.minimum(power, _LARGEST)).mean(axis=1)
+        by_start = weight * (np.exp(np.minimum(power, _LARGEST)) @ _WEIGHTS)
         total += float(by_start.sum() + 1.0 - weight.sum())  # days to come have no evidence yet
         start = int(by_start.argmax())
         strongest = max(strongest, (float(by_start[start]), which, start))
