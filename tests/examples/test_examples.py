@@ -19,7 +19,7 @@ SAID = {
 
 
 def test_every_example_is_run():
-    assert {file.stem for file in EXAMPLES.glob("*.py")} == {*SAID, "service"}
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == {*SAID, "service", "audit"}
 
 
 def said_by(name: str, folder: Path) -> str:

@@ -93,6 +93,7 @@ def make_trial(directory: Path, url: str = "", **changes: Any) -> Trial:
                 "all": keys.SCOPES,
                 "author": ["learn"],
                 "second": ["approve"],
+                "chief": ["approve", "admin"],
                 **{scope: [scope] for scope in keys.SCOPES},
             }.items()
         }
@@ -129,7 +130,9 @@ def add_loop(http: httpx.Client, trial: Trial, address: str, **changes: Any) -> 
     """Make a loop with the policy of trials deployed, as a client does."""
     assert http.put(address, json=LOOP | changes).status_code == 200
     propose(http, trial, address, cq.policy_to_json(trial_policy()))
-    deployed = http.post(f"{address}/deployments", json={"shares": {trial.policy: 1.0}})
+    deployed = http.post(
+        f"{address}/deployments", json={"shares": {trial.policy: 1.0}, "why": "a trial"}
+    )
     assert deployed.status_code == 201
 
 

@@ -24,11 +24,14 @@ _MODULES = {
     "serve": "service",
     "migrate": "service",
     "work": "operations",
+    "learn": "operations",
     "key": "operations",
     "export": "operations",
     "backup": "operations",
     "verify": "operations",
     "forget": "operations",
+    "report": "operations",
+    "rehearse": "rehearsal",
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands that operate the service: `work`, `key`, `export`, `backup`, `verify` and `forget`."""
+"""Commands that operate the service, from `work` and `learn` to `verify` and `report`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 with needing_service():
     import sqlalchemy  # noqa: F401
 
+_WAIT = 300.0  # seconds for a worker to end its round
 _BEGINNING, _END = datetime(1971, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 
 
@@ -28,12 +29,15 @@ _BEGINNING, _END = datetime(1971, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo
 def _opened(options: argparse.Namespace) -> Iterator[tuple[Store, ServiceSettings]]:
     """Open the service of the directory that a command was given."""
     from consequential.service.database import open_store
+    from consequential.service.problems import Problem
     from consequential.service.settings import ServiceSettings
 
     settings = ServiceSettings.load(options.directory)
     store = open_store(settings)
     try:
         yield store, settings
+    except Problem as problem:
+        raise ValueError(problem.detail) from None
     finally:
         store.close()
 
@@ -63,6 +67,29 @@ def _follow(stop: Event) -> None:
     stop.set()
 
 
+def learn(options: argparse.Namespace) -> int:
+    """Learn a candidate from the frozen cohorts of a loop."""
+    from consequential.service import learning
+    from consequential.service.cohorts import all_cohorts
+    from consequential.service.database import only_worker
+    from consequential.service.problems import Problem
+    from consequential.service.records import now
+
+    with _opened(options) as (store, settings):
+        known = all_cohorts(store, settings.directory)
+        cohorts = known.get(options.loop)
+        if cohorts is None:
+            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
+        with only_worker(store, settings.directory, _WAIT):
+            frozen = cohorts.frozen()
+            try:
+                digest = learning.learn(cohorts, frozen, cohorts.clock(now()))
+            except Problem as problem:
+                raise ValueError(problem.detail) from None
+    print(f"{digest}: learned from {len(frozen)} cohorts; it is proven on those that come")
+    return 0
+
+
 def key(options: argparse.Namespace) -> int:
     """Make or revoke the keys of a name, or list all."""
     from consequential.service import keys
@@ -83,7 +110,8 @@ def key(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write the decisions of a loop to a Parquet file."""
+    """Write the decisions of a loop to a Parquet file, or a table's rows as they were written."""
+    from consequential.service.copies import copy_of
     from consequential.service.exports import export, log_columns
     from consequential.service.loops import settings_in_force
 
@@ -95,6 +123,10 @@ def export(options: argparse.Namespace) -> int:
         if options.loop not in known:
             raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
         loop = known[options.loop]
+        if options.table is not None:
+            copied = copy_of(store, options.table, options.loop, since, until)
+            write_atomically(options.out, copied, replace=options.overwrite)
+            return 0
         found = export(store, options.loop, loop, since, until, sensitive=sensitive)
     write_atomically(options.out, found.content, replace=options.overwrite)
     print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in found.counts.items())}")
@@ -159,4 +191,17 @@ def forget(options: argparse.Namespace) -> int:
     )
     if not is_sqlite:
         print("PostgreSQL's write-ahead log and dumps have the values until they age out.")
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write all about a loop to one HTML file."""
+    from consequential.service.pages.report import report
+    from consequential.service.records import now
+    from consequential.service.state import Service
+
+    with _opened(options) as (store, settings):
+        page = report(Service(settings, store), options.loop, now())
+    write_atomically(options.out, page, replace=options.overwrite)
+    print(f"wrote {options.out}")
     return 0

@@ -51,17 +51,27 @@ and then try
 
 def init(options: argparse.Namespace) -> int:
     """Make the directory of a service: settings, a secret, tables and a first key."""
+    directory: Path = options.directory
+    key = make_service(directory, options.database or "", example=options.example)
+    print(f"made {directory}. This key may do everything, and is shown only now:\n  {key}")
+    if options.example:
+        header = f"-H 'Authorization: Bearer {key}'"
+        print(_TRY.format(directory=directory, url="http://127.0.0.1:8000", key=header))
+    return 0
+
+
+def make_service(directory: Path, database: str = "", *, example: bool = False) -> str:
+    """Make the same and return the key."""
     from consequential.service.database import migrate, open_store
     from consequential.service.keys import SCOPES, create_key
     from consequential.service.records import now
     from consequential.service.settings import ServiceSettings
 
-    directory: Path = options.directory
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as undo:
         for name, content in (
             ("secret", secrets.token_hex(32)),
-            ("service.json", json.dumps({"database": options.database or ""}, indent=2) + "\n"),
+            ("service.json", json.dumps({"database": database}, indent=2) + "\n"),
         ):
             _write_new(directory / name, content)
             undo.callback((directory / name).unlink)
@@ -70,15 +80,11 @@ def init(options: argparse.Namespace) -> int:
         store = open_store(settings)
         with store.write() as connection:
             key = create_key(connection, "first", SCOPES, now(), by="init")
-        if options.example:
+        if example:
             _make_example(store, settings)
         store.close()
         undo.pop_all()  # all went well
-    print(f"made {directory}. This key may do everything, and is shown only now:\n  {key}")
-    if options.example:
-        header = f"-H 'Authorization: Bearer {key}'"
-        print(_TRY.format(directory=directory, url="http://127.0.0.1:8000", key=header))
-    return 0
+    return key
 
 
 def _write_new(file: Path, content: str) -> None:
@@ -111,7 +117,9 @@ def _make_example(store: Store, settings: ServiceSettings) -> None:
         put_loop(connection, "lending", _EXAMPLE, settings.secret, "init", now())
         live = live_loops(connection, {})["lending"]
         digest = propose(connection, live, policy_to_json(rule), "example", now())
-        deploy(connection, live, {digest: 1.0}, "init", now(), evidence="an example")
+        deploy(
+            connection, live, {digest: 1.0}, "init", now(), evidence="without evidence: an example"
+        )
 
 
 def serve(options: argparse.Namespace) -> int:

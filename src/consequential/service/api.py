@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
 from sqlalchemy import Table, select
 
 from consequential.service import (
@@ -21,6 +22,7 @@ from consequential.service import (
     approval,
     bodies,
     candidates,
+    copies,
     exports,
     learning,
     lookups,
@@ -131,7 +133,7 @@ async def _bytes(request: Request, limit: int) -> bytes:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content), status, media_type="application/json")
+    return Response(to_json(content), status, media_type="application/json")
 
 
 # --- routers
@@ -376,7 +378,7 @@ def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
     def listed(request: Request, loop: str) -> JSONResponse:
         service_of(request).live(loop)
         columns = [column for column in table.c if column.name not in hidden]
-        order = table.c.id if "id" in table.c else table.c.date
+        order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
         wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
         with service_of(request).store.read() as connection:
             rows = schema.rows(connection, wanted)
@@ -404,9 +406,13 @@ _listing("guardrails", schema.guardrail)
 )
 @allowed("read")
 def export(
-    request: Request, loop: str, since: bodies.Day = _FIRST, until: bodies.Day = _LAST
+    request: Request,
+    loop: str,
+    since: bodies.Day = _FIRST,
+    until: bodies.Day = _LAST,
+    table: str = "",
 ) -> Response:
-    """Return decisions as a Parquet file; with the scope `sensitive`, groups are in it."""
+    """Return decisions, or rows of a table as written; groups only with the scope `sensitive`."""
     service = service_of(request)
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
@@ -414,6 +420,9 @@ def export(
     if not _exports.acquire(blocking=False):
         raise Problem("busy", 503, "other exports are being made: try again")
     try:
+        if table:
+            copied = copies.copy_of(service.store, table, loop, first, last)
+            return Response(copied, media_type=_PARQUET)
         found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
     finally:
         _exports.release()

@@ -166,9 +166,12 @@ class Client:
         found: list[dict[str, Any]] = answer["requests" if what == "learn" else what]
         return found
 
-    def export(self, loop: str, **between: str) -> bytes:
-        """Return the log as the bytes of a Parquet file; `since` and `until` are dates."""
-        return self._send("GET", f"/v1/loops/{loop}/export", params=between).content
+    def export(self, loop: str, **asked: str) -> bytes:
+        """Return the log as the bytes of a Parquet file; `since` and `until` are dates.
+
+        With the name of a `table`, return its rows as they were written, for an auditor.
+        """
+        return self._send("GET", f"/v1/loops/{loop}/export", params=asked).content
 
     # --- sending
 

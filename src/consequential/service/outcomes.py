@@ -6,11 +6,12 @@ arrived yet; the state of a decision depends on the set of its events and not on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Table, insert, select, text
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
@@ -41,52 +42,101 @@ def state_of(events: Iterable[Row]) -> Row | None:
 
 def add_outcomes(connection: Connection, items: Sequence[Outcome], by: str, time: datetime) -> int:
     """Store outcomes, all or none; return how many were new."""
-    clocks = _Clocks(connection, time)
-    return _each(items, lambda item: _add_outcome(connection, item, by, clocks))
+    known = _Known(connection, {item.decision_id for item in items}, time)
+    known.read_events({name for item in items for name in (item.event_id, item.corrects) if name})
+    return _add(connection, schema.outcome, items, lambda item: _outcome(known, item, by))
 
 
 def add_overrides(
     connection: Connection, items: Sequence[Override], by: str, time: datetime
 ) -> int:
     """Store overrides, all or none; return how many were new."""
-    clocks = _Clocks(connection, time)
-    return _each(items, lambda item: _add_override(connection, item, by, clocks))
+    known = _Known(connection, {item.decision_id for item in items}, time)
+    return _add(connection, schema.override, items, lambda item: _override(known, item, by))
 
 
 def add_attributes(
     connection: Connection, items: Sequence[Attribute], by: str, time: datetime
 ) -> int:
     """Store attributes in their own database, all or none; return how many were new."""
-    return _each(items, lambda item: _add_attribute(connection, item, by, time))
+    table = schema.attribute
+    theirs = table.c.subject_id.in_({item.subject_id for item in items})
+    stored = select(table.c.subject_id, table.c.attribute, table.c.value).where(theirs)
+    rows = connection.execute(stored.order_by(table.c.id)).all()
+    last: dict[tuple[str, str], str | None] = {(row[0], row[1]): row[2] for row in rows}
+    return _add(connection, table, items, lambda item: _attribute(last, item, by, time))
 
 
-class _Clocks:
-    """What time it is for each loop, during one request, which has the events to itself."""
-
-    def __init__(self, connection: Connection, time: datetime) -> None:
-        if connection.dialect.name != "sqlite":  # which has one writer
-            # until the commit: the same events sent at once are looked up one after the other
-            connection.execute(text("select pg_advisory_xact_lock(20118)"))
-        self.connection, self.now = connection, time
-        self.settings = settings_in_force(connection)
-
-    def time(self, loop: str) -> datetime:
-        return clock(self.connection, loop, self.settings[loop], self.now)
-
-
-def _each(items: Sequence[Item], add: Callable[[Item], bool]) -> int:
-    """Add items; a problem names the one it is about."""
-    new = 0
+def _add(
+    connection: Connection, table: Table, items: Sequence[Item], made: Callable[[Item], Row | None]
+) -> int:
+    """Store the rows of what is new; a problem names the item that it is about."""
+    rows = []
     for index, item in enumerate(items):
         try:
-            new += add(item)
+            rows.append(made(item))
         except Problem as problem:
             problem.extra["index"] = index
             raise
-    return new
+    new = [row for row in rows if row is not None]
+    if new:
+        connection.execute(insert(table), new)
+    return len(new)
 
 
-def _add_outcome(connection: Connection, item: Outcome, by: str, clocks: _Clocks) -> bool:
+class _Known:
+    """What is stored about decisions, read at once for a request, which has their events alone."""
+
+    def __init__(self, connection: Connection, decisions: Set[str], time: datetime) -> None:
+        if connection.dialect.name != "sqlite":  # which has one writer
+            # until the commit: the same events sent at once are looked up one after the other
+            connection.execute(text("select pg_advisory_xact_lock(20118)"))
+        self._connection, self._ids, self._now = connection, decisions, time
+        found = self._rows(schema.decision.c.id.in_(decisions))
+        self._decisions = {row["id"]: row for row in found}
+        found = self._rows(schema.override.c.decision.in_(decisions))
+        self.overrides = {row["decision"]: row for row in found}
+        self.settings = settings_in_force(connection)
+        self._clocks: dict[str, datetime] = {}
+        self.events: dict[str, Row] = {}  # by their ids
+        self.events_of: dict[str, list[Row]] = defaultdict(list)  # by decision
+        self.corrections: dict[str | None, list[Row]] = defaultdict(list)  # by what they correct
+
+    def _rows(self, condition: Any) -> list[Row]:
+        return schema.rows(self._connection, select(condition.left.table).where(condition))
+
+    def read_events(self, names: Set[str]) -> None:
+        """Read the events of the decisions, those with these ids, and what corrects them."""
+        event = schema.outcome.c
+        for condition in (
+            event.decision.in_(self._ids),
+            event.event_id.in_(names),
+            event.corrects.in_(names),
+        ):
+            for row in self._rows(condition):
+                if row["event_id"] not in self.events:
+                    self.add_event(row)
+
+    def add_event(self, row: Row) -> None:
+        """Take note of an event."""
+        self.events[row["event_id"]] = row
+        self.events_of[row["decision"]].append(row)
+        self.corrections[row["corrects"]].append(row)
+
+    def decision(self, identifier: str) -> Row:
+        """Return a decision."""
+        if identifier not in self._decisions:
+            raise _unknown_decision()
+        return self._decisions[identifier]
+
+    def time(self, loop: str) -> datetime:
+        """Return what time it is for a loop."""
+        if loop not in self._clocks:
+            self._clocks[loop] = clock(self._connection, loop, self.settings[loop], self._now)
+        return self._clocks[loop]
+
+
+def _outcome(known: _Known, item: Outcome, by: str) -> Row | None:
     content = {
         "event_id": item.event_id,
         "decision": item.decision_id,
@@ -94,32 +144,33 @@ def _add_outcome(connection: Connection, item: Outcome, by: str, clocks: _Clocks
         "happened": stamp(item.happened),
         "corrects": item.corrects,
     }
-    stored = _one(connection, schema.outcome.c.event_id == item.event_id)
+    stored = known.events.get(item.event_id)
     if stored is not None:
         if all(stored[name] == value for name, value in content.items()):
-            return False
+            return None
         raise Problem("event_differs", 409, "this event id was used for something else")
-    decision = decision_row(connection, item.decision_id)
-    now = clocks.time(decision["loop"])
-    if clocks.settings[decision["loop"]].rehearsal:
+    decision = known.decision(item.decision_id)
+    now = known.time(decision["loop"])
+    if known.settings[decision["loop"]].rehearsal:
         now = max(now, item.happened)
-    _check_outcome(connection, item, decision, now)
-    schema.add(connection, schema.outcome, decision["loop"], now, content | {"by": by})
-    return True
+    _check_outcome(known, item, decision, now)
+    row = schema.made_row(schema.outcome, decision["loop"], now, content | {"by": by})
+    known.add_event(row)
+    return row
 
 
-def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: datetime) -> None:
-    done = override_of(connection, item.decision_id)
+def _check_outcome(known: _Known, item: Outcome, decision: Row, now: datetime) -> None:
+    done = known.overrides.get(item.decision_id)
     if not (decision["accepted"] or (done is not None and done["accepted"])):
         raise Problem("refused", 409, "this application was refused: it has no outcome")
     if not decision["time"] <= stamp(item.happened) <= stamp(now):
         raise Problem("time", 422, "an outcome happens after its decision and not in the future")
-    linked = schema.outcome.c.corrects == item.event_id
-    if item.corrects is not None:
-        linked |= schema.outcome.c.event_id == item.corrects
-    if _one(connection, linked & (schema.outcome.c.decision != item.decision_id)) is not None:
+    linked = list(known.corrections[item.event_id])
+    if item.corrects in known.events:
+        linked.append(known.events[item.corrects])
+    if any(event["decision"] != item.decision_id for event in linked):
         raise Problem("corrects_other", 422, "an event and its correction are about one decision")
-    events = {event["event_id"]: event for event in outcomes_of(connection, item.decision_id)}
+    events = {event["event_id"]: event for event in known.events_of[item.decision_id]}
     if item.corrects is None:
         if any(event["corrects"] is None for event in events.values()):
             raise Problem(
@@ -133,29 +184,28 @@ def _check_outcome(connection: Connection, item: Outcome, decision: Row, now: da
         raise Problem("circular", 422, "these events would correct each other in a circle")
 
 
-def _add_override(connection: Connection, item: Override, by: str, clocks: _Clocks) -> bool:
-    decision = decision_row(connection, item.decision_id)
-    stored = override_of(connection, item.decision_id)
+def _override(known: _Known, item: Override, by: str) -> Row | None:
+    decision = known.decision(item.decision_id)
+    stored = known.overrides.get(item.decision_id)
     if stored is not None:
         if (stored["accepted"], stored["why"]) == (item.accepted, item.why):
-            return False
+            return None
         raise Problem("second_override", 409, "this decision was overridden before, differently")
     if item.accepted == decision["accepted"]:
         raise Problem("no_override", 422, "that is what was decided: there is nothing to override")
     values = {"decision": item.decision_id, "accepted": item.accepted, "by": by, "why": item.why}
-    now = clocks.time(decision["loop"])
-    schema.add(connection, schema.override, decision["loop"], now, values)
-    return True
+    now = known.time(decision["loop"])
+    row = schema.made_row(schema.override, decision["loop"], now, values)
+    known.overrides[item.decision_id] = row
+    return row
 
 
-def _add_attribute(connection: Connection, item: Attribute, by: str, time: datetime) -> bool:
-    table = schema.attribute
-    theirs = select(table.c.value).where(
-        table.c.subject_id == item.subject_id, table.c.attribute == item.attribute
-    )
-    last = connection.execute(theirs.order_by(table.c.id.desc()).limit(1)).scalar()
-    if last == item.value:
-        return False
+def _attribute(
+    last: dict[tuple[str, str], str | None], item: Attribute, by: str, time: datetime
+) -> Row | None:
+    if last.get((item.subject_id, item.attribute)) == item.value:
+        return None
+    last[item.subject_id, item.attribute] = item.value
     salt = new_salt()
     values = {
         "subject_id": item.subject_id,
@@ -165,8 +215,7 @@ def _add_attribute(connection: Connection, item: Attribute, by: str, time: datet
         "value_digest": hidden_digest(salt, item.value),
         "by": by,
     }
-    schema.add(connection, table, "", time, values)
-    return True
+    return schema.made_row(schema.attribute, "", time, values)
 
 
 # --- what is stored
@@ -177,8 +226,12 @@ def decision_row(connection: Connection, identifier: str) -> Row:
     wanted = select(schema.decision).where(schema.decision.c.id == identifier)
     found = schema.row(connection, wanted)
     if found is None:
-        raise Problem("unknown_decision", 404, "there is no such decision")
+        raise _unknown_decision()
     return found
+
+
+def _unknown_decision() -> Problem:
+    return Problem("unknown_decision", 404, "there is no such decision")
 
 
 def override_of(connection: Connection, decision: str) -> Row | None:
@@ -191,7 +244,3 @@ def outcomes_of(connection: Connection, decision: str) -> list[Row]:
     """Return all events of a decision."""
     wanted = select(schema.outcome).where(schema.outcome.c.decision == decision)
     return schema.rows(connection, wanted)
-
-
-def _one(connection: Connection, condition: Any) -> Row | None:
-    return schema.row(connection, select(schema.outcome).where(condition))
