@@ -1,10 +1,16 @@
 """What strategies gain while they learn, and where they end: see docs/beyond-the-paper.md.
 
-    python benchmarks/exploring.py PART [SEEDS]
+    python benchmarks/exploring.py PART [SEEDS] [STEPS]
 
-PART is `settings` (both settings, large and small steps), `bound` (demographic parity within .02),
-`penalties` (both settings), `tables` (COMPAS and German credit, a split per seed) or `rich` (twelve
-features with curves and products). SEEDS is 10 by default. Seconds are processor time per run.
+PART is one of
+    settings        both settings, large and small steps
+    bound           both settings, demographic parity within .02
+    penalties       both settings, the strategy by default and the paper's
+    penalties-ways  the same for the other ways to explore and the solver in the loop
+    tables          COMPAS and German credit, a split per seed
+    rich            twelve features with curves and products
+    unseen          two worlds of ten and sixteen features that no choice was made on
+SEEDS is 10 by default, STEPS what the world says. Seconds are processor time per run.
 """
 
 from __future__ import annotations
@@ -12,42 +18,19 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from exploring_worlds import Ledger, Rich, Waves
+from scipy.special import logit
+from scipy.stats import t as student
 
 import consequential as cq
 
 FIRST, SECOND = cq.worlds.first_setting(), cq.worlds.second_setting()
 PENALTIES = [0.316, 1.0, 2.0, 5.0, 10.0, 100.0]
 WAYS = ("sampling", "optimistic", "pseudo_labels")
-
-
-class Rich(cq.worlds.World):
-    """Twelve features, with curves and products of them."""
-
-    cost = 0.5
-    name = "rich"
-    parameters = cq.worlds.Parameters(time_steps=50, n_proposals=1000)
-
-    def __init__(self, seed: int = 5) -> None:
-        rng = np.random.default_rng(seed)
-        self.slopes, self.bends = 0.5 * rng.normal(size=12), 0.4 * rng.normal(size=12)
-        self.products = np.triu(0.15 * rng.normal(size=(12, 12)), 1)
-
-    def propose(self, n: int, rng: np.random.Generator) -> Any:
-        """Draw normal features; group 1 has more of the first."""
-        group = rng.integers(2, size=n)
-        features = rng.normal(size=(n, 12))
-        features[:, 0] += 0.5 * group
-        return features, group
-
-    def label_probability(self, features: Any, sensitive: Any) -> Any:
-        """Return labels that no line explains."""
-        curves = (np.abs(features) - 0.8) @ self.bends
-        products = ((features @ self.products) * features).sum(axis=1)
-        return expit(features @ self.slopes + curves + products - 0.8)
 
 
 @dataclass(frozen=True)
@@ -93,33 +76,48 @@ class UpperConfidence(cq.Strategy):
 def report(
     world: Any, strategies: Any, seeds: Any, penalties: Any = (0.0,), **options: Any
 ) -> None:
-    """Run strategies one by one and print a row for each penalty."""
-    for strategy in strategies:
+    """Run strategies one by one and print a row for each penalty.
+
+    From the second strategy on a row ends with what the first has gained more, over the same seeds.
+    """
+    first: dict[float, Any] = {}
+    for strategy, penalty in product(strategies, penalties):
         start = time.process_time()
         runs = cq.simulate(
-            world, strategy, seeds=seeds, penalties=penalties, progress=False, **options
+            world, strategy, seeds=seeds, penalties=[penalty], n_jobs=1, progress=False, **options
         )
         seconds = (time.process_time() - start) / len(runs.runs)
-        for penalty in penalties:
-            effective, utility, gap = (
-                runs.metric(name, strategy.name, penalty=penalty)
-                for name in ("effective_utility", "utility", "benefit_gap")
-            )
-            row = [
-                f"{effective[:, -1].mean():.4f} effective",
-                f"{utility[:, :-1].mean():.4f} expected",
-                f"{utility[:, -1].mean():.4f} at the end",
-                f"gap {np.abs(gap[:, -101:-1]).mean():.4f}",
-                f"{seconds:.1f} s",
-            ]
-            if penalty > 0.0:
-                best = world.optimal(penalty=penalty)
-                target = best.utility - penalty / 2.0 * best.benefit_gap**2
-                short = target - (utility[:, -1] - penalty / 2.0 * gap[:, -1] ** 2)
-                within = int((short <= 0.002).sum())
-                row += [f"penalty {penalty:g}: {within} of {len(short)} within .002"]
-                row += [f"worst {short.max():.4f}"]
-            print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
+        effective, utility, gap = (
+            runs.metric(name, strategy.name)
+            for name in ("effective_utility", "utility", "benefit_gap")
+        )
+        gained, expected = effective[:, -1], utility[:, :-1].mean(axis=1)
+        row = [
+            f"{gained.mean():.4f} effective",
+            f"{expected.mean():.4f} expected",
+            f"{utility[:, -1].mean():.4f} at the end",
+            f"gap {np.abs(gap[:, -101:-1]).mean():.4f}",
+            f"{seconds:.1f} s",
+        ]
+        if penalty > 0.0:
+            best = world.optimal(penalty=penalty)
+            target = best.utility - penalty / 2.0 * best.benefit_gap**2
+            short = target - (utility[:, -1] - penalty / 2.0 * gap[:, -1] ** 2)
+            within = int((short <= 0.002).sum())
+            row += [f"penalty {penalty:g}: {within} of {len(short)} within .002"]
+            row += [f"worst {short.max():.4f}"]
+        if penalty in first:
+            row += [f"effective {lead(first[penalty][0] - gained)}"]
+            row += [f"expected {lead(first[penalty][1] - expected)}"]
+        first.setdefault(penalty, (gained, expected))
+        print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
+
+
+def lead(differences: Any) -> str:
+    """Return the mean of differences and half the width of its 95 % interval."""
+    n = len(differences)
+    half = student.ppf(0.975, n - 1) * differences.std(ddof=1) / n**0.5 if n > 1 else np.inf
+    return f"lead {differences.mean():+.4f} +- {half:.4f}"
 
 
 def ours(**options: Any) -> list[cq.Strategy]:
@@ -131,28 +129,39 @@ def ours(**options: Any) -> list[cq.Strategy]:
     ]
 
 
-def main(part: str, n_seeds: int) -> None:
+def main(part: str, n_seeds: int, time_steps: int | None) -> None:
     """Print one part."""
+    options = {"time_steps": time_steps}
     match part:
         case "settings":
             for world, n in ((SECOND, 128), (SECOND, None), (FIRST, 128), (FIRST, None)):
                 print(f"N = {n or world.parameters.n_proposals}")
-                report(world, [*ours(), *cq.paper_strategies()], n_seeds, n_proposals=n)
+                every = [*ours(), *cq.paper_strategies()]
+                report(world, every, n_seeds, n_proposals=n, **options)
         case "bound":
             for world in (SECOND, FIRST):
-                report(world, ours(max_gap=0.02), n_seeds)
+                report(world, ours(max_gap=0.02), n_seeds, **options)
         case "penalties":
             for world in (SECOND, FIRST):
-                theirs = cq.paper_strategies()[2:]
-                report(world, [*ours(), cq.RefitPolicy(), *theirs], n_seeds, PENALTIES)
+                both = [ours()[0], *cq.paper_strategies()[2:]]
+                report(world, both, n_seeds, PENALTIES, **options)
+        case "penalties-ways":
+            for world in (SECOND, FIRST):
+                report(world, [*ours()[1:], cq.RefitPolicy()], n_seeds, PENALTIES, **options)
         case "tables":
             for table in (cq.worlds.german, cq.worlds.compas):
-                report(table(split_seed=None), [*ours()[:3], *cq.paper_strategies()], n_seeds)
-        case "rich":
-            baselines = [UpperConfidence(0.0), UpperConfidence(1.0)]
+                by_model = cq.ExploreByPosterior(patterns=False, named="posterior, no patterns")
+                every = [*ours()[:3], by_model, *cq.paper_strategies()]
+                report(table(split_seed=None), every, n_seeds, **options)
+        case "rich" | "unseen":
             plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")
-            report(Rich(), [*ours()[:3], plain, *baselines], n_seeds)
+            every = [*ours()[:3], plain, UpperConfidence(0.0), UpperConfidence(1.0)]
+            for world in (Rich(),) if part == "rich" else (Ledger(), Waves()):
+                report(world, every, n_seeds, **options)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10)
+    arguments = [*sys.argv[1:], *[""] * 3]
+    main(arguments[0], int(arguments[1] or 10), int(arguments[2]) if arguments[2] else None)

@@ -20,7 +20,7 @@ from consequential.service.gate import Gain, look
 from consequential.service.guardrails import Day, acceptance, chance, drift, utility
 from consequential.service.settings import GateSettings, LoopSettings, Number
 
-FLOOR, MONTH, MONTHS, HORIZON = 0.1, 5000, 24, 3
+FLOOR, MONTH, MONTHS, HORIZON = 0.1, 2000, 24, 3
 FIRST = cq.worlds.first_setting()
 
 
@@ -43,9 +43,8 @@ def log_of(x, decision, propensity, label, group=None) -> cq.DecisionLog:
 # --- no false promotion: every label is worth exactly the cost
 
 
-def null_logs(world: str, cost: float, months: int, rng) -> dict[str, cq.DecisionLog]:
+def null_logs(world: str, cost: float, n: int, rng) -> dict[str, cq.DecisionLog]:
     """Return what one loop decided, as it is frozen and as one might be tempted to keep it."""
-    n = months * MONTH
     x, label = rng.normal(size=n), (rng.random(n) < cost).astype(float)
     p = cut_at(0.8, 2.0).propensity(x[:, None])
     decision = rng.random(n) < p
@@ -99,24 +98,23 @@ def null(loops: int) -> Iterator[str]:
     yield f"loops of {MONTHS} months of {MONTH} decisions in which no policy is better than another"
     yield "that ever promote one: the gate, 95 % normal intervals looked at monthly, and the gate"
     yield "with rows that lack a label left out, or with overrides counted as what was done"
-    for cost in (0.6, 0.85):
-        for world in ("all labels", "missing", "overrides"):
-            found: dict[str, list[tuple[bool, bool]]] = {}
-            for seed in range(loops):
-                logs = null_logs(
-                    world, cost, MONTHS, np.random.default_rng([seed, int(100 * cost)])
-                )
-                for name, log in logs.items():
-                    found.setdefault(name, []).append(false_promotions(log, cost, MONTHS))
-            shares = {name: np.mean(each, axis=0) for name, each in found.items()}
-            gate, normal = shares["frozen"]
-            tempted = f"{shares['tempting'][0]:7.1%}" if "tempting" in shares else "      -"
-            yield f"  cost {cost:.2f}  {world:12} {gate:7.1%} {normal:7.1%} {tempted}"
+    cases = (0.6, "all labels"), (0.85, "all labels"), (0.6, "missing"), (0.6, "overrides")
+    for cost, world in cases:
+        found: dict[str, list[tuple[bool, bool]]] = {}
+        for seed in range(loops):
+            rng = np.random.default_rng([seed, int(100 * cost)])
+            for name, log in null_logs(world, cost, MONTHS * MONTH, rng).items():
+                found.setdefault(name, []).append(false_promotions(log, cost, MONTHS))
+        shares = {name: np.mean(each, axis=0) for name, each in found.items()}
+        gate, normal = shares["frozen"]
+        tempted = f"{shares['tempting'][0]:7.1%}" if "tempting" in shares else "      -"
+        yield f"  cost {cost:.2f}  {world:12} {gate:7.1%} {normal:7.1%} {tempted}"
 
 
 def unfair(loops: int) -> Iterator[str]:
-    yield f"loops of {MONTHS} months whose candidate has just the gap that is not allowed any more,"
-    yield "and passes the line on fairness at some look"
+    loops = min(loops, 100)
+    yield f"{loops} loops of {MONTHS} months whose candidate has exactly the largest gap allowed,"
+    yield "that pass the line on fairness at some look"
     live, better = harsh_and_better()
     for notion in ("demographic_parity", "equal_opportunity"):
         gap = abs(FIRST.exact(better, notion).benefit_gap)
@@ -260,6 +258,7 @@ def chances(loops: int, rng) -> Iterator[str]:
 
 
 def acceptances(loops: int, rng) -> Iterator[str]:
+    loops = min(loops, 40)
     agreed = settings_of(0.5, acceptance=(0.3, 0.5))
 
     def guardrail(days: list[Day]):
@@ -267,7 +266,7 @@ def acceptances(loops: int, rng) -> Iterator[str]:
         return acceptance(days, {"a": half, "b": half}, agreed)
 
     yield f"acceptance, agreed .30 to .50, 167 a day: years of {loops} with an alarm"
-    for rate in (0.4, 0.5, 0.52, 0.55):
+    for rate in (0.4, 0.5, 0.53):
         p = np.full(10, rate)
         years = (days_of(p, p, 167, 0, 365, rng) for _ in range(loops))
         yield f"  true share {rate:.2f}   {np.mean([alarmed(y, 0, guardrail) for y in years]):.0%}"

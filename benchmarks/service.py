@@ -53,7 +53,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OPENBLAS_NUM_THREADS": 
 
 
 def policy(spline: bool) -> cq.Policy:
-    """A policy of ten columns; with splines each of them becomes fourteen inputs."""
+    """A policy of ten columns that refuses half of the people; splines make 140 inputs of them."""
     names = [*NUMBERS, "word0=b", "word1=b"]
     people = np.array(
         [
@@ -63,8 +63,9 @@ def policy(spline: bool) -> cq.Policy:
         dtype=np.float64,
     )
     made = SplineTransformer(n_knots=12).fit(people) if spline else None
-    n = people.shape[1] if made is None else made.transform(people[:1]).shape[1]
-    theta = np.random.default_rng(0).normal(size=n + 1) / (1.0 if spline else 50.0)
+    inputs = people if made is None else made.transform(people)
+    slopes = np.random.default_rng(0).normal(size=inputs.shape[1]) / (1.0 if spline else 50.0)
+    theta = [-np.median(inputs @ slopes), *slopes]
     summary = cq.FeatureSummary.of(people, names)
     told = {"floor": 0.05, "feature_names": names, "summary": summary}
     return cq.Policy(theta, "smooth_semi_logistic", made, **told)

@@ -136,6 +136,16 @@ def test_methods_and_models_can_be_searched_over():
     assert search.best_score_ > 0.0
 
 
+def test_a_score_without_decisions_is_refused_after_a_fit_with_them(log):
+    given = {"decisions": log.decision, "propensities": log.propensity}
+    learner = cq.FairPolicyLearner(cost=COST, method="direct").fit(
+        log.features, log.outcome, **given
+    )
+    assert np.isfinite(learner.score(log.features, log.outcome, **given))
+    with pytest.raises(ValueError, match="labels of rejected people would count as known"):
+        learner.score(log.features, log.outcome)
+
+
 def test_an_unknown_method_is_named():
     log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.5, 0.5], [1, None])
     with pytest.raises(ValueError, match="method is one of auto, model, scores, direct"):

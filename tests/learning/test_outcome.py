@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from consequential.learning.models import Model, default_models
+from consequential.learning.models import Model, default_models, regression
 from consequential.learning.outcome import counted_by, outcome_of
 
 N = 4_000
@@ -65,6 +65,31 @@ def test_groups_are_predicted_among_those_whom_a_notion_counts(rng):
     by_label = expit(features[:, 0] + 1.0) * truth
     assert np.abs(outcome.columns[:, 1] - truth).mean() < 0.04
     assert np.abs(outcome.columns[:, 2] - by_label).mean() < 0.05
+
+
+def of_groups(log, whom):
+    label = {"regression": regression(log.features)}
+    return outcome_of(log, label, log.features, folds=2, whom=whom).scores.group_models
+
+
+def test_groups_are_modelled_from_all_rows_unless_the_label_depends_on_the_group(rng):
+    features = rng.normal(size=(1_500, 15))
+    truth = expit(1.5 * features[:, 1])
+    group = (rng.random(1_500) < truth).astype(int)
+    whom = ("people", "positives")
+    for effect, shared in ((0.0, True), (3.0, False)):
+        chance = expit(features[:, 0] + effect * (group - 0.5))
+        models = of_groups(logged(features, chance, rng, group), whom)
+        assert (models["positives"] is models["people"]) is shared
+
+
+def test_groups_have_curves_only_where_curves_predict_them_better(rng):
+    features = rng.normal(size=(1_500, 6))
+    for score, curved in ((features[:, 1], False), (2.0 * np.abs(features[:, 1]) - 1.5, True)):
+        group = (rng.random(1_500) < expit(1.5 * score)).astype(int)
+        log = logged(features, expit(features[:, 0]), rng, group)
+        model = of_groups(log, ("people",))["people"]
+        assert (model[-1].n_features_in_ > 6) is curved
 
 
 @pytest.mark.parametrize(

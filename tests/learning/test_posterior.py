@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 import consequential as cq
@@ -22,6 +23,11 @@ def with_prior(n_columns, precision) -> Posterior:
     """Return a posterior before any row, whose slopes have this prior precision."""
     blank = Posterior.before(None, np.ones((1, n_columns)))
     return replace(blank, scale=np.ones(n_columns), prior=np.full(3, precision))
+
+
+def after(known, phi, labels) -> Posterior:
+    """Return the posterior after rows with one label each, its prior as it was."""
+    return replace(known.updated(phi, labels), prior=known.prior)
 
 
 def integrated(phi, labels, precision):
@@ -41,7 +47,7 @@ def integrated(phi, labels, precision):
 def test_it_agrees_with_integration_up_to_the_posteriors_skewness(n, tolerance, rng):
     phi, labels = rows(n, np.array([-0.5, 1.0]), rng)
     mean, covariance = integrated(phi, labels, 1.0)
-    found = with_prior(2, 1.0)._at_mode(phi, labels)
+    found = after(with_prior(2, 1.0), phi, labels)
     deviation = np.sqrt(np.diag(covariance))
     assert (np.abs(found.mean - mean) / deviation < tolerance).all()
     assert_allclose(found.covariance, covariance, rtol=tolerance, atol=0.1 * deviation.min() ** 2)
@@ -49,20 +55,44 @@ def test_it_agrees_with_integration_up_to_the_posteriors_skewness(n, tolerance, 
 
 def test_the_mode_has_no_slope(rng):
     phi, labels = rows(300, np.array([-0.5, 1.0, 0.3]), rng)
-    found = with_prior(3, 2.0)._at_mode(phi, labels)
+    found = after(with_prior(3, 2.0), phi, labels)
     slope = (labels - expit(phi @ found.mean)) @ phi - np.array([0.01, 2.0, 2.0]) * found.mean
     assert np.abs(slope).max() < 0.05  # rows add up to some 60
 
 
 def test_rows_that_come_in_parts_say_nearly_the_same_as_all_at_once(rng):
     phi, labels = rows(4000, np.array([-0.5, 1.0, 0.3]), rng)
-    whole = with_prior(3, 1.0)._at_mode(phi, labels)
+    whole = after(with_prior(3, 1.0), phi, labels)
     parts = with_prior(3, 1.0)
     for part in np.split(np.arange(4000), 8):
-        parts = parts._at_mode(phi[part], labels[part])
+        parts = after(parts, phi[part], labels[part])
     deviation = np.sqrt(np.diag(whole.covariance))
     assert (np.abs(parts.mean - whole.mean) / deviation < 0.25).all()
     assert_allclose(np.diag(parts.covariance), np.diag(whole.covariance), rtol=0.1)
+
+
+def test_effects_are_coefficients_of_indicators_with_their_own_prior(rng):
+    phi, _ = rows(30, np.array([0.2, 0.8]), rng)
+    n_labels = rng.integers(0, 40, size=30).astype(float)
+    n_positive = rng.binomial(n_labels.astype(int), expit(phi[:, 1] + rng.normal(size=30)))
+    known, variance = with_prior(2, 1.0), 0.7
+    found, effects = known.with_effects(phi, n_positive, n_labels, np.zeros(30), variance)
+    found = replace(found, prior=known.prior)
+    wide, precision = (
+        np.hstack([phi, np.eye(30)]),
+        np.append([0.01, 1.0], np.full(30, 1 / variance)),
+    )
+
+    def loss(theta):
+        eta = wide @ theta
+        value = n_labels @ np.logaddexp(0.0, eta) - n_positive @ eta + precision @ theta**2 / 2.0
+        return value, (n_labels * expit(eta) - n_positive) @ wide + precision * theta
+
+    theta = minimize(loss, np.zeros(32), jac=True, options={"gtol": 1e-8}).x
+    q = expit(wide @ theta)
+    hessian = (wide * (n_labels * q * (1.0 - q))[:, None]).T @ wide + np.diag(precision)
+    assert_allclose(np.append(found.mean, effects), theta, atol=0.01)
+    assert_allclose(found.covariance, np.linalg.inv(hessian)[:2, :2], rtol=0.02, atol=1e-4)
 
 
 def test_separable_labels_leave_finite_coefficients():
@@ -94,7 +124,7 @@ def test_posterior_probabilities_are_calibrated():
     for _ in range(300):
         theta = rng.normal(size=3) * [1.0, 1.0, 1.0]
         phi, labels = rows(40, theta, rng)
-        found = with_prior(3, 1.0)._at_mode(phi, labels)
+        found = after(with_prior(3, 1.0), phi, labels)
         people, _ = rows(20, theta, rng)
         deviation = np.sqrt(((people @ found.covariance) * people).sum(axis=1))
         stated.append(ndtr(people @ found.mean / deviation))

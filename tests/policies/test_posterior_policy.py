@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 import consequential as cq
 
@@ -74,6 +74,23 @@ def test_the_floor_is_kept_and_can_be_replaced():
     assert policy.with_floor(0.02).propensity(PEOPLE).min() >= 0.02
 
 
+def test_people_of_a_known_pattern_are_judged_by_what_is_known_of_it(tmp_path):
+    patterns = np.column_stack([PEOPLE[:2], [0.5, -0.5], [0.1, 0.0]])
+    policy = plain(patterns=patterns)
+    found = policy.propensity(PEOPLE)
+    cut = np.log(0.4 / 0.6)
+    assert_allclose(found[:2], [ndtr((0.5 - cut) / 0.1), 0.0], atol=1e-12)
+    assert_array_equal(found[2:], plain().propensity(PEOPLE[2:]))
+    cq.save_policy(policy, tmp_path / "policy.json")
+    assert_array_equal(cq.load_policy(tmp_path / "policy.json").propensity(PEOPLE), found)
+
+
+def test_many_people_are_decided_on_as_each_alone():
+    people = np.random.default_rng(2).normal(size=(30_000, 2))  # more than one chunk
+    some = np.array([0, 21_844, 21_845, 29_999])
+    assert_allclose(plain().propensity(people)[some], plain().propensity(people[some]), atol=1e-12)
+
+
 @pytest.mark.parametrize("feature_map", [None, cq.Curves(n_knots=6).fit(PEOPLE)])
 def test_it_is_saved_like_any_policy(feature_map, tmp_path):
     n = 3 if feature_map is None else feature_map.transform(PEOPLE).shape[1] + 1
@@ -98,6 +115,9 @@ def test_it_is_saved_like_any_policy(feature_map, tmp_path):
         {"counted": ("neighbours",), "chances": np.ones((1, 3)), "prices": np.zeros(3)},
         {"model": cq.Policy(MEAN, "semi_logistic")},
         {"floor": 1.0},
+        {"patterns": [[0.0, 0.0, 0.5, -0.1]]},
+        {"patterns": [0.0, 0.0, 0.5, 0.1]},
+        {"model": cq.Policy(MEAN, feature_names=["a", "b"]), "patterns": np.zeros((2, 3))},
     ],
 )
 def test_parts_that_do_not_fit_are_refused(wrong):

@@ -1,40 +1,38 @@
-"""A loop that learns: months of decisions by a harsh rule, outcomes, and a worker."""
+"""A loop that learns: days of decisions by a harsh rule, outcomes, and a worker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from lending_loop import decide as decide_on
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, insert, select
 
 import consequential as cq
 from consequential.service import schema, worker
 from consequential.service.applications import Application
 from consequential.service.approval import approve
-from consequential.service.bodies import Attribute, Outcome
 from consequential.service.cohorts import Cohorts, all_cohorts
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops
 from consequential.service.keys import SCOPES, Account
 from consequential.service.loops import clock, put_loop
-from consequential.service.outcomes import add_attributes, add_outcomes
 from consequential.service.policies import propose
-from consequential.service.records import now, stamp
+from consequential.service.records import hidden_digest, now, stamp
 from consequential.service.settings import ServiceSettings, period_after, period_start
 
 LOOP = "lending"
-FIRST = "2026-01"
+FIRST = "2026-01-01"
 SETTINGS: dict[str, Any] = {
     "cost": 0.5,
     "floor": 0.1,
+    "period": "day",
     "horizon": 1,
     "sensitive": "sex",
     "rehearsal": True,
-    "max_gap": 0.9,
-    "gate": {"effective": 100, "tuned_for": 2000},
+    "gate": {"effective": 20, "tuned_for": 1000},
     "features": {
         "score": {"low": -9, "high": 9, "phrase": "Score"},
         "purpose": {"words": ["car", "tv"], "phrase": "Purpose"},
@@ -51,12 +49,12 @@ def rule(cut: float, floor: float = 0.1) -> str:
 
 @dataclass
 class Rehearsal:
-    """A service and its loop; people with a score above 0 mostly repay, and others mostly not."""
+    """A service and its loop; who has a score above 0 repays, and others do not."""
 
     store: Store
     service: ServiceSettings
     harsh: str = ""
-    month: str = FIRST
+    day: str = FIRST
 
     @classmethod
     def of(cls, store: Store, service: ServiceSettings, **changes: Any) -> Rehearsal:
@@ -69,55 +67,57 @@ class Rehearsal:
 
     def put(self, **changes: Any) -> None:
         with self.store.write() as connection:
-            at = period_start(self.month)
+            at = period_start(self.day)
             put_loop(connection, LOOP, SETTINGS | changes, self.service.secret, "anna", at)
 
     def propose(self, text: str, by: str = "anna", **told: Any) -> str:
         with self.store.write() as connection:
             live = live_loops(connection, {})[LOOP]
-            at = clock(connection, LOOP, live.settings, period_start(self.month))
+            at = clock(connection, LOOP, live.settings, period_start(self.day))
             return propose(connection, live, text, by, at, **told)
 
     def approve(self, shares: dict[str, float], by: str = "ben", scopes=SCOPES, **told: Any) -> int:
         with self.store.write() as connection:
             live = live_loops(connection, {})[LOOP]
-            at = clock(connection, LOOP, live.settings, period_start(self.month))
+            at = clock(connection, LOOP, live.settings, period_start(self.day))
             return approve(connection, live, shares, Account(by, frozenset(scopes)), at, **told)
 
-    def decide(self, n: int = 600, label: Any = None, groups: str = "fm") -> None:
-        """Let a month of people be decided on, with outcomes."""
-        rng, start = np.random.default_rng(int(self.month.replace("-", ""))), self.month
-        time = period_start(start) + timedelta(days=14)
-        scores = rng.normal(size=n).round(4)
+    def decide(
+        self, n: int = 500, label: Any = None, groups: str = "fm", shift: float = 0.0
+    ) -> None:
+        """Let a day of people be decided on, with outcomes."""
+        rng, start = np.random.default_rng(int(self.day.replace("-", ""))), self.day
+        time = period_start(start) + timedelta(hours=12)
+        scores = rng.normal(shift, size=n).clip(-9.0, 9.0).round(4)
         people = [
             Application(f"{start}-{k}", f"{start}-{k}", 1.0,
                         {"score": float(scores[k]), "purpose": ["car", "tv"][k % 2]}, time)
             for k in range(n)
         ]  # fmt: skip
         bodies = decide_on(self.store, self.service, people)
-        repays = rng.random(n) < np.where(scores > 0.0, 0.9, 0.1)
-        told = [
-            {"event_id": body["id"], "decision_id": body["id"], "happened": stamp(time),
-             "label": int(repays[k]) if label is None else label}
+        repays = scores > 0.0
+        labels = [
+            {"event_id": body["id"], "decision": body["id"], "happened": stamp(time),
+             "label": int(repays[k]) if label is None else label, "corrects": None, "by": "shop"}
             for k, body in enumerate(bodies)
             if body["accepted"]
         ]  # fmt: skip
-        outcomes = [Outcome.model_validate(each) for each in told]
-        with self.store.write() as connection:
-            add_outcomes(connection, outcomes, "shop", now())
-        attributes = [
-            Attribute(subject_id=f"{start}-{k}", attribute="sex", value=groups[k % len(groups)])
+        groups_of = [
+            {"subject_id": f"{start}-{k}", "attribute": "sex", "value": groups[k % len(groups)],
+             "salt": "s", "value_digest": hidden_digest("s", groups[k % len(groups)]), "by": "shop"}
             for k in range(n)
-        ]
+        ]  # fmt: skip
+        with self.store.write() as connection:
+            _add_all(connection, schema.outcome, LOOP, time, labels)
         with self.store.write_sensitive() as connection:
-            add_attributes(connection, attributes, "shop", now())
-        self.month = period_after(start)
+            _add_all(connection, schema.attribute, "", now(), groups_of)
+        self.day = period_after(start)
 
     def work(self) -> None:
         worker.work(self.store, self.service, now())
 
-    def months(self, count: int, n: int = 600, **told: Any) -> None:
-        """Decide and work, month by month."""
+    def days(self, count: int, n: int = 500, **told: Any) -> None:
+        """Decide and work, day by day."""
         for _ in range(count):
             self.decide(n, **told)
             self.work()
@@ -130,5 +130,7 @@ class Rehearsal:
         return all_cohorts(self.store, self.service.directory)[LOOP]
 
 
-def at(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+def _add_all(connection: Connection, table: Table, loop: str, time: datetime, rows: Any) -> None:
+    if rows:
+        made = [schema.made_row(table, loop, time, row) for row in rows]
+        connection.execute(insert(table), made)

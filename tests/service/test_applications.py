@@ -181,13 +181,6 @@ def test_one_bad_item_refuses_a_batch_and_is_named():
     assert (problem.code, problem.extra["index"]) == ("amount", 1)
 
 
-def test_the_same_application_may_stand_twice_in_a_batch_only_if_it_is_the_same():
-    assert len(read_batch({"applications": [GOOD, GOOD]}, LOOP)) == 2
-    other = {**GOOD, "features": {**GOOD["features"], "income": 5}}
-    problem = problem_of(read_batch, {"applications": [GOOD, other]}, LOOP)
-    assert (problem.status, problem.code, problem.extra["index"]) == (409, "application_differs", 1)
-
-
 @pytest.mark.parametrize(
     ("body", "code"),
     [

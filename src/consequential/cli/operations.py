@@ -1,4 +1,4 @@
-"""Commands that operate the service, such as `work`, `learn`, `export` and `verify`."""
+"""Commands that operate the service, from `work` and `learn` to `verify` and `report`."""
 
 from __future__ import annotations
 

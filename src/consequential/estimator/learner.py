@@ -251,6 +251,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         `positive_label` is the one hoped for.
         """
         given = sensitive_features, decisions, propensities, amounts, costs, positive_label
+        self._selective = decisions is not None
         return self._keep(learned(self, Table(X, y, *given).log(self, reset=True)))
 
     def fit_log(self, log: DecisionLog | LogScan, *, folds: int | None = None) -> FairPolicyLearner:
@@ -352,6 +353,13 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     ) -> float:
         """Return the estimated utility per applicant of the policy on other people's decisions."""
         check_is_fitted(self)
+        if decisions is None and getattr(self, "_selective", False):
+            raise ValueError(
+                "score was given no decisions, so labels of rejected people would count as known: "
+                "pass decisions= and propensities= (1 each for people whose labels are all known); "
+                "for a search over options see set_score_request and scikit-learn's metadata "
+                "routing"
+            )
         log = Table(X, y, sensitive_features, decisions, propensities).log(self, reset=False)
         coefficients = Objective(self.cost, weighting=self.weighting).coefficients(log)
         gains = len(log) * coefficients.utility * log.propensity_of(self.policy_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,8 @@ from consequential.functionals import NONE
 from consequential.learning.constraints import GapBound
 from consequential.learning.fair_rule import FairRule
 from consequential.learning.outcome import counted_by
-from consequential.learning.posterior import Posterior, inverse
+from consequential.learning.patterns import Patterns
+from consequential.learning.posterior import Posterior, inverse, weighted_squares
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import FeatureSummary, Policy, PosteriorPolicy
 from consequential.policies.scores import COUNTED
@@ -61,6 +62,10 @@ class FitPosterior:
         A scikit-learn transformer, fitted to the people of the first log; `Curves()` by default.
     accumulate
         Whether a log has only rows that are new; otherwise it has all there are to learn from.
+    patterns
+        Whether people with the very same features (a covariate pattern) also learn from each
+        other's labels, by a random effect per pattern. It is done where people return: in at least
+        a quarter of the first log. Policies, and their files, then have a list of the patterns.
 
     Examples
     --------
@@ -83,9 +88,11 @@ class FitPosterior:
     early_floor: float = 0.0
     feature_map: Any = None
     accumulate: bool = True
+    patterns: bool = True
     _model: Policy | None = field(default=None, init=False, repr=False)
     _label: Posterior | None = field(default=None, init=False, repr=False)
     _groups: dict[tuple[str, int], Posterior] = field(default_factory=dict, init=False, repr=False)
+    _patterns: Patterns | None = field(default=None, init=False, repr=False)
     _people: Floats | None = field(default=None, init=False, repr=False)
     _prices: Floats = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
     _next_prices: float = field(default=0.0, init=False, repr=False)
@@ -114,34 +121,38 @@ class FitPosterior:
             )
         if self._model is None:
             self._model = _first_model(self.feature_map, log)
+            self._patterns = Patterns.among(log.features) if self.patterns else None
         self._n_steps += 1
         log = log.settled()
-        phi = self._model.inputs(log.features)
-        labelled = counted_rows(log)
-        label = self._updated(self._label, phi, phi[labelled], log.outcome[labelled])
-        self._label = label
+        people, labelled = np.asarray(log.features), counted_rows(log)
+        phi = self._model.inputs(people)
         shuffled = rng.permutation(len(phi))
         some = phi[shuffled[:_SAMPLED]]
-        mean, covariance = label.mean, self._foreseen(label, some, len(phi))
+        if self._patterns is None:
+            label = self._updated(self._label, phi, phi[labelled], log.outcome[labelled])
+            covariance = self._foreseen(label, some, len(phi))
+        else:
+            label, covariance = self._updated_by_pattern(phi, log, labelled)
+        self._label, mean = label, label.mean
         if self.explore == "pseudo_labels":
             mean, covariance = self._with_pseudo_labels(label, some, rng), covariance * 0.0
-        chances, counted = np.zeros(0), tuple[str, ...]()
-        if self._is_fair:
-            self._meet(phi[shuffled])
-            chances, counted = self._chances(phi, log, shuffled[:_SAMPLED], labelled)
-            if self._n_steps >= self._next_prices:
-                self._next_prices = _GROWTH * self._n_steps
-                self._prices = self._fair_prices(mean, covariance, chances, counted, rng)
-        return PosteriorPolicy(
+        found = PosteriorPolicy(
             self._model.at(mean),
             covariance,
             self.cost,
             self.explore == "optimistic",
             min(self.floor + self.early_floor / (1.0 + time_step), 0.5),
-            self._prices,
-            chances,
-            counted,
         )
+        if self._patterns is not None:
+            found = self._patterns.put_into(found, certain=self.explore == "pseudo_labels")
+        if not self._is_fair:
+            return found
+        self._meet(people[shuffled])
+        chances, counted = self._chances(phi, log, shuffled[:_SAMPLED], labelled)
+        if self._n_steps >= self._next_prices:
+            self._next_prices = _GROWTH * self._n_steps
+            self._prices = self._fair_prices(found, chances, counted, rng)
+        return replace(found, prices=self._prices, chances=chances, counted=counted)
 
     @property
     def _is_fair(self) -> bool:
@@ -157,18 +168,32 @@ class FitPosterior:
             known = known.forgotten()
         return known.updated(phi, labels)
 
-    def _meet(self, phi: Floats) -> None:
+    def _meet(self, people: Floats) -> None:
         """Remember people without their labels, the last ones first."""
+        assert self._model is not None
         if self.accumulate and self._people is not None:
-            phi = np.vstack([phi, self._people])
-        self._people = phi[: min(_PEOPLE, _CELLS // phi.shape[1])]
+            people = np.vstack([people, self._people])
+        self._people = people[: min(_PEOPLE, _CELLS // self._model.theta.size)]
+
+    def _updated_by_pattern(
+        self, phi: Floats, log: DecisionLog, labelled: NDArray[np.bool_]
+    ) -> tuple[Posterior, Floats]:
+        """Count labels by pattern; return the posterior, and the covariance foreseen."""
+        known = self._patterns
+        assert known is not None
+        assert self._model is not None
+        if not self.accumulate:
+            known.forget()
+        known.add(np.asarray(log.features), phi, labelled, log.outcome)
+        label = known.updated(self._label or Posterior.before(self._model.feature_map, phi))
+        return label, known.foreseen(label, float(logit(self.cost)), self.foresight)
 
     def _foreseen(self, label: Posterior, people: Floats, n_rows: int) -> Floats:
         """Return the covariance after as many more steps as foreseen, without exploration."""
         q = expit(people @ label.mean)
         n_seen = n_rows * (self._n_steps if self.accumulate else 1)
         weight = self.foresight * n_seen / len(people) * np.where(q > self.cost, q * (1.0 - q), 0.0)
-        return inverse(label.precision + people.T @ (people * weight[:, None]))
+        return inverse(label.precision + weighted_squares(people, weight))
 
     def _with_pseudo_labels(
         self, label: Posterior, people: Floats, rng: np.random.Generator
@@ -199,21 +224,20 @@ class FitPosterior:
 
     def _fair_prices(
         self,
-        mean: Floats,
-        covariance: Floats,
+        policy: PosteriorPolicy,
         chances: Floats,
         counted: tuple[str, ...],
         rng: np.random.Generator,
     ) -> Floats:
         """Return the prices of the best fair rule for the people met."""
-        phi = self._people
-        assert phi is not None
+        assert self._people is not None
+        phi = policy.model.inputs(self._people)
         # one draw from each person's posterior: their acceptances add up to the policy's rates
         normal = rng.permutation(ndtri((np.arange(len(phi)) + 0.5) / len(phi)))
         if self.explore == "optimistic":
             normal = np.abs(normal)
-        deviation = np.sqrt(np.maximum(((phi @ covariance) * phi).sum(axis=1), 0.0))
-        q = expit(phi @ mean + normal * deviation)
+        mean, deviation = policy.log_odds(self._people, phi)
+        q = expit(mean + normal * deviation)
         columns = [q]
         for whom, theta in zip(counted, chances, strict=True):
             constant, slope = COUNTED[whom]

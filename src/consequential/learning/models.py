@@ -21,6 +21,7 @@ _FEW_VALUES = 8  # a column with fewer gets no splines
 _MANY_COLUMNS = 40  # with more there are no products of columns
 _FEW_LABELS = 400  # with fewer, the plain regression is the only model
 _RARE = 0.05  # an indicator of fewer people gets no products
+_CURVES_SHRUNK = 0.003  # inverse penalty of a regression on curves
 _INDICATED = 5.0  # what an indicator is multiplied by where the penalty is strong
 
 
@@ -72,26 +73,10 @@ def default_models(
     inputs, predictions never fall as an input of sign 1 grows, and never rise as one of sign -1
     does; curves, which cannot promise that, are left out.
     """
-    from sklearn.base import clone
-    from sklearn.compose import make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
-    indicators = _indicators(inputs)
-    numbers = np.flatnonzero(~indicators)
     if signs is not None:
         signs = np.pad(signs, (0, inputs.shape[1] - len(signs)))  # groups come after features
-
-    def regression() -> Any:
-        # Indicators stay 0 and 1: scaled by their deviation, those of a few people would all but
-        # escape the penalty, and a handful of labels would decide for everybody like them.
-        scaled = make_column_transformer((StandardScaler(), numbers), remainder="passthrough")
-        first = [scaled] if mapped is None else [clone(mapped), StandardScaler()]
-        model = make_pipeline(*first, _regression(1.0, inputs.shape[1]))
-        if signs is None:
-            return model
-        return _SignedRegression(model, np.concatenate([signs[numbers], signs[indicators]]))
 
     def boosted() -> Any:
         return HistGradientBoostingClassifier(
@@ -107,16 +92,41 @@ def default_models(
             random_state=0,
         )
 
-    models = {"regression": Model(regression, inputs.shape[1])}
+    models = {"regression": regression(inputs, mapped, signs)}
     if n_labels >= _FEW_LABELS:
         if signs is None:
-            models["curves"] = curved(inputs, 0.003)
+            models["curves"] = curved(inputs)
         models["boosted trees"] = Model(boosted, 1, _BOOSTED_ON)
     return models
 
 
-def curved(inputs: Floats, inverse_penalty: float, n_classes: int = 2) -> Model:
-    """Return a penalised regression on splines and products of the features."""
+def regression(
+    inputs: Floats, mapped: Any = None, signs: Floats | None = None, n_classes: int = 2
+) -> Model:
+    """Return a plain regression on the features, or on a map of them; `signs` of coefficients."""
+    from sklearn.base import clone
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    indicators = _indicators(inputs)
+    numbers = np.flatnonzero(~indicators)
+
+    def make() -> Any:
+        # Indicators stay 0 and 1: scaled by their deviation, those of a few people would all but
+        # escape the penalty, and a handful of labels would decide for everybody like them.
+        scaled = make_column_transformer((StandardScaler(), numbers), remainder="passthrough")
+        first = [scaled] if mapped is None else [clone(mapped), StandardScaler()]
+        model = make_pipeline(*first, _regression(1.0, inputs.shape[1] * (n_classes - 1)))
+        if signs is None:
+            return model
+        return _SignedRegression(model, np.concatenate([signs[numbers], signs[indicators]]))
+
+    return Model(make, inputs.shape[1])
+
+
+def curved(inputs: Floats, n_classes: int = 2) -> Model:
+    """Return a regression on splines and products of the features, strongly penalised."""
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import (
@@ -146,7 +156,7 @@ def curved(inputs: Floats, inverse_penalty: float, n_classes: int = 2) -> Model:
         ]
         return make_pipeline(
             make_column_transformer(*(part for part in parts if len(part[1]))),
-            _regression(inverse_penalty, width * max(n_classes - 1, 1)),
+            _regression(_CURVES_SHRUNK, width * (n_classes - 1)),
         )
 
     return Model(make, width)

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from consequential.fairness import Fairness, ShapedFairness
 from consequential.functionals import NONE
-from consequential.learning.models import Model, curved
+from consequential.learning.models import Model, curved, regression
 from consequential.log import DecisionLog
 from consequential.policies.scores import (
     Scores,
@@ -34,9 +34,10 @@ from consequential.workers import threads_for
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Rows = NDArray[np.bool_]
+_CrossFits = tuple[list[Any], Floats]  # models without each fold and of all rows, and predictions
 
-_GROUPS_SHRUNK = 0.03  # inverse penalty of the models of the groups
-_SURELY_BETTER = 2.0  # standard errors of the log loss by which the stack must win
+_SURELY_BETTER = 2.0  # standard errors of the log loss by which a larger model must win
+_IMPOSSIBLE = 1e-9  # the least probability of a group in its log loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +135,7 @@ def outcome_of(
             _cross_fitted(_Task(name, model, inputs, labels, seen), log_odds, fold)
             for name, model in models.items()
         ]
-        groups = {
-            each: _cross_fitted(
-                _Task(
-                    f"groups of {each}",
-                    curved(inputs, _GROUPS_SHRUNK, n_groups),
-                    inputs,
-                    log.group,
-                    *_counted(each, log),
-                ),
-                partial(group_chances, n_groups=n_groups),
-                fold,
-            )
-            for each in whom
-        }
+        groups = _grouped(log, inputs, whom, fold) if whom else {}
     members = np.column_stack([predictions for _, predictions in fits])
     intercept, weights, note = _stacked(members[seen], labels[seen], tuple(models))
 
@@ -214,9 +202,7 @@ class _Task:
         return self.model.fitted(self.inputs, self.targets, self.weights, rows)
 
 
-def _cross_fitted(
-    task: _Task, predict: Callable[[Any, Floats], Floats], fold: Codes
-) -> tuple[list[Any], Floats]:
+def _cross_fitted(task: _Task, predict: Callable[[Any, Floats], Floats], fold: Codes) -> _CrossFits:
     """Return models, and for each row what the one predicts that was fitted without it.
 
     Each model is fitted without a fold, the last one to all rows.
@@ -245,6 +231,42 @@ def _counted(whom: str, log: DecisionLog) -> tuple[Rows, Floats | None]:
         return np.ones(len(log), dtype=np.bool_), None
     label = 1.0 if whom == "positives" else 0.0
     return counted_rows(log) & (log.outcome == label), inverse_propensity(log)
+
+
+def _grouped(
+    log: DecisionLog, inputs: Floats, whom: tuple[str, ...], fold: Codes
+) -> dict[str, _CrossFits]:
+    """Return models of the groups among some people, each the simplest that predicts as well.
+
+    A plain regression stands unless curves are better. Among people of one label the groups are
+    modelled as among everybody, from more rows and without weights, unless a model of their own is
+    better: then the label depends on the group beyond what the features say.
+    """
+    n_groups = len(log.groups)
+
+    def fitted(model: Model, each: str) -> _CrossFits:
+        task = _Task(f"groups of {each}", model, inputs, log.group, *_counted(each, log))
+        return _cross_fitted(task, partial(group_chances, n_groups=n_groups), fold)
+
+    def better(larger: _CrossFits, each: str) -> bool:
+        """Whether a model's log loss among some people is surely smaller than the first one's."""
+        rows, weights = _counted(each, log)
+        losses = [
+            -np.log(np.maximum(chances[np.arange(len(log)), log.group], _IMPOSSIBLE))
+            for _, chances in (found, larger)
+        ]
+        gain = np.where(rows, 1.0 if weights is None else weights, 0.0) * (losses[0] - losses[1])
+        return bool(gain.mean() > _SURELY_BETTER * gain.std() / len(gain) ** 0.5)
+
+    model, curves = regression(inputs, n_classes=n_groups), curved(inputs, n_classes=n_groups)
+    found = fitted(model, "people")
+    if better(by_curves := fitted(curves, "people"), "people"):
+        model, found = curves, by_curves
+    groups = dict.fromkeys(whom, found)
+    for each in whom:
+        if each != "people" and better(own := fitted(model, each), each):
+            groups[each] = own
+    return groups
 
 
 def _stacked(members: Floats, labels: Floats, names: tuple[str, ...]) -> tuple[float, Floats, str]:

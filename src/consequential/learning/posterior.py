@@ -23,6 +23,7 @@ _VARIANCES = (4.0, 10.0, 0.5)  # expected of the coefficients in each block
 _EXPECTED = 2.0  # how many coefficients the expectation counts for
 _NEWTON = 30  # steps at most
 _REACHED = 1e-2  # squared distance from the mode, in posterior deviations, before the last step
+_NONE = 1e-300  # a variance that is none, to divide by
 _NEAR = 1.0  # where Newton's steps need no halving
 
 
@@ -89,38 +90,63 @@ class Posterior:
 
     def updated(self, phi: Floats, labels: Floats) -> Posterior:
         """Return the posterior after more rows, with a prior that fits it better."""
-        found = self._at_mode(phi, labels)
-        return replace(found, prior=found._evident_prior()) if len(labels) else found
+        return self.with_effects(phi, labels, np.ones(len(labels)), np.zeros(len(labels)), 0.0)[0]
+
+    def with_effects(
+        self, phi: Floats, n_positive: Floats, n_labels: Floats, effects: Floats, variance: float
+    ) -> tuple[Posterior, Floats]:
+        """Return the posterior after rows of many labels each, and the rows' random effects.
+
+        Effects are added to log-odds. They are normal with this variance and integrated out.
+        """
+        found, effects = self._at_mode(phi, n_positive, n_labels, effects, variance)
+        return (replace(found, prior=found._evident_prior()) if n_labels.any() else found), effects
 
     def optimistic(self, phi: Floats) -> Floats:
         """Return the mean if these rows had label 1."""
-        return self._at_mode(phi, np.ones(len(phi))).mean
+        ones = np.ones(len(phi))
+        return self._at_mode(phi, ones, ones, 0.0 * ones, 0.0)[0].mean
 
-    def _at_mode(self, phi: Floats, labels: Floats) -> Posterior:
-        """Add rows at the maximum of the posterior, found by Newton's method."""
+    def _at_mode(
+        self, phi: Floats, n_positive: Floats, n_labels: Floats, effects: Floats, variance: float
+    ) -> tuple[Posterior, Floats]:
+        """Add rows at the maximum over coefficients and effects, found by Newton's method.
+
+        Each effect concerns one row, so that its part of a Newton step is known once that of the
+        coefficients is; and theirs has the curvature of the likelihood without effects.
+        """
         theta, before = self.mean, self.precision
+        penalty = 1.0 / max(variance, _NONE)  # without variance effects are 0
 
-        def value(theta: Floats) -> float:
-            eta = phi @ theta
-            likelihood = float(labels @ eta - np.logaddexp(0.0, eta).sum())
+        def value(theta: Floats, effects: Floats) -> float:
+            eta = phi @ theta + effects
+            likelihood = float(n_positive @ eta - n_labels @ np.logaddexp(0.0, eta))
+            likelihood -= penalty * float(effects @ effects) / 2.0
             return likelihood + float(self.score @ theta - theta @ before @ theta / 2.0)
 
         for _ in range(_NEWTON):
-            q = expit(phi @ theta)
-            curvature = phi.T @ (phi * (q * (1.0 - q))[:, None])
-            slope = (labels - q) @ phi
+            q = expit(phi @ theta + effects)
+            residual, information = n_positive - n_labels * q, n_labels * q * (1.0 - q)
+            shrunk = 1.0 / (1.0 + variance * information)
+            own = variance * residual - effects
+            curvature = weighted_squares(phi, information * shrunk)
+            slope = (residual - information * shrunk * own) @ phi
             gradient = slope + self.score - before @ theta
             step = cho_solve(cho_factor(before + curvature), gradient)
-            distance = float(gradient @ step)  # squared, in posterior deviations
+            change = shrunk * (own - variance * information * (phi @ step))
+            # squared, in posterior deviations
+            distance = float(gradient @ step) + penalty * float(own @ (shrunk * own))
+            at = theta
             if distance > _NEAR:
-                start = value(theta)
-                while value(theta + step) < start and np.abs(step).max() > 1e-12:
-                    step /= 2.0
-            theta = theta + step
+                start = value(theta, effects)
+                while value(theta + step, effects + change) < start and np.abs(step).max() > 1e-12:
+                    step, change = step / 2.0, change / 2.0
+            theta, effects = theta + step, effects + change
             if distance <= _REACHED:
                 break
-        score = self.score + slope + curvature @ (theta - step)
-        return replace(self, mean=theta, information=self.information + curvature, score=score)
+        score = self.score + slope + curvature @ at
+        added = replace(self, mean=theta, information=self.information + curvature, score=score)
+        return added, effects
 
     def _evident_prior(self) -> Floats:
         """Return the precisions that the coefficients found so far suggest."""
@@ -132,6 +158,13 @@ class Posterior:
             known = float(share[own].sum())
             found[block] = (known + _EXPECTED) / (squares + _EXPECTED * _VARIANCES[block])
         return found
+
+
+def weighted_squares(phi: Floats, weight: Floats) -> Floats:
+    """Return `phi' diag(weight) phi` of weights that are not negative."""
+    scaled = phi * np.sqrt(weight)[:, None]
+    found: Floats = scaled.T @ scaled  # a square takes half the time of another product
+    return found
 
 
 def inverse(precision: Floats) -> Floats:

@@ -75,17 +75,17 @@ class Curves(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped 
     def transform(self, features: ArrayLike) -> Floats:
         """Return features, parts of their curves and products, one row per person."""
         check_is_fitted(self)
-        scaled = self._scaled(as_features(features))
-        n_features, n_knots = scaled.shape[1], len(self.knots_)
-        found = np.empty((len(scaled), len(self.blocks_)))
-        found[:, :n_features] = scaled
-        beyond = found[:, n_features : n_features + n_knots]
-        np.subtract(scaled[:, self.curved_], self.knots_, out=beyond)
-        beyond *= self.slopes_
+        scaled = np.ascontiguousarray(self._scaled(as_features(features)).T)  # columns in one piece
+        n_features, n_knots = len(scaled), len(self.knots_)
+        found = np.empty((len(self.blocks_), scaled.shape[1]))
+        found[:n_features] = scaled
+        beyond = found[n_features : n_features + n_knots]
+        np.subtract(scaled[self.curved_], self.knots_[:, None], out=beyond)
+        beyond *= self.slopes_[:, None]
         np.maximum(beyond, 0.0, out=beyond)
         first, second = self.pairs_
-        np.multiply(scaled[:, first], scaled[:, second], out=found[:, n_features + n_knots :])
-        return found
+        np.multiply(scaled[first], scaled[second], out=found[n_features + n_knots :])
+        return found.T
 
     def _scaled(self, matrix: Floats) -> Floats:
         scaled: Floats = np.clip((matrix - self.centre_) / self.spread_, -_FARTHEST, _FARTHEST)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from consequential.policies.features import Floats, PolicyError, row_products
+from consequential.policies.features import Floats, PolicyError, row_keys, row_products
 from consequential.policies.policy import Policy
 from consequential.policies.rules import DecisionRule, checked_floor
 from consequential.policies.scores import COUNTED
 from consequential.shares import checked_share
 
 _NOTHING = 1e-300  # a deviation that is none, to divide by
+_CHUNK = 2**16  # inputs that are computed at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +47,9 @@ class PosteriorPolicy(DecisionRule):
     counted
         Among whom each of these models tells the group: `"people"`, `"positives"` (label 1) or
         `"negatives"`.
+    patterns
+        People whose own labels are known, one row per combination of features: the features, and
+        mean and deviation of the log-odds, which take the place of the model's.
 
     Examples
     --------
@@ -67,13 +71,16 @@ class PosteriorPolicy(DecisionRule):
     prices: Floats = ()  # type: ignore[assignment]  # an array, like the next
     chances: Floats = ()  # type: ignore[assignment]
     counted: Sequence[str] = ()
+    patterns: Floats = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         n = self.model.theta.size
+        n_features = len(self.model.feature_names) or max(np.shape(self.patterns)[-1] - 2, 1)
         shapes = {
             "covariance": (n, n),
             "prices": (2 + len(self.counted) if len(self.prices) else 0,),
             "chances": (len(self.counted), n) if len(self.counted) else (0,),
+            "patterns": (len(self.patterns), n_features + 2) if len(self.patterns) else (0,),
         }
         for name, shape in shapes.items():
             values = np.array(getattr(self, name), dtype=np.float64)
@@ -83,6 +90,8 @@ class PosteriorPolicy(DecisionRule):
             object.__setattr__(self, name, values)
         if not (np.diag(self.covariance) >= 0.0).all():
             raise PolicyError("variances of the coefficients are not negative")
+        if len(self.patterns) and not (self.patterns[:, -1] >= 0.0).all():
+            raise PolicyError("deviations of the patterns' log-odds are not negative")
         if self.model.link.name != "logistic" or self.model.floor or self.model.overrules:
             raise PolicyError("the model is a Policy with a logistic link and nothing else")
         if not set(self.counted) <= set(COUNTED):
@@ -99,21 +108,41 @@ class PosteriorPolicy(DecisionRule):
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return the posterior probability that accepting is worth its cost, for each row."""
+        people = np.asarray(self.model.looked_at(features))
+        chance = np.empty(len(people))
+        n_rows = max(_CHUNK // self.model.theta.size, 1)
+        for first in range(0, len(people), n_rows):
+            rows = slice(first, first + n_rows)
+            group = None if sensitive is None else np.asarray(sensitive)[rows]
+            chance[rows] = self._chance(people[rows], self.model.inputs(people[rows], group))
+        if self.optimistic:
+            chance = np.minimum(2.0 * chance, 1.0)
+        found: Floats = self.floor + (1.0 - self.floor) * chance
+        return found
+
+    def _chance(self, people: Floats, phi: Floats) -> Floats:
+        """Return the probability of a gain."""
         from scipy.special import logit, ndtr
 
-        phi = self.model.inputs(features, sensitive)
-        mean = row_products(phi, self.model.theta)
-        deviation = np.sqrt(np.maximum(((phi @ self.covariance) * phi).sum(axis=1), 0.0))
+        mean, deviation = self.log_odds(people, phi)
         constant, slope = self._worth(phi)
         with np.errstate(divide="ignore", invalid="ignore"):
             # worth accepting where q is above the cut, or below it where the slope is negative
             cut = logit(np.clip(-constant / slope, 0.0, 1.0))
             above = ndtr(np.sign(slope) * (mean - cut) / np.maximum(deviation, _NOTHING))
-        chance = np.where(slope == 0.0, constant > 0.0, above)
-        if self.optimistic:
-            chance = np.minimum(2.0 * chance, 1.0)
-        found: Floats = self.floor + (1.0 - self.floor) * chance
+        found: Floats = np.where(slope == 0.0, constant > 0.0, above)
         return found
+
+    def log_odds(self, people: Floats, phi: Floats) -> tuple[Floats, Floats]:
+        """Return mean and deviation of people's log-odds, from their features and inputs."""
+        mean = row_products(phi, self.model.theta)
+        deviation = np.sqrt(np.maximum(((phi @ self.covariance) * phi).sum(axis=1), 0.0))
+        if len(self.patterns):
+            places = {key: k for k, key in enumerate(row_keys(self.patterns[:, :-2]))}
+            codes = np.array([places.get(key, -1) for key in row_keys(people)], dtype=np.intp)
+            mean = np.where(codes >= 0, self.patterns[codes, -2], mean)
+            deviation = np.where(codes >= 0, self.patterns[codes, -1], deviation)
+        return mean, deviation
 
     def _worth(self, phi: Floats) -> tuple[Floats, Floats]:
         """Return a person's worth as a linear function of q: a constant and a slope per row."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from consequential.policies.features import Floats, PolicyError, counted_columns
 from consequential.policies.raw_column import RawColumn
@@ -82,9 +82,7 @@ def score_rises(policy: Policy, features: Any, sensitive: ArrayLike | None = Non
     """
     people, columns = _described(policy, features)
     group = None if sensitive is None else np.atleast_1d(np.asarray(sensitive))
-    changed = np.repeat(people[:, None, :], len(columns) + 1, axis=1)  # the first stays as it is
-    for k, (_, places, reference) in enumerate(columns, 1):
-        changed[:, k, places] = reference
+    changed = np.where(*_changes(policy), people[:, None, :])
     groups = None if group is None else np.repeat(group, len(columns) + 1)
     scores = policy.linear_score(changed.reshape(-1, people.shape[1]), groups)
     scores = scores.reshape(len(people), -1)
@@ -140,6 +138,19 @@ def _columns(policy: Policy) -> tuple[_Column, ...]:
         summary = cast("FeatureSummary", policy.summary)
         raws = [(_column(summary, name, at), at) for name, at in summary.columns.items()]
     return tuple((raw, places, raw.reference) for raw, places in raws)
+
+
+@lru_cache(maxsize=16)
+def _changes(policy: Policy) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which features are at their reference, and it: first none, then column by column."""
+    columns = _columns(policy)
+    n_features = sum(len(places) for _, places, _ in columns)
+    at_reference = np.zeros((len(columns) + 1, n_features), dtype=np.bool_)
+    reference = np.zeros(n_features)
+    for k, (_, places, values) in enumerate(columns, 1):
+        at_reference[k, places] = True
+        reference[places] = values
+    return at_reference, reference
 
 
 def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:

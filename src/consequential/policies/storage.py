@@ -49,7 +49,7 @@ _RULES: dict[str, Any] = {
     for kind in (AcceptAll, EveryNth, Mixture, Policy, PosteriorPolicy, RejectAll, ThresholdPolicy)
 }
 # absent from older files
-_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation")
+_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation", "patterns")
 # what each field is in JSON; what it may contain, the rules check themselves
 _KINDS: dict[str, Any] = {
     "theta": list,
@@ -75,6 +75,7 @@ _KINDS: dict[str, Any] = {
     "prices": list,
     "chances": list,
     "counted": list,
+    "patterns": list,
 }
 
 

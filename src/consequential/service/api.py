@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
 from sqlalchemy import Table, select
 
 from consequential.service import (
@@ -132,7 +133,7 @@ async def _bytes(request: Request, limit: int) -> bytes:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content), status, media_type="application/json")
+    return Response(to_json(content), status, media_type="application/json")
 
 
 # --- routers

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from consequential.service.problems import Problem
 from consequential.service.settings import NOT_STORED, LoopSettings, Number, Words
@@ -19,8 +18,7 @@ DEPTH = 4
 ID_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Application:
+class Application(NamedTuple):
     """Somebody to decide on: checked, features in the order of the loop's settings.
 
     Examples
@@ -67,18 +65,13 @@ def read_batch(value: Any, loop: LoopSettings) -> list[Application]:
     if not 0 < len(items) <= LIST_LENGTH:
         code = "list_too_long" if items else "empty_list"
         raise Problem(code, 422, f"a batch has 1 to {LIST_LENGTH} applications, not {len(items)}")
-    found: dict[str, Application] = {}
     applications = []
     for index, item in enumerate(items):
         try:
-            application = read_application(item, loop)
-            if found.setdefault(application.application_id, application) != application:
-                what = "it has the id of an earlier application of the batch, but differs"
-                raise Problem("application_differs", 409, what)
+            applications.append(read_application(item, loop))
         except Problem as problem:
             problem.extra["index"] = index
             raise
-        applications.append(application)
     return applications
 
 
@@ -104,17 +97,19 @@ def checked_features(value: Any, loop: LoopSettings) -> dict[str, float | str]:
 
 def _feature(name: str, value: Any, kind: Number | Words) -> float | str:
     if isinstance(kind, Words):
+        if type(value) is str and value in kind.words:
+            return value
         if type(value) is not str:
             raise _wrong_type(name, "a word", value)
-        if value not in kind.words:
-            wanted = f"{name} must be one of {', '.join(kind.words)}"
-            raise Problem("unknown_word", 422, wanted, feature=name)
-        return value
+        wanted = f"{name} must be one of {', '.join(kind.words)}"
+        raise Problem("unknown_word", 422, wanted, feature=name)
+    if type(value) is float and kind.low <= value <= kind.high:
+        return value + 0.0  # makes -0.0 the 0.0 that it equals
     number = checked_number(value, name)
-    if not kind.low <= number <= kind.high:
-        wanted = f"{name} must lie between {kind.low:g} and {kind.high:g}, not {number:g}"
-        raise Problem("out_of_bounds", 422, wanted, feature=name)
-    return number
+    if kind.low <= number <= kind.high:
+        return number
+    wanted = f"{name} must lie between {kind.low:g} and {kind.high:g}, not {number:g}"
+    raise Problem("out_of_bounds", 422, wanted, feature=name)
 
 
 def _refuse_names(value: dict[str, Any], loop: LoopSettings) -> None:

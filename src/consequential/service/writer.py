@@ -12,10 +12,10 @@ import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import prometheus_client as prometheus
 from sqlalchemy import Connection, insert, select
@@ -46,38 +46,32 @@ _groups = prometheus.Histogram(
     "consequential_group_size", "Decisions in one commit", buckets=[2**k for k in range(12)]
 )
 
-Key = tuple[str, str]  # a loop and an application's id
+Key = tuple[str, str]  # a loop, and an application's id or an epoch
 Body = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answers to one request, and whether one of its decisions is new."""
 
     is_new: bool
     decisions: list[Body]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
+class _Request(NamedTuple):
     live: Live
     applications: Sequence[Application]
     answer: asyncio.Future[Answer]
     since: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Draft:
+class _New(NamedTuple):
     """A decision that is still to be drawn."""
 
     live: Live
     application: Application
-    features: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Epoch:
-    name: str
+class _Epoch(NamedTuple):
     key: bytes
     commitment: str
 
@@ -176,19 +170,19 @@ class Writer:
     def _decided(
         self, connection: Connection, group: list[_Request], rows: dict[Key, Body], time: datetime
     ) -> tuple[list[Answer | Problem], list[Body]]:
-        drafts: dict[Key, _Draft] = {}
-        own: list[dict[Key, _Draft] | Problem] = []
+        undecided: dict[Key, _New] = {}
+        own: list[dict[Key, _New] | Problem] = []
         for request in group:
             try:
-                found = _drafts(request, rows, drafts)
-                drafts |= found
+                found = _undecided(request, rows, undecided)
+                undecided |= found
                 own.append(found)
             except Problem as problem:
                 own.append(problem)
-        new, bodies = self._drawn(drafts.values(), time)
+        new, bodies = self._drawn(undecided.values(), time)
         if new:
             # in the same order in every process, or two of them could wait for each other
-            new.sort(key=lambda row: (row["loop"], row["application_id"]))
+            new.sort(key=itemgetter("loop", "application_id"))
             connection.execute(insert(schema.decision), new)
         past: dict[tuple[str, int, int], Live] = {}
         for key, row in rows.items():  # what was answered, by what decided it at the time
@@ -197,56 +191,53 @@ class Writer:
                 past[place] = live_at(connection, *place)
             bodies[key] = past[place].answer_again(row, row["commitment"])
         answers = [
-            each if isinstance(each, Problem) else _answer(request, bodies, is_new=bool(each))
+            each if isinstance(each, Problem) else Answer(bool(each), _bodies(request, bodies))
             for request, each in zip(group, own, strict=True)
         ]
         return answers, new
 
-    def _drawn(
-        self, drafts: Iterable[_Draft], time: datetime
-    ) -> tuple[list[Body], dict[Key, Body]]:
+    def _drawn(self, some: Iterable[_New], time: datetime) -> tuple[list[Body], dict[Key, Body]]:
         """Return rows and answers: scored together, each drawn with its own number."""
         rows: list[Body] = []
         bodies: dict[Key, Body] = {}
-        by_live: dict[Live, list[_Draft]] = {}
-        for draft in drafts:
-            by_live.setdefault(draft.live, []).append(draft)
-        for live, some in by_live.items():
-            scored = live.scored([draft.application.features for draft in some])
-            chances = zip(
-                some, scored.propensity.tolist(), scored.found.score.tolist(), strict=True
-            )
-            for place, (draft, propensity, score) in enumerate(chances):
-                row = self._row(draft, time, propensity, score)
+        by_live: dict[Live, list[Application]] = {}
+        for live, application in some:
+            by_live.setdefault(live, []).append(application)
+        for live, applications in by_live.items():
+            scored = live.scored([application.features for application in applications])
+            chances = zip(scored.propensity.tolist(), scored.found.score.tolist(), strict=True)
+            for place, (application, chance) in enumerate(zip(applications, chances, strict=True)):
+                row, commitment = self._row(live, application, application.time or time, *chance)
                 reasons = [] if row["accepted"] else live.reasons(scored, place)
-                commitment = self._epochs[live.loop, row["epoch"]].commitment
                 bodies[live.loop, row["application_id"]] = live.answer(row, commitment, reasons)
                 rows.append(row)
         return rows, bodies
 
-    def _row(self, draft: _Draft, time: datetime, propensity: float, score: float) -> Body:
-        live, application = draft.live, draft.application
-        time = application.time or time
-        epoch = self._epochs[live.loop, period_of(live.settings.epoch, time)]
+    def _row(
+        self, live: Live, application: Application, time: datetime, propensity: float, score: float
+    ) -> tuple[Body, str]:
+        """Return the row of a decision, drawn now, and the commitment of its epoch."""
+        name = period_of(live.settings.epoch, time)
+        epoch = self._epochs[live.loop, name]
         u = uniform(epoch.key, live.loop, application.subject)
-        salt = new_salt()
+        features, salt = canonical(application.features), new_salt()
         values = {
             "application_id": application.application_id,
             "subject_id": application.subject_id,
             "version": live.version,
             "cohort": period_of(live.settings.period, time),
-            "epoch": epoch.name,
+            "epoch": name,
             "deployment": live.number,
-            "features": draft.features,
+            "features": features,
             "salt": salt,
-            "features_digest": hidden_digest(salt, draft.features),
+            "features_digest": hidden_digest(salt, features),
             "amount": application.amount,
             "score": score,
             "propensity": propensity,
             "u": u,
             "accepted": u < propensity,
         }
-        return schema.made_row(schema.decision, live.loop, time, values)
+        return schema.made_row(schema.decision, live.loop, time, values), epoch.commitment
 
     def _open_epochs(self, group: list[_Request], time: datetime) -> None:
         """Store the commitment of each epoch before anybody is drawn with its key."""
@@ -259,7 +250,7 @@ class Writer:
                     with self._store.write() as connection:
                         open_epochs(connection, live.loop, live.settings, self._secret, each)
                     key = epoch_key(self._secret, live.loop, name)
-                    self._epochs[live.loop, name] = _Epoch(name, key, commitment_of(key))
+                    self._epochs[live.loop, name] = _Epoch(key, commitment_of(key))
 
 
 def _count(rows: list[Body]) -> None:
@@ -289,21 +280,21 @@ def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
     return found
 
 
-def _drafts(
-    request: _Request, rows: dict[Key, Body], others: dict[Key, _Draft]
-) -> dict[Key, _Draft]:
-    """Return the decisions that a request still needs; refuse one that contradicts itself."""
-    found: dict[Key, _Draft] = {}
+def _undecided(
+    request: _Request, rows: dict[Key, Body], others: dict[Key, _New]
+) -> dict[Key, _New]:
+    """Return the decisions that a request still needs; refuse one that contradicts another."""
+    found: dict[Key, _New] = {}
     for index, application in enumerate(request.applications):
         key = request.live.loop, application.application_id
-        features = canonical(application.features)
-        problem = None
+        same = others.get(key) or found.get(key)
         if key in rows:
-            problem = _contradiction(application, features, rows[key])
-        elif key not in others:
-            found[key] = _Draft(request.live, application, features)
-        elif application != others[key].application:
-            problem = _differs()
+            problem = _contradiction(application, rows[key])
+        elif same is None:
+            found[key] = _New(request.live, application)
+            continue
+        else:
+            problem = None if same.application == application else _differs()
         if problem is not None:
             if len(request.applications) > 1:
                 problem.extra["index"] = index
@@ -311,10 +302,10 @@ def _drafts(
     return found
 
 
-def _contradiction(application: Application, features: str, row: Body) -> Problem | None:
+def _contradiction(application: Application, row: Body) -> Problem | None:
     if row["features"] is None:
         return Problem("forgotten", 410, "this application was decided, and then forgotten")
-    given = features, application.subject_id, application.amount
+    given = canonical(application.features), application.subject_id, application.amount
     same = given == (row["features"], row["subject_id"], row["amount"])
     return None if same else _differs()
 
@@ -325,6 +316,6 @@ def _differs() -> Problem:
     )
 
 
-def _answer(request: _Request, bodies: dict[Key, Body], *, is_new: bool) -> Answer:
-    keys = [(request.live.loop, each.application_id) for each in request.applications]
-    return Answer(is_new, [bodies[key] for key in keys])
+def _bodies(request: _Request, bodies: dict[Key, Body]) -> list[Body]:
+    loop = request.live.loop
+    return [bodies[loop, each.application_id] for each in request.applications]

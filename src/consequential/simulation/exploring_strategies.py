@@ -42,7 +42,7 @@ class ExploreByPosterior(Strategy):
         what it no longer keeps: `LastSteps(k)` follows a world that drifts.
     max_gap
         The largest gap allowed; `simulate(..., penalties=...)` punishes it instead.
-    foresight, floor, early_floor, feature_map
+    foresight, floor, early_floor, feature_map, patterns
         As in `FitPosterior`.
     named
         A name for tables and figures.
@@ -63,6 +63,7 @@ class ExploreByPosterior(Strategy):
     floor: float = 0.0
     early_floor: float = 0.0
     feature_map: Any = None
+    patterns: bool = True
     named: str | None = None
 
     @property
@@ -87,6 +88,7 @@ class ExploreByPosterior(Strategy):
             self.early_floor,
             self.feature_map,
             accumulate=isinstance(sequence_named(self.sequence), Iterative),
+            patterns=self.patterns,
         )
 
 
