@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from lending_loop import LOOP, START, applicants, decide, start
 from prometheus_client import REGISTRY
 
 from consequential.service import writer
 from consequential.service.deciding import live_loops
+from consequential.service.problems import Problem
 from consequential.service.writer import Writer
 
 
@@ -60,3 +62,25 @@ def test_the_keys_of_many_epochs_are_not_all_kept(store, service, monkeypatch):
         await own.close()
 
     asyncio.run(answers())
+
+
+def test_the_clock_of_a_rehearsal_does_not_jump(store, service):
+    start(store, service)
+    first = decide(store, service, applicants(1))
+
+    async def decided(people) -> list[dict]:
+        with store.read() as connection:
+            live = live_loops(connection, {})[LOOP]
+        own = Writer(store, service.secret)
+        try:
+            return (await own.decide(live, people)).decisions
+        finally:
+            await own.close()
+
+    for year in (2206, 2019):
+        with pytest.raises(Problem, match=r"at 2026-01-10.*in steps") as raised:
+            asyncio.run(decided(applicants(1, START.replace(year=year), name="B")))
+        assert (raised.value.code, raised.value.status) == ("clock", 422)
+    decide(store, service, applicants(1, START.replace(year=2027), name="C"))
+    decide(store, service, applicants(1, START.replace(year=2028), name="D"))
+    assert decide(store, service, applicants(1)) == first  # what was decided is answered again

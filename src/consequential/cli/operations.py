@@ -112,7 +112,7 @@ def key(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     """Write the decisions of a loop to a Parquet file, or a table's rows as they were written."""
     from consequential.service.copies import copy_of
-    from consequential.service.exports import export, log_columns
+    from consequential.service.exports import UNKNOWN, export, log_columns
     from consequential.service.loops import settings_in_force
 
     since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
@@ -130,6 +130,11 @@ def export(options: argparse.Namespace) -> int:
         found = export(store, options.loop, loop, since, until, sensitive=sensitive)
     write_atomically(options.out, found.content, replace=options.overwrite)
     print(f"{options.out}: {', '.join(f'{name} {n}' for name, n in found.counts.items())}")
+    if found.counts["unknown"]:
+        print(
+            f"{found.counts['unknown']} people have no {loop.sensitive}: they are the group "
+            f"{UNKNOWN!r}. Report theirs, or keep that group out of what you say about fairness"
+        )
     columns = log_columns(loop, sensitive=sensitive)
     print(f"read it with DecisionLog.from_file({str(options.out)!r}, **{columns})")
     return 0
@@ -168,7 +173,7 @@ def verify(options: argparse.Namespace) -> int:
                 for cohorts in all_cohorts(store, settings.directory).values()
                 for file in cohorts.damaged()
             ]
-            found = [*files, *verify(store, settings.secret)]
+            found = [*files, *verify(store, settings.secret, options.seal or ())]
     for finding in found:
         print(finding)
     print(f"{len(found)} findings" if found else "all as it was written")

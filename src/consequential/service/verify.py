@@ -49,16 +49,25 @@ class Finding:
         return f"{self.table} {self.where}: {self.what}"
 
 
-def verify(store: Store, secret: bytes | None = None) -> Iterator[Finding]:
+def verify(
+    store: Store, secret: bytes | None = None, seals: Sequence[str] = ()
+) -> Iterator[Finding]:
     """Check every row, seal, epoch and account, and replay every decision.
 
     Rows of days that are still open are checked one by one. Without the secret, draws are
-    replayed where the key of the epoch is revealed.
+    replayed where the key of the epoch is revealed. `seals` are those that somebody kept: one that
+    is not found tells of closed days that were deleted, which the seals before it cannot.
     """
     with store.read() as connection:
         closed = connection.execute(select(schema.day).order_by(schema.day.c.date)).mappings().all()
         epochs = connection.execute(select(schema.epoch)).mappings().all()
         yield from _account_findings(connection)
+    for each in set(seals) - {row["seal"] for row in closed}:
+        yield Finding("day", each, "no day has this seal: days were deleted, or sealed again")
+    own = secret is not None and [_is_own(row, secret) for row in epochs]
+    if own and not any(own):
+        yield Finding("epoch", "all", "the secret is not the one that they were opened with")
+        secret = None
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
     replay, forgotten = _Replay(store, secret), _Forgotten(store)
@@ -253,14 +262,17 @@ def _epoch_findings(
 ) -> Iterator[Finding]:
     last = {row["loop"]: row["date"] for row in closed}
     for row in epochs:
-        own = None if secret is None else epoch_key(secret, row["loop"], row["epoch"])
-        if own is not None and commitment_of(own) != row["commitment"]:
+        if secret is not None and not _is_own(row, secret):
             yield Finding("epoch", row["id"], "its commitment is not of the service's secret")
         if row["key"] is not None and _commitment(row["key"]) != row["commitment"]:
             yield Finding("epoch", row["id"], "its key is not the one committed to")
         # when the day of its end is closed, a day later, the worker has revealed the key
         elif row["key"] is None and row["end"][:10] <= last.get(row["loop"], ""):
             yield Finding("epoch", row["id"], "its key should have been revealed")
+
+
+def _is_own(epoch: Row, secret: bytes) -> bool:
+    return commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"])) == epoch["commitment"]
 
 
 def _commitment(key: str) -> str | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -27,13 +27,14 @@ from consequential.service.chance import commitment_of, epoch_key, open_epochs, 
 from consequential.service.database import Store, says_closed
 from consequential.service.deciding import Live, live_at
 from consequential.service.problems import Problem
-from consequential.service.records import canonical, hidden_digest, new_salt, now
+from consequential.service.records import canonical, hidden_digest, moment, new_salt, now, stamp
 from consequential.service.settings import period_of
 
 _CAPACITY = 8_192  # applications that may wait
 _GROUP = 2_000  # applications in one transaction
 _EPOCHS = 1_000  # whose keys are kept at hand
 _ATTEMPTS = 5
+_JUMP = timedelta(days=366)  # of a rehearsal's clock, at most
 
 _log = logging.getLogger(__name__)
 _decisions = prometheus.Counter("consequential_decisions", "Decisions stored", ["loop"])
@@ -48,6 +49,7 @@ _groups = prometheus.Histogram(
 
 Key = tuple[str, str]  # a loop, and an application's id or an epoch
 Body = dict[str, Any]
+Clocks = Mapping[str, datetime]  # of rehearsals
 
 
 class Answer(NamedTuple):
@@ -157,8 +159,10 @@ class Writer:
                 time = now()
                 self._open_epochs(group, time)
                 with self._store.write() as connection:
-                    rows = _stored(connection, group) if attempt else {}
-                    answers, new = self._decided(connection, group, rows, time)
+                    clocks = _clocks(connection, group)
+                    is_far = any(_jumps(request, clocks, time) for request in group)
+                    rows = _stored(connection, group) if attempt or is_far else {}
+                    answers, new = self._decided(connection, group, rows, clocks, time)
             except IntegrityError:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -168,13 +172,20 @@ class Writer:
         raise AssertionError
 
     def _decided(
-        self, connection: Connection, group: list[_Request], rows: dict[Key, Body], time: datetime
+        self,
+        connection: Connection,
+        group: list[_Request],
+        rows: dict[Key, Body],
+        clocks: Clocks,
+        time: datetime,
     ) -> tuple[list[Answer | Problem], list[Body]]:
         undecided: dict[Key, _New] = {}
         own: list[dict[Key, _New] | Problem] = []
         for request in group:
             try:
                 found = _undecided(request, rows, undecided)
+                if found and _jumps(request, clocks, time):
+                    raise _too_far(clocks[request.live.loop])
                 undecided |= found
                 own.append(found)
             except Problem as problem:
@@ -278,6 +289,33 @@ def _stored(connection: Connection, group: list[_Request]) -> dict[Key, Body]:
         for row in schema.rows(connection, before):
             found[loop, row["application_id"]] = row
     return found
+
+
+def _clocks(connection: Connection, group: list[_Request]) -> Clocks:
+    """Return the time of the last decision of each rehearsal, by loop."""
+    table = schema.decision
+    found = {}
+    for loop in {each.live.loop for each in group if each.live.settings.rehearsal}:
+        last = select(table.c.time).where(table.c.loop == loop).order_by(table.c.id.desc())
+        if time := connection.execute(last.limit(1)).scalar():
+            found[loop] = moment(time)
+    return found
+
+
+def _jumps(request: _Request, clocks: Clocks, now: datetime) -> bool:
+    """Whether a rehearsal's clock would jump: days would be closed, which cannot be undone."""
+    clock = clocks.get(request.live.loop)
+    return clock is not None and any(
+        abs((application.time or now) - clock) > _JUMP for application in request.applications
+    )
+
+
+def _too_far(clock: datetime) -> Problem:
+    return Problem(
+        "clock", 422,
+        f"the rehearsal is at {stamp(clock)[:10]}, and this is more than {_JUMP.days} days away: "
+        "go there in steps",
+    )  # fmt: skip
 
 
 def _undecided(

@@ -110,6 +110,8 @@ def asked_for(connection: Connection, live: Live, account: Account, form: Form) 
     if kind == "share":
         part = _part(form.get("percent", ""))
         shares = {now.live or "": 1.0 - part, candidate["policy"]: part}
+    if shares == dict(now.shares):
+        raise Problem("already_deployed", 409, "the loop decides with these shares already")
     named: Kind = "promote" if kind == "promote" else "share"
     return Change(named, candidate, now, shares, seen, evidence)
 
