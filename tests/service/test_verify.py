@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -140,11 +141,12 @@ def test_a_kept_seal_tells_of_deleted_days(store, service):
 def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(store, service):
     fill(store, service)
     unseen = []
+    every = 1 if service.is_sqlite else 5  # what verifies is the same program on both
     for table in (*schema.SEALED, schema.day):
         rows = closed_rows(store, table)
         assert len(rows) > 1, table.name
         assert all(any(row[c.name] is not None for row in rows) for c in table.c), table.name
-        for what, before, after in tampered(table, rows):
+        for what, before, after in islice(tampered(table, rows), 0, None, every):
             try:
                 exchange(store, table, before, after)
             except IntegrityError:  # the database itself refuses it
