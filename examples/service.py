@@ -47,7 +47,7 @@ with Client(url, key, attempts=20) as client, Client(url, authors_key) as propos
     summary = cq.FeatureSummary.of([[3.0], [5.0], [8.0]], ["income"])
     harsh = cq.Policy([-4.0, 0.5], LINK, floor=0.1, feature_names=["income"], summary=summary)
     old = proposer.propose("lending", cq.policy_to_json(harsh))
-    client.deploy("lending", {old: 1.0}, evidence="what we did until now")
+    client.deploy("lending", {old: 1.0}, why="what we did until now")
 
     for month in range(1, 7):
         day = datetime(2026, month, 15, tzinfo=UTC)
@@ -79,7 +79,7 @@ with Client(url, key, attempts=20) as client, Client(url, authors_key) as propos
     ).fit_log(past)
     print(cq.compare(learner, cq.Logged(), future, cost=0.6).verdict)
     new = proposer.propose("lending", cq.policy_to_json(learner.policy_))
-    client.deploy("lending", {new: 0.2, old: 0.8}, evidence="a canary")
+    client.deploy("lending", {new: 0.2, old: 0.8}, why="the comparison above")
     last = client.decide("lending", "last", applications[0]["features"], time=day.isoformat())
     print(f"replays: {client.replay(last.id)['agrees']}")
 

@@ -82,6 +82,8 @@ def test_arguments_without_a_file_stay_as_they_are():
     ("text", "said"),
     [
         ("features = [", "is not TOML"),
+        ("features = " + "[" * 100_000, "mine.toml is not TOML"),
+        ("horizon = " + "9" * 5_000, "mine.toml is not TOML"),
         ('feature = "income"', "has 'feature', which is none of features, sensitive"),
         ("horizon = 1.5", "horizon must be a whole number, not 1.5"),
         ("features = [1]", "features must be a name in quotes, not [1]"),

@@ -136,6 +136,22 @@ def test_results_are_written_also_when_nobody_reads_what_is_printed(overlap, her
     assert (here / "x" / "report.html").is_file()
 
 
+def test_results_are_written_also_when_output_is_closed(overlap, here, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(overlap) == 0
+    assert (here / "x" / "report.html").is_file()
+    assert main([*overlap, "--floor", "0.3"]) == 2
+
+
+@posix
+@pytest.mark.parametrize("out", ["loop", "/dev/stdout"])
+def test_what_is_no_folder_is_refused_before_any_work(out, overlap, here, capfd):
+    (here / "loop").symlink_to("loop")
+    assert main(["overlap", "no such file", *overlap[2:-1], out]) == 2
+    assert f"{out} is not a folder: name one with --out" in capfd.readouterr().err
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
 def test_results_are_written_also_when_they_cannot_be_printed(overlap, here, monkeypatch, capsys):
     with open("/dev/full", "w", buffering=1) as full:

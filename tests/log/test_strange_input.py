@@ -305,6 +305,37 @@ def test_numbers_stored_as_text_are_understood_and_said(tmp_path):
     assert_array_equal(log.features[:, 0], np.arange(N) + 0.5)
 
 
+def test_two_columns_of_one_name_are_refused():
+    frame = strange_frame()
+    twice = pd.concat([frame, frame[["income"]]], axis=1)
+    with pytest.raises(cq.DecisionLogError, match=r"have one name.*\n- 'income' 2 times"):
+        cq.DecisionLog.from_frame(twice, **NAMED)
+    with pytest.raises(cq.PolicyError, match=r"have one name.*\n- 'income' 2 times"):
+        cq.Policy([0.0, 1.0], feature_names=["income"]).propensity(twice)
+
+
+@pytest.mark.parametrize("role", ["decision", "label"])
+def test_what_decided_or_came_after_is_no_feature(role):
+    named = NAMED | {"features": ["income", NAMED[role]]}
+    with pytest.raises(cq.DecisionLogError, match=f"'{NAMED[role]}' is the {role} and a feature"):
+        cq.DecisionLog.from_frame(strange_frame(), **named)
+
+
+def test_a_whole_number_that_floats_cannot_hold_is_refused_by_its_column():
+    table = pa.table({"income": [2**53 + 1] * N, "p": [0.5] * N, "approved": [0] * N})
+    named = {"features": ["income"], "decision": "approved", "propensity": "p"}
+    with pytest.raises(cq.DecisionLogError, match="the column 'income': Integer value 9007"):
+        cq.DecisionLog.from_frame(table, **named, label=None)
+
+
+def test_lines_within_quotes_may_be_anywhere_in_a_file(tmp_path):
+    # Arrow reads a file by blocks of a megabyte, and must not begin one within quotes
+    frame = strange_frame(remark=["many\nlines " * 10_000] * N)
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    log = cq.DecisionLog.from_file(tmp_path / "loans.csv", **NAMED)
+    assert log.fingerprint == cq.DecisionLog.from_frame(strange_frame(), **NAMED).fingerprint
+
+
 # --- labels in words
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import httpx
 import pytest
+from learning_loop import Rehearsal
 from page_data import make_loop
 from postgres_server import PostgresServer
 from trial import Served, Trial, add_loop, free_port, make_trial, served_here
@@ -100,6 +103,40 @@ def serve() -> Iterator[Callable[..., Served]]:
     yield start
     for each in started:
         each.kill()
+
+
+@pytest.fixture
+def sqlite_loop(tmp_path: Path) -> Iterator[Rehearsal]:
+    """A loop in rehearsal on SQLite, decided by a harsh rule."""
+    with _opened(tmp_path) as (store, settings):
+        yield Rehearsal.of(store, settings)
+
+
+@pytest.fixture(scope="session")
+def _six_days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("rehearsal")
+    with _opened(folder) as (store, settings):
+        loop = Rehearsal.of(store, settings)
+        loop.days(6)
+    return folder, loop.harsh
+
+
+@pytest.fixture
+def rehearsed(_six_days: tuple[Path, str], tmp_path: Path) -> Iterator[Rehearsal]:
+    """Such a loop after six days, with four cohorts and three candidates that wait."""
+    folder, harsh = _six_days
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    with _opened(tmp_path) as (store, settings):
+        yield Rehearsal(store, settings, harsh, day="2026-01-07")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[Store, ServiceSettings]]:
+    files = [f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
+    settings = ServiceSettings(folder, files[0], files[1], b"s" * 32)
+    store = open_store(settings)
+    yield store, settings
+    store.close()
 
 
 @pytest.fixture(scope="session")

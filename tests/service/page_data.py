@@ -10,56 +10,96 @@ import lending_loop
 import numpy as np
 from trial import Trial
 
-from consequential.service import database, keys, outcomes, policies
+from consequential.service import database, keys, looks, outcomes, policies
+from consequential.service.alarms import Watch
 from consequential.service.applications import Application
 from consequential.service.bodies import Override
+from consequential.service.chance import open_epochs, reveal_keys
+from consequential.service.closing import close_day, days_due
+from consequential.service.cohorts import all_cohorts
 from consequential.service.deciding import live_loops
 from consequential.service.loops import put_loop
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
-from consequential.service.worker import work
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 PEOPLE = {
     "risk": ("read", "approve"),
     "reader": ("read",),
-    "admin": ("read", "approve", "admin"),
+    "admin": ("read", "learn", "approve", "admin"),
     "shop": ("decide",),
-    "author": ("read", "learn"),
+    "author": ("read", "learn", "approve"),
 }
-WIDER = (-2.4, 0.5, 0.4, 0.0)  # than the policy of lending_loop
+HARSH, MILD, BETTER = (-4.0, 0.5, 0.0, 0.0), (-3.5, 0.5, 0.0, 0.0), (-7.0, 1.4, 0.0, 0.0)
+CHANGES: dict[str, Any] = {
+    "period": "week",
+    "horizon": 3,
+    "max_gap": 0.5,
+    "acceptance": [0.2, 0.9],
+    "gate": {"confidence": 0.5, "effective": 30, "tuned_for": 400},
+}
 
 
-def make_loop(directory: Path, days: int = 70, a_day: int = 10, **changes: Any) -> Trial:
-    """Make a rehearsal loop in SQLite whose books are closed to the end of its days."""
+def make_loop(directory: Path, days: int = 70, a_day: int = 12, **changes: Any) -> Trial:
+    """Make a rehearsal loop in SQLite whose books are closed to the end of its days.
+
+    A harsh policy decides, a milder one with a tenth of the decisions in the second half; a better
+    one, proposed by the author on the first day, has passed the gate.
+    """
     (directory / "service.json").write_text('{"database": ""}')
     (directory / "secret").write_text((b"s" * 32).hex())
     (directory / "secret").chmod(0o600)
     settings = ServiceSettings.load(directory)
     database.migrate(settings)
     store = database.open_store(settings)
+    told = lending_loop.SETTINGS | CHANGES | changes
     with store.write() as connection:
         made = {n: keys.create_key(connection, n, s, now()) for n, s in PEOPLE.items()}
-        put_loop(connection, "cards", lending_loop.SETTINGS, settings.secret, "anna", now())
-    changes = {"period": "week", "horizon": 3} | changes
-    digest = lending_loop.start(store, settings, START, **changes)
+        put_loop(connection, "cards", told, settings.secret, "anna", now())
+        put_loop(connection, lending_loop.LOOP, told, settings.secret, "anna", START)
+    harsh = _propose(store, HARSH, "anna", START)
+    _deploy(store, {harsh: 1.0}, START)
+    _propose(store, BETTER, "author", START)
     rng = np.random.default_rng(0)
     for first in range(0, days, 10):
         if first == days // 20 * 10:
-            _deploy_wider(store, START + timedelta(days=first))
+            middle = START + timedelta(days=first)
+            mild = _propose(store, MILD, "anna", middle)
+            _deploy(store, {harsh: 0.9, mild: 0.1}, middle)
         _live_ten_days(store, settings, rng, first, a_day)
-    work(store, settings, now())
+    _work(store, settings)
     store.close()
-    return Trial(settings, made | {"all": made["admin"]}, digest)
+    return Trial(settings, made | {"all": made["admin"]}, harsh)
 
 
-def _deploy_wider(store: database.Store, time: datetime) -> None:
+def _propose(store: database.Store, theta: Any, by: str, time: datetime) -> str:
     with store.write() as connection:
         live = live_loops(connection, {})[lending_loop.LOOP]
-        digest = policies.propose(
-            connection, live, lending_loop.policy(WIDER), "anna", time, parent=live.shares[0].digest
-        )
-        policies.deploy(connection, live, {digest: 1.0}, "ben", time, evidence="agreed on paper")
+        text = lending_loop.policy(theta)
+        return policies.propose(connection, live, text, by, time, cohorts=["none"])
+
+
+def _deploy(store: database.Store, shares: dict[str, float], time: datetime) -> None:
+    with store.write() as connection:
+        live = live_loops(connection, {})[lending_loop.LOOP]
+        policies.deploy(connection, live, shares, "ben", time, evidence="without evidence: a start")
+
+
+def _work(store: database.Store, settings: ServiceSettings) -> None:
+    """Do what the worker does, but learn nothing."""
+    cohorts = all_cohorts(store, settings.directory)[lending_loop.LOOP]
+    time = cohorts.clock(now())
+    with store.write() as connection:
+        open_epochs(connection, cohorts.loop, cohorts.settings, settings.secret, time)
+        reveal_keys(connection, cohorts.loop, settings.secret, time)
+    for day in days_due(store, cohorts.loop, time):
+        close_day(store, cohorts.loop, day)
+    for period in cohorts.due(time):
+        cohorts.freeze(period, time)
+        for candidate in looks.waiting(cohorts):
+            looks.look(cohorts, candidate, cohorts.frozen(), time)
+    watch = Watch(cohorts)
+    watch.look(watch.due()[-1], time)
 
 
 def _live_ten_days(

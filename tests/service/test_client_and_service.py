@@ -69,7 +69,7 @@ def test_a_client_runs_a_loop(http, trial, client, name):
     with pytest.raises(Problem, match="deploy") as raised:
         client.decide(loop, "A-1", FEATURES)
     assert raised.value.status == 409
-    assert client.deploy(loop, {digest: 1.0}) == 1
+    assert client.deploy(loop, {digest: 1.0}, why="a trial") == 1
     assert client.decide(loop, "A-1", FEATURES).extra["policy"] == digest
     other = cq.policy_to_json(trial_policy(0.5))
     child = client.propose(loop, other, parent=digest, cohorts=["2026-02", "2026-01"])

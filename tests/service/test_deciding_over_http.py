@@ -75,7 +75,7 @@ def test_a_canary_draws_once_with_the_mixture(http, trial, loop):
     bold = cq.policy_to_json(trial_policy(intercept=1.5))
     digest = propose(http, trial, loop, bold).json()["policy"]
     shares = {trial.policy: 0.9, digest: 0.1}
-    deployed = http.post(f"{loop}/deployments", json={"shares": shares})
+    deployed = http.post(f"{loop}/deployments", json={"shares": shares, "why": "a trial"})
     assert deployed.json() == {"number": 2}
     body = http.post(f"{loop}/decisions", json=application()).json()
     each = [policy.propensity(FEATURES)[0] for policy in (trial_policy(), trial_policy(1.5))]
@@ -90,7 +90,8 @@ def test_answers_stay_the_same_when_settings_and_policies_change(http, trial, lo
     settings["features"]["income"]["phrase"] = "Earnings"
     assert http.put(loop, json=settings).json() == {"version": 2}
     assert http.put(loop, json=settings).json() == {"version": 2}
-    http.post(f"{loop}/deployments", json={"shares": {trial.policy: 1}})
+    digest = propose(http, trial, loop, cq.policy_to_json(trial_policy(0.4))).json()["policy"]
+    http.post(f"{loop}/deployments", json={"shares": {digest: 1}, "why": "a trial"})
     assert http.post(f"{loop}/decisions", json=application()).content == first
     assert http.post(f"{loop}/decisions", json=application("A-2")).json()["deployment"] == 2
 
@@ -132,8 +133,11 @@ def test_in_a_rehearsal_time_comes_with_the_requests(http, trial, loop):
 
 
 def test_of_changes_at_the_same_moment_some_conflict_and_none_fails(http, trial, loop):
+    bold = propose(http, trial, loop, cq.policy_to_json(trial_policy(1.5))).json()["policy"]
+
     def deploy(_: int) -> int:
-        return http.post(f"{loop}/deployments", json={"shares": {trial.policy: 1.0}}).status_code
+        body = {"shares": {bold: 1.0}, "why": "a trial"}
+        return http.post(f"{loop}/deployments", json=body).status_code
 
     def change(k: int) -> int:
         return http.put(loop, json=LOOP | {"cost": (k + 1) / 20}).status_code

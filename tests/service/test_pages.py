@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import date, timedelta
 from itertools import product
@@ -202,17 +203,16 @@ def test_the_figures_of_the_overview_are_those_of_the_cohorts(session, page_tria
     recent = [row for row in rows if row["time"][:10] in days]
     accepted = sum(row["accepted"] for row in recent) / len(recent)
     expected = sum(row["propensity"] for row in recent) / len(recent)
-    assert (
-        f"Accepted {accepted:.0%} expected {expected:.0%} {len(recent)} people".replace("%", " %")
-        in text
-    )
+    assert f"Accepted {100 * accepted:.0f} % agreed 20 to 90 {len(recent)} people" in text
+    assert f"closed days, expected {100 * expected:.0f} %" in text
 
 
 def test_utility_of_a_cohort_is_the_mean_of_what_its_applicants_brought(page_trial, store):
     with store.read() as connection:
         settings = settings_in_force(connection)["lending"]
-        *_, cohort = frozen_cohorts(connection, page_trial.settings.directory, "lending", settings)
+        found = frozen_cohorts(connection, page_trial.settings.directory, "lending", settings)
         rows = schema.rows(connection, select(schema.outcome))
+    cohort = next(each for each in found if each.counts["missing"])
     labels = {row["decision"]: row["label"] for row in rows}
     own = decisions(store, loop="lending", cohort=cohort.period)
     known = [labels[row["id"]] for row in own if row["accepted"] and row["id"] in labels]
@@ -251,6 +251,99 @@ def test_verifying_a_day_says_what_was_found(session, day):
     text = session().get("/loops/lending/audit", params={"verify": day}).text
     told = {"2026-01-20": "every decision replays", "1999-01-01": "it is not closed"}
     assert told.get(day, "No such day") in text
+
+
+# --- changing what decides
+
+CHANGE = "/loops/lending/candidates/change"
+PROMOTE = {"kind": "promote", "candidate": "1"}
+SHARE = {"kind": "share", "candidate": "1", "percent": "10"}
+UNPROVEN = {"kind": "promote", "candidate": "2"}
+BACK = {"kind": "roll back"}
+WITHDRAW = {"kind": "withdraw", "candidate": "2"}
+
+
+def hidden_fields(text: str) -> dict[str, str]:
+    found = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text.split("<h1>")[1])
+    return {name: html.unescape(value) for name, value in found}
+
+
+def deployments(store) -> list[dict]:
+    table = schema.deployment
+    own = select(table).where(table.c.loop == "lending").order_by(table.c.number)
+    with store.read() as connection:
+        return schema.rows(connection, own)
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"),
+    [
+        (PROMOTE, {"risk", "admin"}),
+        (SHARE, {"risk", "admin"}),
+        (UNPROVEN, {"admin"}),
+        (BACK, {"risk", "admin", "author"}),
+        (WITHDRAW, {"admin", "author"}),
+    ],
+)
+def test_who_may_not_change_something_neither_sees_nor_reaches_it(session, store, asked, allowed):
+    """An author may approve, but not the own policy; only an admin may without evidence."""
+    form = hidden_fields(session("admin").get(CHANGE, params=asked).text)
+    for name in ("reader", "risk", "admin", "author"):
+        client, may = session(name), name in allowed
+        page = html.unescape(client.get("/loops/lending/candidates").text)
+        shown = re.findall(r'href="[^"]*kind=([a-z+]+)(?:&candidate=(\d+))?"', page)
+        shown += re.findall(r'value="(share)"><input [^>]*value="(\d+)"', page)
+        wanted = (asked["kind"].replace(" ", "+"), asked.get("candidate", ""))
+        assert (wanted in shown) == may, name
+        assert (client.get(CHANGE, params=asked).status_code == 200) == may, name
+        if not may:
+            sent = client.post(CHANGE, data=form | {"why": "because"}, headers=origin(client))
+            assert sent.status_code == 403, name
+    assert len(deployments(store)) == 2
+
+
+def test_a_form_from_elsewhere_or_without_a_session_changes_nothing(session, http, store):
+    client = session("risk")
+    form = hidden_fields(client.get(CHANGE, params=PROMOTE).text)
+    for header in ({}, {"Origin": "https://evil.example"}):
+        assert client.post(CHANGE, data=form, headers=header).status_code == 403
+    ended = http.post(CHANGE, data=form, headers=origin(http))
+    assert ended.status_code == 401
+    assert "Your session has ended" in ended.text
+    assert len(deployments(store)) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"kind": "nothing"}, 404),
+        ({"kind": "promote", "candidate": "99"}, 404),
+        ({"kind": "promote"}, 404),
+        (SHARE | {"percent": "50"}, 422),
+        (SHARE | {"percent": "0"}, 422),
+        (SHARE | {"percent": "many"}, 422),
+    ],
+)
+def test_a_change_that_makes_no_sense_gets_a_page_that_says_so(session, asked, status):
+    answer = session("admin").get(CHANGE, params=asked)
+    assert answer.status_code == status
+    assert "Overview of lending" in answer.text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"shares": ""}, {"shares": "[]"}, {"shares": '{"x": "y"}'}, {"shares": "{}"},
+        {"shares": '{"none": 1}'}, {"after": "1"}, {"evidence": "99"}, {"evidence": "3"},
+        {"evidence": "8"},
+    ],
+)  # fmt: skip
+def test_a_form_that_is_not_what_was_shown_deploys_nothing(session, store, changed):
+    """Another share, a deployment meanwhile, an unknown, old or another candidate's evidence."""
+    client = session("risk")
+    form = hidden_fields(client.get(CHANGE, params=PROMOTE).text) | changed
+    assert client.post(CHANGE, data=form, headers=origin(client)).status_code in (409, 422)
+    assert len(deployments(store)) == 2
 
 
 # --- privacy

@@ -132,6 +132,41 @@ def test_every_page_opens_without_a_finding(browser, url, trial, look):
         seen.check(script=script)
 
 
+@pytest.mark.parametrize("look", ["without JavaScript", "phone"])
+def test_a_candidate_is_shared_promoted_and_rolled_back(browser, url, trial, look):
+    """In the second round the candidates have ended, and only the roll back is left."""
+    script, number = look == "phone", len(trial.deployments())
+    change_url = f"{url}/loops/lending/candidates/change"
+    with visitor(browser, url, trial.keys["risk"], **LOOKS[look]) as seen:
+
+        def is_in_force() -> None:
+            status = seen.page.inner_text("[role=status]")
+            assert status == f"Deployment {number} is in force."
+            assert len(trial.deployments()) == number
+
+        def change(button: str, confirm: str) -> None:
+            nonlocal number
+            seen.page.click(f"text={button}")
+            assert seen.page.locator("h1").inner_text().endswith("?")
+            assert len(trial.deployments()) == number  # nothing is done yet
+            number += 1
+            seen.check(script=script)
+            inputs = seen.page.locator("main form input").all()
+            form = {str(each.get_attribute("name")): each.input_value() for each in inputs}
+            seen.page.click(f"main form button:text-is('{confirm}')")
+            is_in_force()
+            again = seen.page.request.post(change_url, form=form, headers={"Origin": url})
+            assert f"Deployment {number} is in force." in again.text()  # sent twice
+            assert len(trial.deployments()) == number
+
+        seen.open("/loops/lending/candidates")
+        if seen.page.locator("text=Promote…").count():
+            change("Share…", "Share")
+            change("Promote…", "Promote")
+            assert "Earlier candidates" in seen.page.inner_text("main")
+        change("Roll back…", "Roll back")
+
+
 def test_somebody_without_a_mouse_gets_everywhere(browser, url, trial):
     with visitor(browser, url, trial.keys["reader"], **LOOKS["light"]) as seen:
         seen.open("/loops/lending")

@@ -319,7 +319,7 @@ def test_bad_shares_are_refused(http, loop, trial):
         ({own: True}, "type"),
         ({own: "1"}, "type"),
     ):
-        answer = http.post(f"{loop}/deployments", json={"shares": shares})
+        answer = http.post(f"{loop}/deployments", json={"shares": shares, "why": "a trial"})
         assert (answer.status_code, answer.json()["code"]) == (422, code), shares
 
 
@@ -328,10 +328,10 @@ def test_a_policy_is_deployed_by_a_second_person(http, own_loop, trial):
     own = http.post(
         f"{own_loop}/policies", content=cq.policy_to_json(trial_policy(0.3)), headers=headers
     )
-    shares = {"shares": {own.json()["policy"]: 1.0}}
+    shares = {"shares": {own.json()["policy"]: 1.0}, "why": "a trial"}
     answer = http.post(f"{own_loop}/deployments", json=shares)
     assert (answer.status_code, answer.json()["code"]) == (403, "own_policy")
-    second = http.post(f"{own_loop}/deployments", json=shares, headers=trial.header("second"))
+    second = http.post(f"{own_loop}/deployments", json=shares, headers=trial.header("chief"))
     assert second.status_code == 201
     # what a second person has approved may be rolled back to by anybody
     http.post(f"{own_loop}/deployments", json={"shares": {trial.policy: 1.0}})
@@ -345,20 +345,20 @@ def test_the_author_deploys_no_larger_share_than_a_second_person(http, own_loop,
 
     def deploy(share, name="all"):
         shares = {own: share, trial.policy: 1.0 - share} if share < 1.0 else {own: share}
-        body = {"shares": shares}
+        body = {"shares": shares, "why": "a trial"}
         sent = http.post(f"{own_loop}/deployments", json=body, headers=trial.header(name))
         return sent.json().get("code", sent.status_code)
 
     assert deploy(0.01) == "own_policy"
-    assert deploy(0.01, "second") == 201
+    assert deploy(0.02, "chief") == 201
     assert deploy(0.01) == 201
-    assert [deploy(0.02), deploy(1.0)] == ["own_policy", "own_policy"]
-    assert deploy(1.0, "second") == 201
-    assert deploy(1.0) == 201
+    assert [deploy(0.03), deploy(1.0)] == ["own_policy", "own_policy"]
+    assert deploy(1.0, "chief") == 201
+    assert [deploy(0.02), deploy(1.0)] == [201, 201]
 
 
 def test_text_that_no_database_can_store_is_refused(http, loop, trial):
-    body = {"shares": {trial.policy: 1.0}, "evidence": "a\0"}
+    body = {"shares": {trial.policy: 1.0}, "why": "a\0"}
     assert http.post(f"{loop}/deployments", json=body).json()["code"] == "type"
     text, parent = cq.policy_to_json(trial_policy(0.25)), {"parent": "\0"}
     answer = http.post(f"{loop}/policies", content=text, headers=JSON, params=parent)

@@ -35,7 +35,17 @@ def filled(trial):
         assert http.post("/v1/overrides", json={"overrides": [other]}).status_code == 200
         person = {"subject_id": "P-1", "attribute": "sex", "value": "f"}
         assert http.post("/v1/sensitive", json={"sensitive": [person]}).status_code == 200
+    store = connected(trial.settings)
+    with store.write() as connection:  # the worker's
+        for table in schema.ADDED_LATER:
+            own = [column for column in table.c if column.name not in ("id", "loop", "time")]
+            values = {column.name: _ZEROS[column.type.python_type] for column in own}
+            schema.add(connection, table, "trial", now(), values)
+    store.close()
     return trial
+
+
+_ZEROS: dict[type, object] = {str: "", int: 0, float: 0.0, bool: False}
 
 
 TABLES = [table for table in schema.SEALED if table is not schema.cohort]

@@ -85,7 +85,7 @@ def test_what_fails_in_one_loop_stops_no_other(store, service, monkeypatch):
     def fails(cohorts, *more):
         if cohorts.loop == "broken":
             raise KeyError("broken")
-        work_on(cohorts, *more)
+        return work_on(cohorts, *more)
 
     monkeypatch.setattr(worker, "_work_on", fails)
     monkeypatch.setattr(Cohorts, "first_period", lambda self: "2026-01-10")

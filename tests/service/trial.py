@@ -18,9 +18,10 @@ from typing import Any
 
 import httpx
 import uvicorn
+from sqlalchemy import select
 
 import consequential as cq
-from consequential.service import database, keys, loops, policies
+from consequential.service import database, keys, loops, policies, schema
 from consequential.service.app import make_app
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops
@@ -69,6 +70,13 @@ class Trial:
     def store(self) -> Store:
         return database.open_store(self.settings)
 
+    def deployments(self, loop: str = "lending") -> list[dict[str, Any]]:
+        store, table = self.store(), schema.deployment
+        with store.read() as connection:
+            found = schema.rows(connection, select(table).where(table.c.loop == loop))
+        store.close()
+        return found
+
 
 def make_trial(directory: Path, url: str = "", **changes: Any) -> Trial:
     """Make a loop `trial` with a policy deployed, in SQLite or in a PostgreSQL."""
@@ -85,6 +93,7 @@ def make_trial(directory: Path, url: str = "", **changes: Any) -> Trial:
                 "all": keys.SCOPES,
                 "author": ["learn"],
                 "second": ["approve"],
+                "chief": ["approve", "admin"],
                 **{scope: [scope] for scope in keys.SCOPES},
             }.items()
         }
@@ -121,7 +130,9 @@ def add_loop(http: httpx.Client, trial: Trial, address: str, **changes: Any) -> 
     """Make a loop with the policy of trials deployed, as a client does."""
     assert http.put(address, json=LOOP | changes).status_code == 200
     propose(http, trial, address, cq.policy_to_json(trial_policy()))
-    deployed = http.post(f"{address}/deployments", json={"shares": {trial.policy: 1.0}})
+    deployed = http.post(
+        f"{address}/deployments", json={"shares": {trial.policy: 1.0}, "why": "a trial"}
+    )
     assert deployed.status_code == 201
 
 

@@ -24,6 +24,7 @@ _MODULES = {
     "serve": "service",
     "migrate": "service",
     "work": "operations",
+    "learn": "operations",
     "key": "operations",
     "export": "operations",
     "backup": "operations",
@@ -36,9 +37,10 @@ _MODULES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0 when it did what it says."""
-    output, errors = _Output(sys.stdout), _Output(sys.stderr)
-    with redirect_stdout(cast("TextIO", output)), redirect_stderr(cast("TextIO", errors)):
-        code = _exit_code(sys.argv[1:] if arguments is None else arguments)
+    with open(os.devnull, "w") as nowhere:  # a stream is None where a shell closed it, with >&-
+        output, errors = _Output(sys.stdout or nowhere), _Output(sys.stderr or nowhere)
+        with redirect_stdout(cast("TextIO", output)), redirect_stderr(cast("TextIO", errors)):
+            code = _exit_code(sys.argv[1:] if arguments is None else arguments)
     if code == 0 and output.lost is not None:
         if isinstance(output.lost, BrokenPipeError):
             return 141

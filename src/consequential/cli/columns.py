@@ -114,7 +114,7 @@ def _read(file: Path) -> dict[str, Any]:
         )
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not TOML: {error}") from None
     for name, value in found.items():
         if name not in _OPTIONS:

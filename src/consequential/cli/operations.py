@@ -1,4 +1,4 @@
-"""Commands that operate the service, from `work` and `key` to `verify`, `forget` and `report`."""
+"""Commands that operate the service, from `work` and `learn` to `verify` and `report`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 with needing_service():
     import sqlalchemy  # noqa: F401
 
+_WAIT = 300.0  # seconds for a worker to end its round
 _BEGINNING, _END = datetime(1971, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 
 
@@ -64,6 +65,29 @@ def work(options: argparse.Namespace) -> int:
 def _follow(stop: Event) -> None:
     sys.stdin.read()  # until the parent has closed it, or has died
     stop.set()
+
+
+def learn(options: argparse.Namespace) -> int:
+    """Learn a candidate from the frozen cohorts of a loop."""
+    from consequential.service import learning
+    from consequential.service.cohorts import all_cohorts
+    from consequential.service.database import only_worker
+    from consequential.service.problems import Problem
+    from consequential.service.records import now
+
+    with _opened(options) as (store, settings):
+        known = all_cohorts(store, settings.directory)
+        cohorts = known.get(options.loop)
+        if cohorts is None:
+            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
+        with only_worker(store, settings.directory, _WAIT):
+            frozen = cohorts.frozen()
+            try:
+                digest = learning.learn(cohorts, frozen, cohorts.clock(now()))
+            except Problem as problem:
+                raise ValueError(problem.detail) from None
+    print(f"{digest}: learned from {len(frozen)} cohorts; it is proven on those that come")
+    return 0
 
 
 def key(options: argparse.Namespace) -> int:

@@ -77,8 +77,9 @@ class Folder:
     def opened(cls, options: argparse.Namespace) -> Iterator[Folder]:
         """Lock the folder, if results of this command can be written to it."""
         path = Path(os.path.realpath(options.out))
-        if path.exists() and not path.is_dir():
-            raise OSError(f"{path} is a file: name a folder with --out")
+        # a link that leads to itself exists neither, and is no folder
+        if (options.out.exists() or os.path.lexists(path)) and not path.is_dir():
+            raise OSError(f"{options.out} is not a folder: name one with --out")
         if path == Path.cwd() or path.is_mount():
             raise OSError(f"{path} cannot be replaced as a whole: name a folder in it with --out")
         for place in (path.parent, path) if path.exists() else (path.parent,):

@@ -117,7 +117,9 @@ def _make_example(store: Store, settings: ServiceSettings) -> None:
         put_loop(connection, "lending", _EXAMPLE, settings.secret, "init", now())
         live = live_loops(connection, {})["lending"]
         digest = propose(connection, live, policy_to_json(rule), "example", now())
-        deploy(connection, live, {digest: 1.0}, "init", now(), evidence="an example")
+        deploy(
+            connection, live, {digest: 1.0}, "init", now(), evidence="without evidence: an example"
+        )
 
 
 def serve(options: argparse.Namespace) -> int:

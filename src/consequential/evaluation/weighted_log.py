@@ -243,7 +243,7 @@ class WeightedLog:
         if versus is None:
             return self.extremes.utility(self.objective, self.log)
         rules = zip((1.0, -1.0), (propensity, versus), strict=True)
-        logged = [sign for sign, rule in rules if np.array_equal(rule, self.log.propensity)]
+        logged = [sign for sign, rule in rules if np.allclose(rule, self.log.propensity, 1e-9, 0.0)]
         return self.extremes.difference(self.objective, self.log, logged)
 
     def acceptance(self, propensity: Floats, versus: Floats | None = None) -> Range:

@@ -258,6 +258,12 @@ class DecisionLog:
         """
         if period is not None and time_step is None:
             raise DecisionLogError("period says what a time step is: name the column of dates")
+        for role, name in {"decision": decision, "label": label, "value": value}.items():
+            if name is not None and name in (features or ()):
+                raise DecisionLogError(
+                    f"{name!r} is the {role} and a feature: what decided or came after cannot be "
+                    "decided by"
+                )
         table = frames.as_table(frame)
         columns = frames.named_columns(
             table,

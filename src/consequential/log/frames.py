@@ -33,6 +33,8 @@ def as_table(frame: Any) -> Any:
 
     try:
         return nw.from_native(frame, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DecisionLogError(f"two columns of the frame have one name. {error}") from None
     except TypeError as error:
         raise DecisionLogError(
             f"{type(frame).__name__} is not a data frame that narwhals knows "
@@ -206,7 +208,9 @@ def read_damage(where: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        advice = ": save it as UTF-8" if isinstance(error, UnicodeError) else ""
+        advice = ": save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        if isinstance(error, UnicodeEncodeError):  # of its name
+            advice = ": rename it, with letters of UTF-8"
         if re.search(r"Expected \d+ columns, got", str(error)):
             advice = (
                 ". A comma within a number or a text must be in quotes; with decimal commas, "
@@ -230,7 +234,7 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
         notes.append(f"the file was read as text in {encoding}, since it is not UTF-8")
     table = pyarrow.csv.read_csv(
         path,
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         read_options=pyarrow.csv.ReadOptions(encoding=encoding),
         convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, decimal_point=decimal),
     )

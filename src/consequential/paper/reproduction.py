@@ -34,8 +34,8 @@ TITLE = "Fair decisions despite imperfect predictions, reproduced"
 _DPI = 150
 _KINDS = {
     "holds": "hold",
-    "partly": "hold in part",
-    "fails": "do not hold",
+    "partly": "in part",
+    "fails": "not at all",
     "unclear": "cannot be told",
     "not-run": "were not run",
 }

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.bounds import TUNED_FOR
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.reach import Extremes
 from consequential.evaluation.rules import objective_of
@@ -147,6 +148,7 @@ def plan(
     power: float = 0.8,
     confidence: float = 0.95,
     method: Literal["normal", "any_time"] = "normal",
+    tuned_for: int = TUNED_FOR,
 ) -> Plan:
     """Say what an exploration floor costs and when an improvement can be proven under it.
 
@@ -193,6 +195,9 @@ def plan(
     method
         Of the interval, as in `compare`: `"normal"` for one look when all decisions are in,
         `"any_time"` for looking as often as one likes.
+    tuned_for
+        For `"any_time"`: the number of decisions at which bounds are to be narrowest, as in
+        `statistics.utility_sequence`.
 
     Examples
     --------
@@ -233,6 +238,7 @@ def plan(
         (0.0 <= assumed <= 1.0, "success_rate is a share between 0 and 1", success_rate),
         (rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate),
         (0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon),
+        (tuned_for >= 1, "tuned_for is a number of decisions from 1 on", tuned_for),
         (method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method),
     ):
         if not holds:
@@ -256,7 +262,7 @@ def plan(
             # how far rows and means of a later log can go, as `compare` sees it
             extremes = Extremes.of(InversePropensity(), float(after.min()))
             reach = extremes.difference(Objective(cost), people, ()).at(0.0)
-            needed = decisions_to_any_time_proof(bins, power, confidence, reach)
+            needed = decisions_to_any_time_proof(bins, power, confidence, reach, tuned_for)
         # up to three digits; a simulation does not know more
         unit = int(10 ** max(len(str(needed)) - 3, 0))
         decisions = -(-needed // unit) * unit

@@ -195,11 +195,13 @@ def share_proven(bins: Bins, n: int, confidence: float) -> float:
     return float(proven.sum()) / _LOGS
 
 
-def decisions_to_any_time_proof(bins: Bins, power: float, confidence: float, reach: Span) -> int:
+def decisions_to_any_time_proof(
+    bins: Bins, power: float, confidence: float, reach: Span, tuned_for: int = TUNED_FOR
+) -> int:
     """Return after how many decisions a confidence sequence has been above zero so often.
 
-    The sequence is that of `compare` with `method="any_time"` for rows of this reach; rows come in
-    small steps, within which its guesses and bets stay as they are.
+    The sequence is that of `utility_sequence` for rows of this reach; rows come in small steps,
+    within which its guesses and bets stay as they are.
     """
     low, _, _, most = reach
     scale, level = most - low, math.log(2.0 / (1.0 - confidence))
@@ -217,7 +219,7 @@ def decisions_to_any_time_proof(bins: Bins, power: float, confidence: float, rea
             raise ValueError(_NEVER)
         sums = bins.sums(count, _SEQUENCES, rng)
         x, square = sums[0] / scale, sums[1] / scale**2
-        horizon = max(TUNED_FOR, middle * math.log1p(middle) / math.log1p(TUNED_FOR))
+        horizon = max(tuned_for, middle * math.log1p(middle) / math.log1p(tuned_for))
         bet = np.minimum(LARGEST_BET, np.sqrt(2.0 * level / (variance * horizon)))
         toll = -np.log1p(-bet) - bet
         capital += bet * x - toll * (square - 2.0 * guess * x + count * guess**2)

@@ -56,7 +56,10 @@ def cells_of(series: Any) -> Cells:
     if dtype == nw.Boolean and not series.is_null().any():
         return np.asarray(series.to_numpy(), dtype=np.bool_)
     if dtype.is_numeric():
-        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        try:
+            return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        except ValueError as error:  # Arrow's, about whole numbers that floats cannot hold
+            raise PolicyError(f"the column {series.name!r}: {error}") from None
     if dtype == nw.Date or isinstance(dtype, nw.Datetime):
         if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
             series = series.dt.replace_time_zone(None)  # the local day

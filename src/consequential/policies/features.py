@@ -287,7 +287,10 @@ def as_frame(features: Any) -> Any:
         return None
     import narwhals as nw
 
-    frame = nw.from_native(features, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(features, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise FeaturesError(f"two columns of the frame have one name. {error}") from None
     return frame if isinstance(frame, nw.DataFrame) else None
 
 

@@ -9,8 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from prometheus_client import Gauge
 from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,10 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from consequential.service import guardrails, schema
 from consequential.service.approval import ROLL_BACK
 from consequential.service.candidates import Deployed, deployed
+from consequential.service.closing import repeats
 from consequential.service.cohorts import Cohorts, Row, name_of
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops, policy_features
-from consequential.service.exports import as_log
+from consequential.service.exports import UNKNOWN, as_log, reported_groups
 from consequential.service.guardrails import Day, Finding
 from consequential.service.policies import deploy, stored_policy
 from consequential.service.records import canonical, first_id
@@ -35,7 +34,7 @@ _MOST_PEOPLE = 10_000  # whose features are compared, the last ones of a day
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The guardrails of a loop; what was read of a frozen file is kept for the next days."""
+    """The guardrails of a loop; what was read is kept for the days of a round."""
 
     cohorts: Cohorts
     _kept: dict[Any, Any] = field(default_factory=dict)
@@ -73,26 +72,24 @@ class Watch:
     ) -> Iterator[Callable[[], list[Finding]]]:
         settings = self.cohorts.settings
         frozen = self.cohorts.kept(self.cohorts.frozen(), time)
-        this_year = [row for row in frozen if row["period"][:4] == date[:4]]
         if sum(day.people for day in days):
             yield lambda: [guardrails.chance(days)]
-            yield lambda: [guardrails.acceptance(days, self._by_group(this_year), settings)]
+            yield lambda: [guardrails.acceptance(days, self._by_group(date), settings)]
         if now.live is not None:
             yield lambda: self._drift(date, now)
             yield lambda: self._utility(frozen, now)
 
-    def _by_group(self, frozen: list[Row]) -> dict[str, list[Day]]:
-        """Return the days of frozen cohorts, by group."""
-        found: dict[str, list[Day]] = {}
-        for row in frozen if self.cohorts.settings.sensitive else ():
-            name = ("groups", name_of(row))
-            if name not in self._kept:
-                self._kept[name] = _group_days(
-                    self.cohorts.rows([row]), self.cohorts.settings.sensitive
-                )
-            for group, days in self._kept[name].items():
-                found.setdefault(group, []).extend(days)
-        return found
+    def _by_group(self, until: str) -> dict[str, list[Day]]:
+        """Return the days of a year up to one of them, by group."""
+        if not self.cohorts.settings.sensitive:
+            return {}
+        year = until[:4]
+        if year not in self._kept:
+            self._kept[year] = _group_days(self.cohorts, year)
+        return {
+            group: [Day(date, *counts) for date, counts in sorted(days.items()) if date <= until]
+            for group, days in self._kept[year].items()
+        }
 
     def _drift(self, date: str, now: Deployed) -> list[Finding]:
         table, loop = schema.decision, self.cohorts.loop
@@ -225,14 +222,19 @@ def _days(connection: Connection, loop: str, until: str) -> list[Day]:
     return days
 
 
-def _group_days(rows: pa.Table, sensitive: str) -> dict[str, list[Day]]:
-    dates = pc.strftime(rows["=time"], format="%Y-%m-%d")
-    table = pa.table({"group": rows[sensitive], "date": dates, "accepted": rows["=decision"]})
-    counts = table.group_by(["group", "date"]).aggregate(
-        [("accepted", "count"), ("accepted", "sum")]
+def _group_days(cohorts: Cohorts, year: str) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return by group and day how many people there were, and how many were accepted."""
+    table = schema.decision
+    start, end = (first_id(period_start(f"{int(year) + k}-01-01")) for k in (0, 1))
+    asked = select(table.c.time, table.c.subject_id, table.c.accepted).where(
+        table.c.loop == cohorts.loop, table.c.id >= start, table.c.id < end, ~repeats(table)
     )
-    found: dict[str, list[Day]] = {}
-    for row in counts.sort_by([("group", "ascending"), ("date", "ascending")]).to_pylist():
-        day = Day(row["date"], row["accepted_count"], row["accepted_sum"])
-        found.setdefault(row["group"], []).append(day)
+    asked = asked.execution_options(yield_per=10_000)
+    groups = reported_groups(cohorts.store, cohorts.settings.sensitive)
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    with cohorts.store.read() as connection:
+        for time, subject, accepted in connection.execute(asked):
+            days = found.setdefault(groups.get(subject, UNKNOWN), {})
+            people, taken = days.get(time[:10], (0, 0))
+            days[time[:10]] = people + 1, taken + accepted
     return found

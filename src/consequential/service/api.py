@@ -293,7 +293,7 @@ def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
     def listed(request: Request, loop: str) -> JSONResponse:
         service_of(request).live(loop)
         columns = [column for column in table.c if column.name not in hidden]
-        order = table.c.id if "id" in table.c else table.c.date
+        order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
         wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
         with service_of(request).store.read() as connection:
             rows = schema.rows(connection, wanted)

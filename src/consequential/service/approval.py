@@ -17,7 +17,7 @@ from consequential.service.candidates import (
 )
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.policies import deploy
+from consequential.service.policies import add_deployment, check_shares
 from consequential.service.problems import Problem
 
 WITHOUT_EVIDENCE = "without evidence"
@@ -40,6 +40,7 @@ def approve(
     shares that were deployed before may be deployed again, and shares of candidates may shrink;
     anything else takes the scope `admin` and a reason, and is marked so.
     """
+    check_shares(connection, live, shares, account.name)
     now = deployed(connection, live.loop)
     if dict(shares) == dict(now.shares):
         raise Problem("already_deployed", 409, "the loop decides with these shares already")
@@ -66,7 +67,7 @@ def approve(
             raise Problem("evidence", 422, "without evidence say why: it is shown everywhere")
         said = WITHOUT_EVIDENCE
     told = f"{said}: {why.strip()}" if why.strip() else said
-    return deploy(connection, live, shares, account.name, time, evidence=told)
+    return add_deployment(connection, live.loop, shares, account.name, time, told)
 
 
 def _check_evidence(

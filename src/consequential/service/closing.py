@@ -152,7 +152,7 @@ def _summary(store: Store, table: Table, loop: str, day: str) -> str:
             found |= connection.execute(own).mappings().one()
         if table is schema.outcome:
             found["cohorts"] = dict(connection.execute(_arrivals(loop, day)).all())
-        return canonical(found)
+    return canonical(found)
 
 
 def _arrivals(loop: str, day: str) -> Select[Any]:

@@ -142,11 +142,11 @@ class Cohorts:
     def _content(self, row: Row) -> bytes:
         path: Path = self.directory / row["file"]
         if not path.exists():
-            raise Problem("cohort_file", 409, f"the file {row['file']} is missing: restore it")
+            raise Problem("cohort_file", 503, f"the file {row['file']} is missing: restore it")
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != row["file_digest"]:
             raise Problem(
-                "cohort_file", 409,
+                "cohort_file", 503,
                 f"the file {row['file']} is not the one that was frozen: restore it from a backup, "
                 "or freeze the period again",
             )  # fmt: skip

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, Table, select
 
-from consequential.log import DecisionLog
+from consequential.log import DecisionLog, DecisionLogError
 from consequential.service import schema
 from consequential.service.closing import repeats
 from consequential.service.database import Store
@@ -102,7 +102,7 @@ def export(
         kinds[column] = pa.string() if isinstance(settings.features[name], Words) else pa.float64()
     groups: dict[str, str] = {}
     if settings.sensitive and sensitive:
-        groups = _groups(store, settings.sensitive)
+        groups = reported_groups(store, settings.sensitive)
     else:
         del kinds["sensitive"]
     fields, counts = pa.schema(kinds), Counter(dict.fromkeys(_COUNTED, 0))
@@ -145,14 +145,17 @@ def as_log(table: pa.Table, settings: LoopSettings, **more: Any) -> DecisionLog:
     }
     if settings.sensitive:
         columns["sensitive"] = settings.sensitive
-    return DecisionLog.from_frame(
-        table,
-        features=list(settings.features),
-        time_step="=time",
-        period=settings.period,
-        **columns,
-        **more,
-    )
+    try:
+        return DecisionLog.from_frame(
+            table,
+            features=list(settings.features),
+            time_step="=time",
+            period=settings.period,
+            **columns,
+            **more,
+        )
+    except DecisionLogError as error:
+        raise Problem("cohort_rows", 503, f"the cohorts are no sound log: {error}") from None
 
 
 def _feature_columns(settings: LoopSettings) -> dict[str, str]:
@@ -166,7 +169,7 @@ def _feature_columns(settings: LoopSettings) -> dict[str, str]:
     return columns
 
 
-def _groups(store: Store, attribute: str) -> dict[str, str]:
+def reported_groups(store: Store, attribute: str) -> dict[str, str]:
     """Return the last value that was reported of each subject."""
     table = schema.attribute
     asked = select(table.c.subject_id, table.c.value).where(table.c.attribute == attribute)

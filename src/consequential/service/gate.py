@@ -38,20 +38,20 @@ from consequential.evaluation.bounds import AnyTime, lower_bounds
 from consequential.evaluation.contradictions import contradictions
 from consequential.evaluation.estimate import Result
 from consequential.evaluation.evaluate import measure_rules
-from consequential.evaluation.reach import Extremes, Span
+from consequential.evaluation.reach import Span
 from consequential.evaluation.weighted_log import Measurement
 from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.policies import DecisionRule
 from consequential.service.exports import UNKNOWN
 from consequential.service.settings import LoopSettings
-from consequential.weightings import InversePropensity
 
 Floats = NDArray[np.float64]
 
 FEWEST = 10  # people of a group that is judged, and shown
+_GROUP = 0.1  # share of people for which the bounds of a group are tuned
 _ROUNDING = 1e-12
-_REPEATED = 2_000_000  # rows at most, to see how many decisions are still needed
+_MOST = 2_000_000  # decisions that are foreseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +109,21 @@ class Gain:
         # a floor that was lower in the past was known before any of these decisions
         floor = min(settings.floor, float(possible.min(initial=1.0)))
         found = measure_rules((rule, against), log, objective, AnyTime, floor=floor)
-        reach = Extremes.of(InversePropensity(), floor).difference(objective, log, ())
         sides: tuple[Any, Any] = found[-1].utility.low, found[-1].utility.high
         least, most = (side.numerator for side in sides)
-        return cls(least, most, reach.at(0.0), settings.gate.tuned_for, found[0])
+        return cls(least, most, sides[0].reach.at(0.0), settings.gate.tuned_for, found[0])
 
-    def lower(self, alpha: float, rows: Floats | None = None) -> Floats:
+    def lower(self, alpha: float) -> Floats:
         """Lower bounds of the mean after each decision, all of them right but for chance alpha."""
-        rows, span = self.least if rows is None else rows, self.span
-        # two-sided bounds share their error between the sides
-        return lower_bounds(rows, span.low, span.mean_high, 1.0 - 2.0 * alpha, self.tuned_for)
+        return self._bounds(self.least, self.span, alpha)
 
     def upper(self, alpha: float) -> Floats:
         """Upper bounds of the same kind."""
-        span = -self.span
-        bounds = lower_bounds(
-            -self.most, span.low, span.mean_high, 1.0 - 2.0 * alpha, self.tuned_for
-        )
-        return -bounds
+        return -self._bounds(-self.most, -self.span, alpha)
+
+    def _bounds(self, rows: Floats, span: Span, alpha: float) -> Floats:
+        # two-sided bounds share their error between the sides
+        return lower_bounds(rows, span.low, span.mean_high, 1.0 - 2.0 * alpha, self.tuned_for)
 
 
 def look(
@@ -194,31 +191,21 @@ def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
         f"per decision than what decides now, and at least {low:.4f} with a confidence of "
         f"{_percent(alpha)}, however often one looked; more than {margin:g} is needed."
     )
-    needed = None if passed else _more_decisions(gain, margin, alpha)
+    needed = None
+    if not passed:
+        needed = f"an estimate above {margin:g}: more decisions like these would not do"
+        if value > margin:
+            needed = _more(n * _growth(value - low, value - margin, n / gain.tuned_for))
     high = float(gain.upper(alpha)[-1])
     return Line("utility", passed, value, low, high, margin, sentence, needed)
-
-
-def _more_decisions(gain: Gain, margin: float, alpha: float) -> str:
-    """Say how many more decisions would do if they are like those so far."""
-    n, value = len(gain.least), float(gain.least.mean())
-    if value <= margin:
-        return f"a higher estimate: more decisions like these would not lift it above {margin:g}"
-    most = max(2, _REPEATED // n)
-    times = 1
-    while times < most:
-        times = min(2 * times, most)
-        above = gain.lower(alpha, np.tile(gain.least, times)) > margin
-        if above.any():
-            return f"about {_rounded(int(above.argmax()) + 1 - n)} more decisions"
-    return f"more than {_rounded((most - 1) * n)} more decisions"
 
 
 def _fairness(
     measured: Measurement, judged: list[int], settings: LoopSettings, alpha: float
 ) -> Line:
     limit = settings.max_gap
-    intervals = AnyTime((), 1.0 - alpha, 0, settings.gate.tuned_for)
+    tuned_for = max(1, round(_GROUP * settings.gate.tuned_for))
+    intervals = AnyTime((), 1.0 - alpha, 0, tuned_for)
     found = map(intervals.of, measured.benefits if len(judged) > 1 else ())
     pairs = [pair for each in found for pair in permutations([each[k] for k in judged], 2)]
     if not pairs or not all(each.known for pair in pairs for each in pair):
@@ -232,9 +219,8 @@ def _fairness(
     if limit is not None and not passed:
         needed = f"a candidate with a gap below {limit:g}"
         if value < limit:
-            # an interval's width falls with the square root of the number of decisions
-            factor = ((high - value) / (limit - value)) ** 2
-            needed = f"about {_rounded(measured.n * (factor - 1.0))} more decisions"
+            reached = min(measured.sizes[k] for k in judged) / tuned_for
+            needed = _more(measured.n * _growth(high - value, limit - value, reached))
     sentence = (
         f"The groups' rates ({settings.fairness.replace('_', ' ')}) differ by {value:.3f}, and by "
         f"no more than {high:.3f} with a confidence of {_percent(alpha)}; "
@@ -253,7 +239,7 @@ def _effective(measured: Measurement, settings: LoopSettings) -> Line:
     )
     needed = None
     if not passed and people > 0.0:
-        needed = f"about {_rounded(measured.n * (least / people - 1.0))} more decisions"
+        needed = _more(measured.n * (least / people - 1.0))
     elif not passed:
         needed = "labels of people whom the candidate accepts"
     return Line("effective", passed, people, None, None, float(least), sentence, needed)
@@ -265,19 +251,17 @@ def _acceptance(
     least, most = settings.acceptance
     value = float(accepted.mean())
     shares = {str(log.groups[k]): float(accepted[log.group == k].mean()) for k in judged}
-    low, high = min([value, *shares.values()]), max([value, *shares.values()])
-    beyond = [
-        f"{share:.1%} of {name}" for name, share in shares.items() if not least <= share <= most
-    ]
-    passed = least <= low and high <= most
+    beyond = {name: share for name, share in shares.items() if not least <= share <= most}
+    passed = not beyond and least <= value <= most
+    told = "".join(f", {share:.1%} of group {name}" for name, share in beyond.items())
     sentence = (
-        f"The candidate accepts {value:.1%} of people"
-        f"{', ' if beyond else ''}{', '.join(beyond)}; agreed are {least:.0%} to {most:.0%}, also "
-        "for each group."
+        f"The candidate accepts {value:.1%} of people{told}; agreed are {least:.0%} to {most:.0%}, "
+        "also for each group."
     )
-    limit = least if low < least else most
-    needed = None if passed else f"a candidate that accepts {'more' if low < least else 'fewer'}"
-    return Line("acceptance", passed, value, low, high, limit, sentence, needed)
+    too_few = min([value, *shares.values()]) < least
+    needed = None if passed else f"a candidate that accepts {'more' if too_few else 'fewer'} people"
+    limit = least if too_few else most
+    return Line("acceptance", passed, value, None, None, limit, sentence, needed)
 
 
 def _floor(accepted: Floats, settings: LoopSettings) -> Line:
@@ -289,7 +273,7 @@ def _floor(accepted: Floats, settings: LoopSettings) -> Line:
 
 
 def _chance(log: DecisionLog) -> Line:
-    passed = not contradictions(log)
+    passed = not contradictions(log.settled())
     sentence = (
         "The decisions were drawn as the logged probabilities say."
         if passed
@@ -303,7 +287,23 @@ def _percent(alpha: float) -> str:
     return f"{100.0 * (1.0 - alpha):.5g} %"
 
 
-def _rounded(count: float) -> int:
-    """Two digits, upwards: more is not known."""
-    unit = int(10 ** max(len(str(int(count))) - 2, 0))
-    return int(-(-count // unit)) * unit
+def _growth(width: float, wanted: float, reached: float) -> float:
+    """Return how many times as many rows must be added until a bound is `wanted` wide.
+
+    With n = u n* rows, tuned for n*, its width is `log(1/alpha) + sum l^2 s^2 / 2` over `sum l`:
+    in proportion to `1/u + 1` up to `u = 1`, and about to `(2 + log u) / (2 sqrt(u) - 1)` later.
+    """
+    times = np.geomspace(1.0, 1e6, 10_000)
+    u = reached * times
+    later = np.maximum(u, 1.0)
+    widths = np.where(u < 1.0, 1.0 / u + 1.0, (2.0 + np.log(later)) / (2.0 * later**0.5 - 1.0))
+    enough = widths <= widths[0] * wanted / width
+    return float(times[enough.argmax()]) - 1.0 if enough.any() else np.inf
+
+
+def _more(count: float) -> str:
+    """Say how many decisions are missing, in two digits: more is not known."""
+    if count > _MOST:
+        return f"more than {_MOST} more decisions"
+    unit = 10.0 ** max(len(str(int(count))) - 2, 0)
+    return f"about {np.ceil(count / unit) * unit:.0f} more decisions"

@@ -22,7 +22,7 @@ from consequential.estimator import FairPolicyLearner
 from consequential.log import DecisionLog
 from consequential.policies import Policy, policy_to_json
 from consequential.service import schema
-from consequential.service.candidates import candidates, deployed
+from consequential.service.candidates import deployed
 from consequential.service.cohorts import Cohorts, Row, name_of
 from consequential.service.deciding import live_loops
 from consequential.service.exports import as_log
@@ -36,6 +36,7 @@ _SEED = 0  # of the points that a search begins at
 _AIM = 2.0 / 3.0  # of the largest gap: an upper bound of it must lie below the limit
 _KNOTS = 5
 _ROUNDING = 1e-12
+_LEARNED = "learned"
 _ASKED, _ANSWERED = "learning asked for", "learning answered"
 
 
@@ -45,21 +46,20 @@ _ASKED, _ANSWERED = "learning asked for", "learning answered"
 def due(cohorts: Cohorts, frozen: Sequence[Row]) -> list[int]:
     """Return from how many of the frozen cohorts candidates are to be learned, one after another.
 
-    From all when the live policy has changed since the last one; else from 1, 2, 4, ... of them, as
-    soon as there are so many.
+    From all when the live policy has changed since the last time; else from 1, 2, 4, ... of them,
+    as soon as there are so many.
     """
+    event = schema.event.c
+    told = select(event.about).where(event.loop == cohorts.loop, event.what == _LEARNED)
     with cohorts.store.read() as connection:
         now = deployed(connection, cohorts.loop)
-        known = [row for row in candidates(connection, cohorts.loop) if row["seed"] is not None]
+        before = [json.loads(about) for about in connection.execute(told).scalars()]
     if now.live is None or not frozen:
         return []
-    if not known:
-        return _doubled(1, len(frozen))
-    last = known[-1]
-    if last["deployment"] < now.since:
+    last = max((each["live_since"], each["cohorts"]) for each in before) if before else None
+    if last is not None and last[0] < now.since:
         return [len(frozen)]
-    size = sum(row["period"] <= last["since"] for row in frozen)
-    return _doubled(2 * max(size, 1), len(frozen))
+    return _doubled(1 if last is None else 2 * last[1], len(frozen))
 
 
 def _doubled(size: int, most: int) -> list[int]:
@@ -81,10 +81,12 @@ def learn(cohorts: Cohorts, frozen: Sequence[Row], time: datetime) -> str:
     names = [name_of(row) for row in used]
     with cohorts.store.write() as connection:
         live = live_loops(connection, {})[cohorts.loop]
-        parent = deployed(connection, cohorts.loop).live
-        return propose(
-            connection, live, text, AUTHOR, time, parent=parent, cohorts=names, seed=_SEED
-        )
+        now = deployed(connection, cohorts.loop)
+        told: dict[str, Any] = {"parent": now.live, "cohorts": names, "seed": _SEED}
+        digest = propose(connection, live, text, AUTHOR, time, **told)
+        about = {"policy": digest, "cohorts": len(frozen), "live_since": now.since}
+        schema.add_event(connection, cohorts.loop, time, AUTHOR, _LEARNED, canonical(about))
+    return digest
 
 
 def _no_cohort() -> Problem:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, exists, func, select
 
 from consequential.policies import (
     Policy,
@@ -137,16 +137,21 @@ def deploy(
     *,
     evidence: str = "",
 ) -> int:
-    """Decide with these policies from now on; return the deployment's number.
+    """Decide with these policies from now on, whatever the evidence; return the number."""
+    check_shares(connection, live, shares, by)
+    return add_deployment(connection, live.loop, shares, by, time, evidence)
+
+
+def check_shares(connection: Connection, live: Live, shares: Mapping[str, float], by: str) -> None:
+    """Refuse shares that are none, and policies that cannot decide or are one's own.
 
     An author may deploy their own policy only up to the share that another person gave it.
     """
     if not shares or min(shares.values()) <= 0.0 or abs(sum(shares.values()) - 1.0) > 1e-9:
         raise Problem("shares", 422, "shares are above 0 and sum to 1")
     table = schema.deployment
-    before = select(table.c.number, table.c.shares, table.c.by).where(table.c.loop == live.loop)
-    rows = connection.execute(before).all()
-    by_others = [json.loads(row.shares) for row in rows if row.by != by]
+    others = select(table.c.shares).where(table.c.loop == live.loop, table.c.by != by)
+    by_others = [json.loads(each) for each in connection.execute(others).scalars()]
     for digest, share in shares.items():
         row = policy_row(connection, live.loop, digest)
         if row is None:
@@ -155,10 +160,23 @@ def deploy(
         approved = max((each.get(digest, 0.0) for each in by_others), default=0.0)
         if row["by"] == by and share > approved:
             raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
-    number = max((row.number for row in rows), default=0) + 1
+
+
+def add_deployment(
+    connection: Connection,
+    loop: str,
+    shares: Mapping[str, float],
+    by: str,
+    time: datetime,
+    evidence: str,
+) -> int:
+    """Store a deployment and return its number."""
+    table = schema.deployment
+    last = select(func.max(table.c.number)).where(table.c.loop == loop)
+    number = int(connection.execute(last).scalar() or 0) + 1
     values = {"number": number, "shares": canonical(dict(shares)), "by": by, "evidence": evidence}
-    schema.add(connection, table, live.loop, time, values)
-    schema.add_event(connection, live.loop, time, by, "deployed", canonical(dict(shares)))
+    schema.add(connection, table, loop, time, values)
+    schema.add_event(connection, loop, time, by, "deployed", canonical(dict(shares)))
     return number
 
 

@@ -107,7 +107,8 @@ decision = _rows(
     Column("propensity", Double, nullable=False),
     Column("u", Double, nullable=False),
     Column("accepted", Boolean, nullable=False),
-    UniqueConstraint("loop", "application_id"),
+    # the loop last: with an index that begins with it, SQLite would read all of a loop for a day
+    UniqueConstraint("application_id", "loop"),
     Index("decision_subject", "subject_id", "loop", "epoch", "id"),
     filled_in=("features", "salt"),
 )

@@ -15,6 +15,7 @@ from threading import Event
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service import learning, looks, schema
 from consequential.service.alarms import Watch
@@ -29,13 +30,14 @@ from consequential.service.settings import ServiceSettings
 
 FAILED = "work failed"
 _INTERVAL = 30.0  # seconds
+_BROKEN = 500  # the status of problems that somebody has to solve
 _log = logging.getLogger(__name__)
 
 
 def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
     """Do all that is due: epochs, days, cohorts, candidates, guardrails, retention.
 
-    What fails is raised when everything else is done.
+    What fails is written down, and raised when everything else is done.
     """
     failed: list[Exception] = []
     with only_worker(store, settings.directory):
@@ -92,20 +94,21 @@ class _Round:
         return True
 
     def _write_down(self, unit: str, error: Exception) -> None:
-        """Store what failed, once a day."""
-        loop = self.cohorts.loop
-        _log.exception(FAILED, extra={"about": {"loop": loop, "unit": unit}}, exc_info=error)
-        self.failed.append(error)
+        """Store what failed, once a day; cohorts that do not allow it yet are no failure."""
+        loop, about = self.cohorts.loop, {"unit": unit, "date": stamp(self.time)[:10]}
+        is_problem = isinstance(error, Problem) and error.status < _BROKEN
+        if not is_problem:
+            _log.error(FAILED, extra={"about": {"loop": loop, "unit": unit}}, exc_info=error)
+            self.failed.append(error)
         # other errors might quote values of people
-        said = error.detail if isinstance(error, Problem) else type(error).__name__
-        about = canonical({"unit": unit, "error": said, "date": stamp(self.time)[:10]})
-        event = schema.event.c
-        same = (event.loop == loop) & (event.what == FAILED) & (event.about == about)
+        about["error"] = str(error) if isinstance(error, Problem) else type(error).__name__
+        event, said = schema.event.c, canonical(about)
+        same = (event.loop == loop) & (event.what == FAILED) & (event.about == said)
         try:
             with self.cohorts.store.write() as connection:
                 if connection.execute(select(event.id).where(same)).first() is None:
-                    schema.add_event(connection, loop, self.time, "worker", FAILED, about)
-        except Exception:  # the database may be away, which may be what failed
+                    schema.add_event(connection, loop, self.time, "worker", FAILED, said)
+        except SQLAlchemyError:  # the database may be away, which may be what failed
             _log.exception("a failure could not be stored")
 
     def prove(self) -> None:

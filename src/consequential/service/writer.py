@@ -255,7 +255,7 @@ class Writer:
         if len(self._epochs) > _EPOCHS:
             self._epochs.clear()
         for request in group:
-            for each in {application.time or time for application in request.applications}:
+            for each in sorted({one.time or time for one in request.applications}):
                 live, name = request.live, period_of(request.live.settings.epoch, each)
                 if (live.loop, name) not in self._epochs:
                     with self._store.write() as connection:

@@ -197,6 +197,30 @@ def propensities(counts: Sequence[int]) -> Chart:
 
 
 @_drawn
+def _gain(ax: Axes, looks: tuple[tuple[str, float, float, float], ...], margin: float) -> None:
+    x = np.arange(len(looks))
+    value, low, high = np.array([look[1:] for look in looks], dtype=float).T
+    ax.vlines(x, low, high, color=BLUE, linewidth=2.0, alpha=0.45)
+    ax.plot(x, value, color=BLUE, linewidth=1.0, marker="o", markersize=4.0)
+    ax.axhline(margin, color=RED, linewidth=1.0, linestyle="--")
+    ax.yaxis.set_major_locator(_locator())
+    ax.yaxis.set_major_formatter(lambda number, _: figure(number))
+    _name_periods(ax, [look[0] for look in looks])
+
+
+def gain(looks: Sequence[tuple[str, float, float, float]], margin: float) -> Chart:
+    """What a candidate brings more than the live policy, at each look at it."""
+    return Chart(
+        "Gain over what decides now",
+        "Per applicant, by the last proving cohort. Bars are any-time bounds: they stay right "
+        "however often one looks. The candidate passes when the bar is above the dashed line.",
+        _gain(tuple(looks), margin),
+        ("cohort", "gain", "from", "to"),
+        [(name, *(figure(number, 4) for number in numbers)) for name, *numbers in looks][::-1],
+    )
+
+
+@_drawn
 def _rates(ax: Axes, rows: tuple[tuple[str, float, float, float], ...]) -> None:
     y = np.arange(len(rows))[::-1]
     value, low, high = np.array([row[1:] for row in rows]).T

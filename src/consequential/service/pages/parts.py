@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from consequential.evaluation import compare, overlap
-from consequential.evaluation.overlap import Coverage
 from consequential.service import schema
 from consequential.service.candidates import candidates, deployed
 from consequential.service.chance import commitment_of
@@ -288,50 +287,45 @@ def _exploring(
 
 
 def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[Part]:
-    """Judge the last frozen cohorts by the library's `overlap` and `compare`."""
+    """Judge the last frozen cohorts by the library's `overlap` and `compare`, without groups.
+
+    Both would tell of groups of any size.
+    """
     kept = [row for row in cohorts.frozen() if (cohorts.directory / row["file"]).exists()]
     if not kept:
         return
-    names = [row["period"] for row in kept]
-    log = as_log(cohorts.rows(kept[-_RECENT:]), live.settings, missing="against")
+    recent = kept[-_RECENT:]
+    everybody = replace(live.settings, sensitive="", max_gap=None)
+    log = as_log(cohorts.rows(recent), everybody, missing="against")
     found = overlap(log, floor=live.settings.floor)
-    shown = [found.overall, *(each for each in _large(found.groups))]
     yield Part(
         f"Does the log explore? {found.exploring.capitalize()}",
-        [f"The cohorts {_span(names[-_RECENT:])}.", *found.reasons],
+        [f"The cohorts {_span([row['period'] for row in recent])}.", *found.reasons],
         columns=("", "people", "accepted", "effective people", "least probability", "mean weight"),
         rows=[
-            [each.name, count(each.people), count(each.accepted),
-             f"{each.effective_sample_size:.0f}", f"{each.smallest:.3g}", f"{each.mean_weight:.3f}"]
-            for each in shown
+            [found.overall.name, count(found.overall.people), count(found.overall.accepted),
+             f"{found.overall.effective_sample_size:.0f}", f"{found.overall.smallest:.3g}",
+             f"{found.overall.mean_weight:.3f}"]
         ],
     )  # fmt: skip
     now = deployed(connection, live.loop)
     if now.live is None or now.replaced is None:
         return
     new, old = (stored_policy(connection, live.loop, each) for each in (now.live, now.replaced))
-    difference = compare(new, old, log, cost=live.settings.cost, fairness=live.settings.fairness)
+    difference = compare(new, old, log, cost=live.settings.cost)
     yield Part(
         "What decides now, against what it replaced",
         [f"{short(now.live)} less {short(now.replaced)} on the same cohorts, by the library's "
-         f"compare with 95 % intervals: {difference.verdict}."],
+         f"compare with 95 % intervals: {difference.verdict.partition(';')[0]}."],
         columns=("", "difference", "from", "to"),
         rows=[
-            [name, *(figure(each, 4) for each in (found.value, found.low, found.high))]
-            for name, found in (
+            [name, *(figure(each, 4) for each in (found_in.value, found_in.low, found_in.high))]
+            for name, found_in in (
                 ("utility per applicant", difference.utility),
                 ("share accepted", difference.acceptance),
-                ("gap between groups", difference.benefit_gap),
             )
         ],
     )  # fmt: skip
-
-
-def _large(groups: Sequence[Coverage]) -> list[Coverage]:
-    """Return the groups that may be shown."""
-    sizes = [books.Rate(str(each.name), each.people, 0, 0, 0) for each in groups]
-    shown = {rate.group for rate in books.shown_groups(sizes)}
-    return [each for each in groups if str(each.name) in shown]
 
 
 # --- cohorts, alarms and books

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import date
 from itertools import pairwise
+from math import nan
 from typing import Any
 
 from prometheus_client import REGISTRY
-from sqlalchemy import select
+from sqlalchemy import func, select
 
+from consequential.service import candidates as queue
 from consequential.service import lookups, schema
+from consequential.service.alarms import raised_alarms
+from consequential.service.approval import WITHOUT_EVIDENCE
+from consequential.service.candidates import deployed, settings_version
 from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
 from consequential.service.pages import books, charts
@@ -19,6 +25,7 @@ from consequential.service.pages.rendering import percent
 from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
 from consequential.service.state import Service
 from consequential.service.verify import verify_day
+from consequential.service.worker import FAILED
 
 _RECENT = 30  # days
 _LISTED = 50  # rows of a list
@@ -37,6 +44,8 @@ def overview(service: Service, live: Live) -> Context:
             connection, service.settings.directory, live.loop, live.settings
         )
         deployments = _deployments(connection, live.loop)
+        proof = _proof(connection, live.loop, deployments)
+        ready = _ready(connection, live.loop)
     recent = books.last_days(days, _RECENT)
     by_number: dict[int, list[books.Earned]] = defaultdict(list)
     for cohort in cohorts:
@@ -51,14 +60,55 @@ def overview(service: Service, live: Live) -> Context:
         "earned": earned[numbers[-1]] if numbers else None,
         "was": earned[numbers[-2]] if len(numbers) > 1 else None,
         "gap": books.Gap.of(books.rates_together(cohorts)),
+        "max_gap": _max_gap(live),
+        "agreed": _agreed(live),
+        "proof": proof,
+        "ready": ready,
         "closed": days[-1].date if days else None,
         "cohorts": len(cohorts),
-        "charts": _overview_charts(days, recent, cohorts),
+        "charts": _overview_charts(days, recent, cohorts, _agreed(live)),
     }
 
 
+def _max_gap(live: Live) -> float | None:
+    """Return the limit of the gap, where that is one of acceptance."""
+    return live.settings.max_gap if live.settings.fairness == "demographic_parity" else None
+
+
+def _agreed(live: Live) -> tuple[float, ...]:
+    """Return the ends of the agreed range of acceptance; none where anything is agreed."""
+    return () if live.settings.acceptance == (0.0, 1.0) else live.settings.acceptance
+
+
+def _proof(connection: Any, loop: str, deployments: list[dict[str, Any]]) -> Context | None:
+    """Return the line on utility that the last promotion by evidence rested on."""
+    told = [each["evidence"].split(":")[0].split() for each in deployments]
+    numbers = [int(words[1]) for words in told if words[:1] == ["evaluation"]]
+    if not numbers:
+        return None
+    table = schema.evaluation
+    wanted = select(table).where(table.c.loop == loop, table.c.number == numbers[-1])
+    found = schema.row(connection, wanted)
+    return None if found is None else _line(found, "utility")
+
+
+def _ready(connection: Any, loop: str) -> list[str]:
+    """Return the authors of candidates that have passed and wait for a second person."""
+    version = settings_version(connection, loop)
+    found = []
+    for row in queue.candidates(connection, loop):
+        if row["state"] == "waiting":
+            seen = queue.newest_evaluation(connection, loop, row["number"])
+            if seen is not None and seen["passed"] and seen["version"] == version:
+                found.append(row["by"])
+    return found
+
+
 def _overview_charts(
-    days: list[books.Day], recent: list[books.Day], cohorts: list[books.Cohort]
+    days: list[books.Day],
+    recent: list[books.Day],
+    cohorts: list[books.Cohort],
+    agreed: tuple[float, ...],
 ) -> list[charts.Chart]:
     found: list[charts.Chart] = []
     points: list[tuple[str, float, float, float]] = []
@@ -75,7 +125,7 @@ def _overview_charts(
         found.append(charts.utility(points, marks))
     if days:
         told = [(d.date, d.rows, d.summary["accepted"], d.summary["propensity"]) for d in days]
-        found.append(charts.accepted(told))
+        found.append(charts.accepted(told, agreed))
     if sum(day.rows for day in recent):
         above = [sum(day.summary[f"from_{k}0"] for day in recent) for k in range(1, 10)]
         ends = [sum(day.rows for day in recent), *above, 0]
@@ -92,7 +142,13 @@ def outcomes(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
+        watched = _guardrails(connection, live.loop)
+        event = schema.event.c
+        failed = select(schema.event).where(event.loop == live.loop, event.what == FAILED)
+        last = schema.row(connection, failed.order_by(event.id.desc()).limit(1))
     return {
+        "guardrails": watched,
+        "failed": None if last is None else last | {"about": json.loads(last["about"])},
         "arrivals": _arrivals(live, decisions, arrived),
         "ages": list(range(min(live.settings.horizon + 1, _AGES))),
         "frozen": cohorts[::-1][:_COHORTS],
@@ -106,6 +162,20 @@ def outcomes(service: Service, live: Live) -> Context:
         "writing": _writing(),
         "closed": decisions[-1].date if decisions else None,
     }
+
+
+def _guardrails(connection: Any, loop: str) -> list[dict[str, Any]]:
+    """Return what the guardrails said of the last day they looked at."""
+    table = schema.guardrail
+    newest = select(func.max(table.c.date)).where(table.c.loop == loop).scalar_subquery()
+    wanted = select(table).where(table.c.loop == loop, table.c.date == newest)
+    return schema.rows(connection, wanted.order_by(table.c.name))
+
+
+def alarms(service: Service, loop: str) -> list[dict[str, Any]]:
+    """Return the alarms that every page of a loop shows."""
+    with service.store.read() as connection:
+        return raised_alarms(connection, loop)
 
 
 def _arrivals(live: Live, decisions: list[books.Day], arrived: list[books.Day]) -> list[Context]:
@@ -164,6 +234,57 @@ def _quantile(name: str, share: float) -> float | None:
     return None
 
 
+def candidates(service: Service, live: Live, name: str) -> Context:
+    """Return what waits to be approved, with its proof, and what became of the others."""
+    table = schema.evaluation
+    with service.store.read() as connection:
+        now = deployed(connection, live.loop)
+        version = settings_version(connection, live.loop)
+        rows = queue.candidates(connection, live.loop)[::-1][:_LISTED]
+        wanted = select(table).where(table.c.loop == live.loop).order_by(table.c.number)
+        looks: dict[int, list[Any]] = defaultdict(list)
+        for look in schema.rows(connection, wanted):
+            looks[look["candidate_number"]].append(look)
+        policies = {row["policy"]: row for row in _policies(connection, live.loop, [])}
+        deployments = _deployments(connection, live.loop)
+    shown = []
+    for row in rows:
+        seen = looks[row["number"]]
+        policy = policies.get(row["policy"], {"cohorts": [], "by": row["by"]})
+        more = {"seen": seen[-1] if seen else None, "is_own": policy["by"] == name}
+        if seen and row["state"] == "waiting":
+            more["is_proven"] = seen[-1]["passed"] and seen[-1]["version"] == version
+            more["lines"] = json.loads(seen[-1]["checklist"])
+            more["proving"] = json.loads(seen[-1]["cohorts"])
+            more["chart"] = charts.gain(_gains(seen), live.settings.gate.margin)
+        shown.append({"is_proven": False, "learned": policy["cohorts"]} | row | more)
+    return {
+        "now": now,
+        "without_evidence": bool(deployments)
+        and deployments[-1]["evidence"].startswith(WITHOUT_EVIDENCE),
+        "waiting": sorted(
+            (row for row in shown if row["state"] == "waiting"),
+            key=lambda row: not row["is_proven"],
+        ),
+        "earlier": [row for row in shown if row["state"] != "waiting"],
+    }
+
+
+def _gains(looks: list[Any]) -> list[tuple[str, float, float, float]]:
+    lines = [(look["cohort"], _line(look, "utility")) for look in looks]
+    numbers = ("value", "low", "high")
+    return [
+        (cohort.rpartition("-")[0], *(nan if line[n] is None else line[n] for n in numbers))
+        for cohort, line in lines
+        if line is not None
+    ]
+
+
+def _line(look: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """Return a line of a look's checklist."""
+    return next((each for each in json.loads(look["checklist"]) if each["name"] == name), None)
+
+
 def people(service: Service, live: Live) -> Context:
     """Return acceptance by group."""
     with service.store.read() as connection:
@@ -185,10 +306,13 @@ def people(service: Service, live: Live) -> Context:
             found.append(charts.successes([(r.group, r.share, *r.bounds) for r in labelled]))
     gaps = [(period, gap) for period, rates in shown if (gap := books.Gap.of(rates))]
     if gaps:
-        found.append(charts.gaps([(period, gap.value, gap.at_most) for period, gap in gaps], None))
+        found.append(
+            charts.gaps([(period, gap.value, gap.at_most) for period, gap in gaps], _max_gap(live))
+        )
     return {
         "attribute": live.settings.sensitive,
         "gap": books.Gap.of(together),
+        "max_gap": _max_gap(live),
         "charts": found,
         "cohorts": len(cohorts),
         "shown": [(period, rates, books.Gap.of(rates)) for period, rates in shown[::-1]],

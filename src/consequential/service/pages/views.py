@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
@@ -17,13 +18,14 @@ from starlette.staticfiles import StaticFiles
 
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.pages import sections, sessions
+from consequential.service.loops import clock
+from consequential.service.pages import changes, sections, sessions
 from consequential.service.pages.rendering import render
 from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.state import Service
 
-PAGES = ("overview", "outcomes", "people", "decision", "audit")
+PAGES = ("overview", "outcomes", "people", "candidates", "decision", "audit")
 _LARGEST_FORM = 16_384  # bytes
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -134,7 +136,7 @@ def _shown(visit: Visit, template: str, status: int = 200, **context: Any) -> Re
         "loops": visit.service.loops(),
         "pages": PAGES,
         "page": template,
-        "here": _address(visit.request),
+        "alarms": sections.alarms(visit.service, live.loop),
     }
     return _html(render(f"{template}.html", **frame, loop_name=live.loop, **context), status)
 
@@ -254,6 +256,32 @@ def _people(visit: Visit) -> Response:
 
 
 @_page
+def _candidates(visit: Visit) -> Response:
+    live = visit.live()
+    may = {f"may_{scope}": visit.may(scope) for scope in ("approve", "admin", "learn")}
+    found = sections.candidates(visit.service, live, visit.account.name)
+    return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **may, **found)
+
+
+@_page
+def _change(visit: Visit) -> Response:
+    """Show what a change will do; sent as a form, do it."""
+    live, service = visit.live(), visit.service
+    kind = visit.form.get("kind", "")
+    visit.require(changes.SCOPES.get(kind, "approve"))
+    if visit.request.method == "POST":
+        with service.store.write() as connection:
+            at = clock(connection, live.loop, live.settings, now())
+            done = changes.do(connection, live, visit.account, visit.form, at)
+        service.refresh()
+        return _redirect(page_address(live.loop, "candidates", done=done))
+    with service.store.read() as connection:
+        change = changes.asked_for(connection, live, visit.account, visit.form)
+    lines = [] if change.evaluation is None else json.loads(change.evaluation["checklist"])
+    return _shown(visit, "change", live=live, change=change, lines=lines)
+
+
+@_page
 def _decision(visit: Visit) -> Response:
     live, asked = visit.live(), visit.form.get("of", "").strip()
     found = sections.decision(visit.service, live, asked, replay="replay" in visit.form)
@@ -290,6 +318,8 @@ def routes() -> list[Route | Mount]:
         Route("/loops/{loop}", _overview),
         Route("/loops/{loop}/outcomes", _outcomes),
         Route("/loops/{loop}/people", _people),
+        Route("/loops/{loop}/candidates", _candidates),
+        Route("/loops/{loop}/candidates/change", _change, methods=["GET", "POST"]),
         Route("/loops/{loop}/decision", _decision),
         Route("/loops/{loop}/audit", _audit),
         Mount("/static", static),

@@ -1,0 +1,150 @@
+"""Alarms: guardrails at every closing, what they raise, and what the worker takes back."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from learning_loop import LOOP, Rehearsal, rule
+
+from consequential.service import alarms, guardrails, schema, writer
+from consequential.service.alarms import raised_alarms
+from consequential.service.candidates import deployed
+from consequential.service.guardrails import Finding
+from consequential.service.records import now
+from consequential.service.verify import verify
+
+
+def events(loop: Rehearsal, *kinds: str) -> list[tuple[str, str]]:
+    rows = sorted(loop.rows(schema.event), key=lambda row: row["id"])
+    return [
+        (row["what"], json.loads(row["about"])["guardrail"]) for row in rows if row["what"] in kinds
+    ]
+
+
+def broken(loop: Rehearsal) -> dict[str, str]:
+    with loop.store.read() as connection:
+        return {row["name"]: row["since"] for row in raised_alarms(connection, LOOP)}
+
+
+def now_deployed(loop: Rehearsal):
+    with loop.store.read() as connection:
+        return deployed(connection, LOOP)
+
+
+def test_every_closed_day_has_its_guardrails_once(rehearsed):
+    rows = rehearsed.rows(schema.guardrail)
+    days = {f"2026-01-0{k}" for k in range(1, 6)}
+    assert {(row["date"], row["name"]) for row in rows} == {
+        (day, name) for day in days for name in ("chance", "acceptance")
+    }
+    assert not any(row["broken"] for row in rows)
+    assert all("drift" not in row["name"] for row in rows)  # the rule was not learned from anybody
+    rehearsed.work()
+    assert len(rehearsed.rows(schema.guardrail)) == len(rows)
+
+
+def test_a_shifted_population_raises_an_alarm_at_the_next_closing_and_it_ends(rehearsed):
+    """No roll back follows: another policy has the same people."""
+    loop = rehearsed
+    loop.put(auto_rollback=True)
+    new = next(row["policy"] for row in loop.rows(schema.candidate) if row["number"] == 1)
+    loop.approve({new: 1.0}, why="a trial")
+    loop.days(2, n=300)
+    assert not broken(loop)
+    loop.decide(300, shift=2.0)
+    loop.days(1, n=300)
+    assert broken(loop) == {"drift:score": "2026-01-09"}
+    loop.days(1, n=300)
+    assert not broken(loop)
+    told = events(loop, "alarm raised", "alarm ended")
+    assert told == [("alarm raised", "drift:score"), ("alarm ended", "drift:score")]
+    assert now_deployed(loop).number == 2
+    utility = [row for row in loop.rows(schema.guardrail) if row["name"] == "utility"]
+    assert utility  # on cohorts after the promotion
+    assert list(verify(loop.store, loop.service.secret)) == []
+
+
+def test_acceptance_out_of_its_range_is_an_alarm_and_rolled_back_once(store, service):
+    loop = Rehearsal.of(store, service, acceptance=[0.05, 0.5], auto_rollback=True)
+    bold = loop.propose(rule(-2.0))
+    loop.days(2, n=60)
+    loop.approve({bold: 1.0}, why="a trial")
+    loop.days(2, n=60)
+    assert broken(loop) == {"acceptance": "2026-01-03"}
+    found = now_deployed(loop)
+    assert (found.number, found.by, found.live) == (3, "worker", loop.harsh)
+    said = next(row for row in loop.rows(schema.deployment) if row["number"] == 3)["evidence"]
+    assert said.startswith("roll back: Since 2026-01-03 ")
+    loop.days(2, n=60)  # what is rolled back to is left to people
+    assert now_deployed(loop).number == 3
+    assert list(verify(store, service.secret)) == []
+
+
+def test_without_the_setting_nothing_is_rolled_back(sqlite_loop):
+    loop = sqlite_loop
+    loop.put(acceptance=[0.05, 0.5])
+    bold = loop.propose(rule(-2.0))
+    loop.approve({bold: 1.0}, why="a trial")
+    loop.days(2, n=60)
+    assert set(broken(loop)) == {"acceptance"}
+    assert now_deployed(loop).number == 2
+
+
+def test_an_alarm_from_before_a_deployment_takes_nothing_back(sqlite_loop):
+    """Somebody has answered it: the worker leaves the answer alone."""
+    loop = sqlite_loop
+    loop.put(acceptance=[0.05, 0.5])
+    bold, milder = loop.propose(rule(-2.0)), loop.propose(rule(-1.5))
+    loop.approve({bold: 1.0}, why="a trial")
+    loop.days(3, n=60)
+    loop.approve({milder: 1.0}, why="an answer")
+    loop.put(acceptance=[0.05, 0.5], auto_rollback=True)
+    loop.days(2, n=60)
+    assert broken(loop) == {"acceptance": "2026-01-01"}
+    assert now_deployed(loop).live == milder
+
+
+def test_broken_chance_is_found(sqlite_loop, monkeypatch):
+    """Propensities that were logged a fifth too high."""
+    loop = sqlite_loop
+    loop.put(auto_rollback=True)
+    lottery = loop.propose(rule(9.0, floor=0.5))
+    loop.approve({lottery: 1.0}, why="a trial")
+    drawn = random.Random(0)
+    monkeypatch.setattr(writer, "uniform", lambda *_: 1.2 * drawn.random())
+    loop.days(2, n=1000)
+    assert "chance" in broken(loop)
+    assert now_deployed(loop).live == loop.harsh
+
+
+def test_one_guardrail_that_cannot_be_computed_stops_no_other(rehearsed, monkeypatch):
+    def fails(*_: Any) -> Finding:
+        raise OSError("a disk")
+
+    monkeypatch.setattr(guardrails, "chance", fails)
+    rehearsed.decide()
+    with pytest.raises(OSError, match="disk"):
+        rehearsed.work()
+    rows = [row["name"] for row in rehearsed.rows(schema.guardrail) if row["date"] == "2026-01-06"]
+    assert rows == ["acceptance"]
+    told = [row for row in rehearsed.rows(schema.event) if row["what"] == "work failed"]
+    assert [json.loads(row["about"])["error"] for row in told] == ["OSError"]
+    monkeypatch.undo()
+    rehearsed.work()  # the day was looked at
+
+
+def test_alarms_are_in_the_metrics(rehearsed):
+    from prometheus_client import generate_latest
+
+    values = {"date": "2026-01-31", "value": None, "limit": 1.0, "sentence": "No."}
+    with rehearsed.store.write() as connection:
+        for name, is_broken in (("chance", True), ("acceptance", False)):
+            row = values | {"name": name, "broken": is_broken}
+            schema.add(connection, schema.guardrail, LOOP, now(), row)
+    alarms.measure(rehearsed.store)
+    text = generate_latest().decode()
+    assert 'consequential_alarm{guardrail="chance",loop="lending"} 1.0' in text
+    assert 'consequential_alarm{guardrail="acceptance",loop="lending"} 0.0' in text

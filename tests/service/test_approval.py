@@ -1,0 +1,231 @@
+"""Candidates: looks at them, approval by evidence, and what ends them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from learning_loop import LOOP, SETTINGS, Rehearsal, rule
+
+from consequential.service import schema
+from consequential.service.candidates import candidates, withdraw
+from consequential.service.problems import Problem
+from consequential.service.records import now
+from consequential.service.verify import verify
+
+
+def states(loop: Rehearsal) -> list[str]:
+    with loop.store.read() as connection:
+        return [row["state"] for row in candidates(connection, LOOP)]
+
+
+def looks(loop: Rehearsal, candidate: int) -> list[dict[str, Any]]:
+    rows = [row for row in loop.rows(schema.evaluation) if row["candidate_number"] == candidate]
+    return sorted(rows, key=lambda row: int(row["number"]))
+
+
+def refused(loop: Rehearsal, shares: dict[str, float], **told: Any) -> tuple[int, str]:
+    before = len(loop.rows(schema.deployment))
+    with pytest.raises(Problem) as raised:
+        loop.approve(shares, **told)
+    assert len(loop.rows(schema.deployment)) == before
+    return raised.value.status, raised.value.code
+
+
+def proven(loop: Rehearsal) -> dict[str, Any]:
+    """The last look at the first candidate, which has passed."""
+    last = looks(loop, 1)[-1]
+    assert last["passed"]
+    return last
+
+
+# --- looks
+
+
+def test_each_cohort_is_a_look_at_every_candidate_and_each_is_kept(rehearsed):
+    first, second = looks(rehearsed, 1), looks(rehearsed, 2)
+    names = [f"2026-01-0{k}-1" for k in (2, 3, 4)]
+    assert [json.loads(row["cohorts"]) for row in first] == [names[:1], names[:2], names]
+    assert [json.loads(row["cohorts"]) for row in second] == [names[1:2], names[1:]]
+    assert {row["against"] for row in first} == {rehearsed.harsh}
+    assert [row["alpha"] for row in (first[0], second[0])] == pytest.approx([0.05 / 2, 0.05 / 6])
+    assert sorted(row["number"] for row in (*first, *second)) == [1, 2, 3, 4, 5]
+    lines = json.loads(first[0]["checklist"])
+    assert {"name", "passed", "value", "low", "high", "limit", "sentence", "needed"} == {*lines[0]}
+    assert first[0]["passed"] == all(line["passed"] for line in lines)
+
+
+def test_changed_settings_are_looked_at_again_but_bounds_stay_tuned(rehearsed, monkeypatch):
+    from consequential.service import looks as looking
+
+    seen = []
+    look = looking.gate.look
+
+    def watched(new, old, log, settings, number):
+        seen.append((settings.gate.tuned_for, settings.gate.margin))
+        return look(new, old, log, settings, number)
+
+    monkeypatch.setattr(looking.gate, "look", watched)
+    before = looks(rehearsed, 1)
+    rehearsed.put(gate={"effective": 20, "tuned_for": 9, "margin": 0.5})
+    rehearsed.work()
+    after = looks(rehearsed, 1)
+    assert [row["version"] for row in after] == [1] * len(before) + [2]
+    assert after[-1]["cohorts"] == before[-1]["cohorts"]
+    assert not after[-1]["passed"]
+    assert seen == [(1000, 0.5)] * 2  # of the two that have proving cohorts
+
+
+# --- approval
+
+
+def test_a_second_person_approves_by_the_evidence_and_all_others_end(store, service):
+    loop = Rehearsal.of(store, service)
+    loop.days(5)
+    evidence = proven(loop)
+    new = evidence["candidate"]
+    canary = {new: 0.1, loop.harsh: 0.9}
+    told = {"scopes": ["approve"], "evidence": evidence["number"]}
+    assert loop.approve(canary, **told) == 2
+    assert states(loop) == ["waiting", "waiting"]
+    assert loop.approve({new: 1.0}, **told, why="agreed") == 3
+    assert states(loop) == ["live", "ended"]
+    said = {row["number"]: row["evidence"] for row in loop.rows(schema.deployment)}
+    assert said == {
+        1: "without evidence: as ever",
+        2: f"evaluation {evidence['number']}",
+        3: f"evaluation {evidence['number']}: agreed",
+    }
+    # again it is refused, and so is everything about one that has ended
+    assert refused(loop, {new: 1.0}, **told) == (409, "already_deployed")
+    other = looks(loop, 2)[-1]
+    told["evidence"] = other["number"]
+    assert refused(loop, {other["candidate"]: 1.0}, **told) == (409, "candidate_ended")
+    # back it goes without evidence, by anybody who may approve
+    assert loop.approve({loop.harsh: 1.0}, scopes=["approve"]) == 4
+    assert loop.rows(schema.deployment)[-1]["loop"] == LOOP
+    assert states(loop) == ["ended", "ended"]
+    told["evidence"] = evidence["number"]
+    assert refused(loop, {new: 0.5, loop.harsh: 0.5}, **told) == (409, "candidate_ended")
+    assert list(verify(store, service.secret)) == []
+
+
+def test_evidence_must_be_the_last_passed_look_at_what_rises(rehearsed):
+    loop, evidence = rehearsed, proven(rehearsed)
+    new, other = evidence["candidate"], looks(loop, 2)[-1]["candidate"]
+    told: dict[str, Any] = {"scopes": ["approve"]}
+    assert refused(loop, {new: 1.0}, **told) == (403, "evidence")
+    assert refused(loop, {new: 1.0}, **told, evidence=99) == (422, "unknown_evaluation")
+    old = looks(loop, 1)[0]["number"]
+    assert refused(loop, {new: 1.0}, **told, evidence=old) == (409, "evidence_changed")
+    told["evidence"] = evidence["number"]
+    assert refused(loop, {other: 1.0}, **told) == (422, "shares")
+    assert refused(loop, {new: 0.5, other: 0.5}, **told) == (422, "shares")
+    assert refused(loop, {"f" * 64: 1.0}, **told) == (422, "unknown_policy")
+    assert refused(loop, {new: 0.5}, **told) == (422, "shares")
+
+
+def test_a_checklist_that_changed_since_it_was_shown_is_refused(rehearsed):
+    shown = proven(rehearsed)
+    rehearsed.decide()
+    rehearsed.work()
+    told = {"evidence": shown["number"], "scopes": ["approve"]}
+    assert refused(rehearsed, {shown["candidate"]: 1.0}, **told) == (409, "evidence_changed")
+    told["evidence"] = proven(rehearsed)["number"]
+    assert rehearsed.approve({shown["candidate"]: 1.0}, **told) == 2
+
+
+def test_settings_that_changed_since_the_look_are_refused_until_the_next_one(rehearsed):
+    shown = proven(rehearsed)
+    rehearsed.put(cost=0.49)
+    told = {"evidence": shown["number"], "scopes": ["approve"]}
+    assert refused(rehearsed, {shown["candidate"]: 1.0}, **told) == (409, "settings_changed")
+    rehearsed.work()
+    told["evidence"] = proven(rehearsed)["number"]
+    assert rehearsed.approve({shown["candidate"]: 1.0}, **told) == 2
+
+
+def test_a_candidate_that_has_not_passed_is_refused(rehearsed):
+    rehearsed.put(gate=SETTINGS["gate"] | {"margin": 0.9})
+    rehearsed.work()
+    last = looks(rehearsed, 1)[-1]
+    told = {"evidence": last["number"], "scopes": ["approve"]}
+    assert refused(rehearsed, {last["candidate"]: 1.0}, **told) == (409, "not_passed")
+
+
+def test_an_author_does_not_approve(rehearsed):
+    own = rehearsed.propose(rule(0.0), by="anna", cohorts=["2026-01-01"])
+    rehearsed.work()  # proven on the cohorts after it at once
+    last = looks(rehearsed, 4)[-1]
+    assert last["candidate"] == own
+    assert json.loads(last["cohorts"]) == [f"2026-01-0{k}-1" for k in (2, 3, 4)]
+    told = {"evidence": last["number"], "scopes": ["approve"]}
+    assert refused(rehearsed, {own: 1.0}, by="anna", **told) == (403, "own_policy")
+
+
+def test_without_evidence_it_takes_admin_and_a_reason(rehearsed):
+    bold = rehearsed.propose(rule(-1.0), cohorts=["none"])
+    assert refused(rehearsed, {bold: 0.5, rehearsed.harsh: 0.5}) == (422, "evidence")
+    assert refused(rehearsed, {bold: 1.0}, scopes=["approve"], why="x") == (403, "evidence")
+    rehearsed.approve({bold: 1.0}, why="the regulator asks for it")
+    newest = max(rehearsed.rows(schema.deployment), key=lambda row: row["number"])
+    assert newest["evidence"] == "without evidence: the regulator asks for it"
+
+
+def test_shares_of_a_candidate_shrink_without_evidence(rehearsed):
+    shown = proven(rehearsed)
+    new, told = shown["candidate"], {"scopes": ["approve"]}
+    rehearsed.approve({new: 0.3, rehearsed.harsh: 0.7}, evidence=shown["number"], **told)
+    rehearsed.approve({new: 0.1, rehearsed.harsh: 0.9}, **told)
+    assert refused(rehearsed, {new: 0.2, rehearsed.harsh: 0.8}, **told) == (403, "evidence")
+    rehearsed.approve({rehearsed.harsh: 1.0}, **told)
+
+
+def test_a_withdrawn_candidate_waits_no_longer(rehearsed):
+    shown = proven(rehearsed)
+    with rehearsed.store.write() as connection:
+        withdraw(connection, LOOP, 1, "anna", now())
+    assert states(rehearsed) == ["withdrawn", "waiting", "waiting"]
+    told = {"evidence": shown["number"]}
+    assert refused(rehearsed, {shown["candidate"]: 1.0}, **told) == (409, "candidate_ended")
+    before = len(looks(rehearsed, 1))
+    rehearsed.decide()
+    rehearsed.work()
+    assert len(looks(rehearsed, 1)) == before
+    for number, code in ((1, "candidate_ended"), (9, "unknown_candidate")):
+        with pytest.raises(Problem) as raised, rehearsed.store.write() as connection:
+            withdraw(connection, LOOP, number, "anna", now())
+        assert raised.value.code == code
+
+
+# --- proposals
+
+
+def test_a_policy_is_proposed_with_the_cohorts_it_was_learned_from(rehearsed):
+    for cohorts in (
+        None,
+        ["2026-01-09"],
+        ["2026-01"],
+        ["2026-01-01", "tomorrow"],
+        ["2026-01-06-1x"],
+    ):
+        with pytest.raises(Problem) as raised:
+            rehearsed.propose(rule(0.3), cohorts=cohorts)
+        assert (raised.value.status, raised.value.code) == (422, "cohorts"), cohorts
+    assert len(rehearsed.rows(schema.candidate)) == 3
+    rehearsed.propose(rule(0.3), cohorts=["2026-01-02", "2026-01-01-1"])
+    rehearsed.propose(rule(0.4), cohorts=["none"])
+    since = {row["number"]: row["since"] for row in rehearsed.rows(schema.candidate)}
+    assert (since[4], since[5]) == ("2026-01-02", "2026-01-06")
+
+
+def test_what_a_policy_was_learned_from_is_not_taken_back(rehearsed):
+    own = rehearsed.propose(rule(0.3), cohorts=["2026-01-04"])
+    assert rehearsed.propose(rule(0.3), cohorts=["2026-01-01"]) == own
+    assert len(rehearsed.rows(schema.candidate)) == 4
+    with rehearsed.store.write() as connection:
+        withdraw(connection, LOOP, 4, "anna", now())
+    rehearsed.propose(rule(0.3), cohorts=["2026-01-01"])
+    since = {row["number"]: row["since"] for row in rehearsed.rows(schema.candidate)}
+    assert since[5] == "2026-01-04"
