@@ -141,7 +141,7 @@ BATCHES = {
         [application("A"), application("A", amount=2)], 409, "application_differs", 1,
     ),
     "no list": (application("A"), 422, "type", None),
-    "a list in the list": ([[application("A")]], 422, "type", 0),
+    "a list in the list": ([[]], 422, "type", 0),
     "null in the list": ([application("A"), None], 422, "type", 1),
 }  # fmt: skip
 
