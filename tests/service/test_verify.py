@@ -29,7 +29,7 @@ from consequential.service.loops import put_loop
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
 from consequential.service.policies import deploy, propose
 from consequential.service.records import first_id, row_digest
-from consequential.service.verify import verify, verify_decision
+from consequential.service.verify import verify, verify_day, verify_decision
 from consequential.service.worker import work
 
 LATER = START + timedelta(2)
@@ -63,11 +63,23 @@ def fill(store, service) -> list[dict[str, Any]]:
     with store.write_sensitive() as connection:
         people = [attribute("A-subject-1", "f"), attribute("A-subject-2", "m")]
         add_attributes(connection, people, "anna", START)
+    with store.write() as connection:
+        for k, table in ((k, table) for table in schema.ADDED_LATER for k in (100, 101)):
+            schema.add(connection, table, LOOP, LATER, learned_row(table, k))
     for days in (2, 4):  # what is done on the first of them, is sealed on the second
         late = LATER + timedelta(days)
         decide(store, service, applicants(1, late, name=f"C{days}"))
         work(store, service, late)
     return bodies
+
+
+def learned_row(table, number: int) -> dict[str, Any]:
+    """A row that a worker might have written long ago."""
+    given = {str: f"2025-{number}", int: number, float: 0.5, bool: True}
+    own = [column for column in table.c if column.name not in ("id", "loop", "time", "digest")]
+    return {column.name: given[column.type.python_type] for column in own} | (
+        {"deployment": 0} if table is schema.candidate else {}  # it has ended
+    )
 
 
 def closed_rows(store, table) -> list[dict[str, Any]]:
@@ -97,6 +109,20 @@ def test_nothing_is_found_where_nothing_was_changed(store, service):
     assert [str(found) for found in verify_decision(store, "0198")] == [
         "decision 0198: there is none"
     ]
+
+
+def test_a_day_can_be_verified_by_itself(store, service):
+    fill(store, service)
+    days = [str(time.date()) for time in (START, LATER)]
+    for day in days:
+        assert list(verify_day(store, LOOP, day, service.secret)) == []
+    row = closed_rows(store, schema.decision)[0]
+    exchange(store, schema.decision, [row], [row | {"score": row["score"] + 1.0}])
+    assert [found.where for found in verify_day(store, LOOP, days[0])] == [row["id"]]
+    exchange(store, schema.decision, [row], [])
+    assert "rows were sealed" in str(next(verify_day(store, LOOP, days[0])))
+    assert list(verify_day(store, LOOP, days[1])) == []
+    assert [found.what for found in verify_day(store, LOOP, "2025-12-31")] == ["it is not closed"]
 
 
 def test_a_kept_seal_tells_of_deleted_days(store, service):
@@ -153,7 +179,7 @@ def forged(table, row: dict[str, Any]) -> dict[str, Any]:
     if table is schema.day:
         return row | {"date": "2025-12-31"}
     changed = {"id": row["id"][:-4] + "0000"}
-    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period"):
+    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period", "date"):
         if name in row:
             changed[name] = "2025-01"
     for name in ("version", "number"):
