@@ -181,12 +181,12 @@ def test_nothing_is_approved_that_did_not_pass_its_last_look():
     assert risk.deployed == []
 
 
-def test_an_alarm_is_answered_by_the_rule_that_decided_before():
-    shares = [{"new": 1.0}, {"new": 0.1, "old": 0.9}, {"old": 1.0}]
+def test_an_alarm_is_answered_by_the_first_rule():
+    shares = [{"newest": 1.0}, {"new": 1.0}, {"new": 0.1, "old": 0.9}, {"old": 1.0}]
     alarm = {"name": "drift:score", "broken": True, "date": "2030-02-02"}
     earlier = {"name": "chance", "broken": True, "date": "2030-02-01"}
     risk = Risk(guardrails=[alarm, earlier], deployments=[{"shares": each} for each in shares])
-    assert act(risk) == ["alarm: drift:score", "rolled back"]
+    assert act(risk) == ["alarm: drift:score", "rolled back to the first rule"]
     assert risk.deployed == [({"old": 1.0}, None, "drift:score")]
 
 
@@ -208,7 +208,7 @@ def test_a_rehearsal_promotes_a_better_policy_and_rolls_it_back_when_times_get_w
     assert months[23]["utility"] >= 0.170
     assert months[23]["gap"] <= 0.15
     assert any(what.startswith("alarm: drift") for what in months[24]["happened"])
-    assert "rolled back" in months[24]["happened"]
+    assert "rolled back to the first rule" in months[24]["happened"]
     assert months[25]["utility"] > months[24]["utility"]
     assert (folder / "audit.html").stat().st_size < 2e6
     assert main(["verify", str(folder)]) == 0

@@ -235,10 +235,11 @@ class Rehearsal:
         live, *before = risk.listed(LOOP, "deployments")
         if alarms := self._alarms():
             happened += [f"alarm: {name}" for name in alarms]
-            whole = [each["shares"] for each in before if len(each["shares"]) == 1]
-            if whole and whole[0] != live["shares"]:
-                risk.deploy(LOOP, whole[0], why=", ".join(alarms))
-                happened.append("rolled back")
+            # all others were learned from people as they used to be
+            first = before[-1]["shares"] if before else live["shares"]
+            if first != live["shares"]:
+                risk.deploy(LOOP, first, why=", ".join(alarms))
+                happened.append("rolled back to the first rule")
             return happened
         waiting = {each["number"] for each in candidates if each["state"] == "waiting"}
         looks = {}  # the last at each candidate
