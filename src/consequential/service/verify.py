@@ -272,7 +272,8 @@ def _epoch_findings(
 
 
 def _is_own(epoch: Row, secret: bytes) -> bool:
-    return commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"])) == epoch["commitment"]
+    own = commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"]))
+    return bool(own == epoch["commitment"])
 
 
 def _commitment(key: str) -> str | None:
