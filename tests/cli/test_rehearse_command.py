@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from consequential.cli import main
+from consequential.cli import main, rehearsal
 from consequential.cli.applicants import Applicants, Downturn
 from consequential.cli.rehearsal import LOOP, Rehearsal
 from consequential.service.client import Decision
@@ -84,6 +84,12 @@ def test_a_folder_that_is_there_is_not_used_again(rehearsed, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+def test_a_port_where_something_is_served_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rehearsal, "_answers", lambda http: True)
+    assert main(["rehearse", str(tmp_path / "service"), "--no-wait"]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+
+
 # --- people
 
 
@@ -144,10 +150,10 @@ class Risk:
 
 
 def act(risk: Risk) -> list[str]:
-    rehearsal = SimpleNamespace(_clients={"head of risk": risk}, _seen="")
+    played = SimpleNamespace(_clients={"head of risk": risk}, _seen="")
     for name in ("_alarms", "_approve"):
-        setattr(rehearsal, name, getattr(Rehearsal, name).__get__(rehearsal))
-    return Rehearsal._act(rehearsal)
+        setattr(played, name, getattr(Rehearsal, name).__get__(played))
+    return Rehearsal._act(played)
 
 
 def look(number: int, candidate: int, *, passed: bool):

@@ -90,6 +90,23 @@ def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
     assert logged == seals  # a copy lies outside the database
 
 
+def test_a_day_counts_the_first_outcomes_of_accepted_people_by_their_cohort(store):
+    add_loop(store)
+    rows = [decision(n, START + timedelta(seconds=n)) for n in range(5)]  # even ones are accepted
+    earlier = decision(6, START - timedelta(40)) | {"cohort": "2026-01"}
+    add_decisions(store, *rows, earlier)
+    told = {"label": 1, "happened": stamp(START), "by": "anna"}
+    about = [("a", rows[0], None), ("b", rows[2], None), ("c", rows[2], "b"), ("d", rows[1], None)]
+    with store.write() as connection:
+        for event, row, corrects in [*about, ("e", earlier, None)]:
+            content = {"event_id": event, "decision": row["id"], "corrects": corrects} | told
+            schema.add(connection, schema.outcome, "lending", START, content)
+    close_day(store, "lending", "2026-03-01")
+    summary = json.loads(days(store)["2026-03-01", "outcome"]["summary"])
+    assert summary["cohorts"] == {"2026-01": 1, "2026-03": 2}
+    assert summary["labels_1"] == 5
+
+
 def test_a_seal_depends_on_each_row_and_on_the_seal_before(store):
     add_loop(store)
     add_decisions(store, decision(1, START), decision(2, START + timedelta(1)))

@@ -29,7 +29,7 @@ from consequential.service.loops import put_loop
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
 from consequential.service.policies import deploy, propose
 from consequential.service.records import first_id, row_digest
-from consequential.service.verify import verify, verify_decision
+from consequential.service.verify import verify, verify_day, verify_decision
 from consequential.service.worker import work
 
 LATER = START + timedelta(2)
@@ -109,6 +109,20 @@ def test_nothing_is_found_where_nothing_was_changed(store, service):
     assert [str(found) for found in verify_decision(store, "0198")] == [
         "decision 0198: there is none"
     ]
+
+
+def test_a_day_can_be_verified_by_itself(store, service):
+    fill(store, service)
+    days = [str(time.date()) for time in (START, LATER)]
+    for day in days:
+        assert list(verify_day(store, LOOP, day, service.secret)) == []
+    row = closed_rows(store, schema.decision)[0]
+    exchange(store, schema.decision, [row], [row | {"score": row["score"] + 1.0}])
+    assert [found.where for found in verify_day(store, LOOP, days[0])] == [row["id"]]
+    exchange(store, schema.decision, [row], [])
+    assert "rows were sealed" in str(next(verify_day(store, LOOP, days[0])))
+    assert list(verify_day(store, LOOP, days[1])) == []
+    assert [found.what for found in verify_day(store, LOOP, "2025-12-31")] == ["it is not closed"]
 
 
 def test_a_kept_seal_tells_of_deleted_days(store, service):

@@ -272,8 +272,9 @@ def _epoch_findings(
 
 
 def _is_own(epoch: Row, secret: bytes) -> bool:
-    own = commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"]))
-    return bool(own == epoch["commitment"])
+    return bool(
+        commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"])) == epoch["commitment"]
+    )
 
 
 def _commitment(key: str) -> str | None:

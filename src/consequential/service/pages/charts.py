@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from consequential.plotting import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, svg_of
+from consequential.plotting import BLUE, GREY, ORANGE, RED, panels, svg_of
 from consequential.service.pages.rendering import figure, percent
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ _LETTERS = 10  # points
 _TICKS = 5
 # the browser replaces what is drawn in these colours by variables of the stylesheet
 _VARIABLES = {
-    BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PINK: "pink", SKY: "sky",
-    GREY: "muted", BLACK: "ink", "#000000": "ink", "#ffffff": "paper", "#b0b0b0": "grid",
+    BLUE.lower(): "blue", ORANGE.lower(): "orange", RED.lower(): "red", GREY: "muted",
+    "#000000": "ink", "#ffffff": "paper", "#b0b0b0": "grid",
 }  # fmt: skip
+Point = tuple[str, float, float, float]  # a name, a value, and the ends of its bar
+
 _drawing = Lock()  # matplotlib's settings are shared by all threads
 
 
@@ -40,10 +42,7 @@ class Chart:
     rows: Sequence[Sequence[Any]]
 
 
-Draw = Callable[..., None]
-
-
-def _drawn(draw: Draw) -> Callable[..., Markup]:
+def _drawn(draw: Callable[..., None]) -> Callable[..., Markup]:
     """Draw on new axes; what was drawn from the same numbers before is kept."""
 
     @lru_cache(maxsize=128)
@@ -53,25 +52,27 @@ def _drawn(draw: Draw) -> Callable[..., Markup]:
             canvas, axes = panels(1, 1, WIDTH, HEIGHT, top=0.2, right=0.22)
             axes[0, 0].tick_params(labelsize=_LETTERS)
             draw(axes[0, 0], *data)
-            # a figure's own ids begin with its name: several figures share one page
-            return themed(svg_of(canvas, draw.__name__), draw.__name__)
+            return themed(svg_of(canvas, "page"))
 
     return drawn
 
 
-def themed(svg: str, name: str) -> Markup:
+def themed(svg: str) -> Markup:
     """Return an SVG element without styles of its own, so that the page's stylesheet rules.
+
+    Ids stay only where something refers to them; those are hashes of what they name, so that
+    several figures can share a page.
 
     Examples
     --------
     >>> from consequential.service.pages.charts import themed
-    >>> themed('<svg><path style="fill: none; stroke: #0072b2"/></svg>', "a")
-    Markup('<svg><path fill="none" stroke="var(--blue)"/></svg>')
+    >>> themed('<svg><g id="line_1"><path style="fill: none; stroke: #0072b2"/></g></svg>')
+    Markup('<svg><g><path fill="none" stroke="var(--blue)"/></g></svg>')
     """
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"', "", svg, count=1)
     svg = re.sub(r'style="([^"]*)"', _as_attributes, svg)
-    svg = re.sub(r'(?<= id=")|(?<=href="#)|(?<=url\(#)', f"{name}-", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     return Markup(re.sub(r"\s*\n\s*", " ", svg))
 
 
@@ -79,8 +80,7 @@ def _as_attributes(style: re.Match[str]) -> str:
     told = dict(part.split(": ", 1) for part in style[1].split("; ") if part)
     told.pop("font-family", None)
     for name in ("fill", "stroke"):
-        variable = {key.lower(): each for key, each in _VARIABLES.items()}.get(told.get(name, ""))
-        if variable:
+        if (variable := _VARIABLES.get(told.get(name, ""))) is not None:
             told[name] = f"var(--{variable})"
     return " ".join(f'{name}="{value}"' for name, value in told.items())
 
@@ -93,45 +93,76 @@ def _name_periods(ax: Axes, names: Sequence[str], places: Sequence[int] = ()) ->
     ax.set_xlim(-0.5, max(len(names) - 0.5, 0.5))
 
 
-def _in_percent(ax: Axes, low: float = 0.0, high: float = 1.0) -> None:
-    ax.set_ylim(low, high)
-    ax.yaxis.set_major_locator(_locator())
-    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
-
-
-def _locator() -> Any:
+def _scale(ax: Axes, name: Callable[[float], str]) -> None:
+    """Name a few values of the vertical axis."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(4)
+    ax.yaxis.set_major_locator(MaxNLocator(4))
+    ax.yaxis.set_major_formatter(lambda value, _: name(value))
+
+
+def _in_percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
 
 
 # --- the charts
 
 
 @_drawn
-def _utility(ax: Axes, points: tuple[tuple[str, float, float, float], ...], marks: Any) -> None:
+def _over_periods(
+    ax: Axes,
+    points: tuple[Point, ...],
+    name: Callable[[float], str],
+    level: float | None,
+    marks: tuple[tuple[int, str], ...],
+) -> None:
+    """Draw points with bars, a level to compare with, and marks between periods."""
     x = np.arange(len(points))
-    value, low, high = np.array([point[1:] for point in points]).T
+    value, low, high = np.array([point[1:] for point in points], dtype=float).T
     ax.vlines(x, low, high, color=BLUE, linewidth=2.0, alpha=0.45)
     ax.plot(x, value, color=BLUE, linewidth=1.0, marker="o", markersize=4.0)
-    ax.yaxis.set_major_locator(_locator())
-    ax.yaxis.set_major_formatter(lambda number, _: figure(number))
-    for place, name in marks:
+    if level is not None:
+        ax.axhline(level, color=RED, linewidth=1.0, linestyle="--")
+    for place, text in marks:
         ax.axvline(place - 0.5, color=GREY, linewidth=0.8, linestyle=":")
-        ax.text(place - 0.4, 1.01, name, fontsize=8, color=GREY, transform=ax.get_xaxis_transform())
+        ax.text(place - 0.4, 1.01, text, fontsize=8, color=GREY, transform=ax.get_xaxis_transform())
+    _scale(ax, name)
     _name_periods(ax, [point[0] for point in points])
 
 
-def utility(points: Sequence[tuple[str, float, float, float]], marks: Sequence[Any]) -> Chart:
+def utility(points: Sequence[Point], marks: Sequence[tuple[int, str]]) -> Chart:
     """Utility per applicant by cohort, with bounds; deployments are marked."""
-    shown = [(name, figure(mean), figure(low), figure(high)) for name, mean, low, high in points]
     return Chart(
         "Utility by cohort",
         "Average gain per applicant, refused people counted as 0. Bars are 95 % intervals; "
         "dotted lines are new deployments.",
-        _utility(tuple(points), tuple(marks)),
+        _over_periods(tuple(points), figure, None, tuple(marks)),
         ("cohort", "utility", "from", "to"),
-        shown[::-1],
+        [(name, *map(figure, numbers)) for name, *numbers in points][::-1],
+    )
+
+
+def gain(looks: Sequence[Point], margin: float) -> Chart:
+    """What a candidate brings more than the live policy, at each look at it."""
+    return Chart(
+        "Gain over what decides now",
+        "Per applicant, by the last proving cohort. Bars are any-time bounds: they stay right "
+        "however often one looks. The candidate passes when the bar is above the dashed line.",
+        _over_periods(tuple(looks), figure, margin, ()),
+        ("cohort", "gain", "from", "to"),
+        [(name, *(figure(number, 4) for number in numbers)) for name, *numbers in looks][::-1],
+    )
+
+
+def gaps(points: Sequence[Point], limit: float | None) -> Chart:
+    """The gap between groups by cohort, against its limit; bars end at its upper bound."""
+    return Chart(
+        "Gap between groups by cohort",
+        "Largest difference of acceptance between two groups; bars end where it is at most, with "
+        "95 % confidence" + (". The dashed line is the limit." if limit is not None else "."),
+        _over_periods(tuple(points), _in_percent, limit, ()),
+        ("cohort", "gap", "at most"),
+        [(name, percent(value), percent(high)) for name, value, _, high in points][::-1],
     )
 
 
@@ -147,7 +178,8 @@ def _accepted(ax: Axes, days: tuple[tuple[str, int, int, float], ...], agreed: A
         ax.plot(x, expected / people, color=ORANGE, linewidth=1.2, linestyle="--")
     for level in agreed:
         ax.axhline(level, color=GREY, linewidth=0.8, linestyle=":")
-    _in_percent(ax)
+    ax.set_ylim(0.0, 1.0)
+    _scale(ax, _in_percent)
     if len(days) > 60:
         months = [place for place, day in enumerate(days) if day[0].endswith("-01")]
         _name_periods(ax, [day[0][:7] for day in days], months)
@@ -179,7 +211,7 @@ def _propensities(ax: Axes, shares: tuple[float, ...]) -> None:
     ax.bar(x, shares, width=0.8, color=BLUE)
     ax.set_xticks(np.arange(0, len(shares) + 1, 2) - 0.5, [f"{k / 10:g}" for k in range(0, 11, 2)])
     ax.set_xlim(-0.6, len(shares) - 0.4)
-    _in_percent(ax, high=max(0.1, 1.1 * max(shares)))
+    _scale(ax, _in_percent)
 
 
 def propensities(counts: Sequence[int]) -> Chart:
@@ -197,31 +229,7 @@ def propensities(counts: Sequence[int]) -> Chart:
 
 
 @_drawn
-def _gain(ax: Axes, looks: tuple[tuple[str, float, float, float], ...], margin: float) -> None:
-    x = np.arange(len(looks))
-    value, low, high = np.array([look[1:] for look in looks], dtype=float).T
-    ax.vlines(x, low, high, color=BLUE, linewidth=2.0, alpha=0.45)
-    ax.plot(x, value, color=BLUE, linewidth=1.0, marker="o", markersize=4.0)
-    ax.axhline(margin, color=RED, linewidth=1.0, linestyle="--")
-    ax.yaxis.set_major_locator(_locator())
-    ax.yaxis.set_major_formatter(lambda number, _: figure(number))
-    _name_periods(ax, [look[0] for look in looks])
-
-
-def gain(looks: Sequence[tuple[str, float, float, float]], margin: float) -> Chart:
-    """What a candidate brings more than the live policy, at each look at it."""
-    return Chart(
-        "Gain over what decides now",
-        "Per applicant, by the last proving cohort. Bars are any-time bounds: they stay right "
-        "however often one looks. The candidate passes when the bar is above the dashed line.",
-        _gain(tuple(looks), margin),
-        ("cohort", "gain", "from", "to"),
-        [(name, *(figure(number, 4) for number in numbers)) for name, *numbers in looks][::-1],
-    )
-
-
-@_drawn
-def _rates(ax: Axes, rows: tuple[tuple[str, float, float, float], ...]) -> None:
+def _rates(ax: Axes, rows: tuple[Point, ...]) -> None:
     y = np.arange(len(rows))[::-1]
     value, low, high = np.array([row[1:] for row in rows]).T
     ax.hlines(y, low, high, color=BLUE, linewidth=3.0, alpha=0.45)
@@ -233,13 +241,10 @@ def _rates(ax: Axes, rows: tuple[tuple[str, float, float, float], ...]) -> None:
                 transform=ax.get_yaxis_transform())  # fmt: skip
     ax.set_ylim(-0.6, len(rows) - 0.3)
     ax.set_xlim(0.0, 1.0)
-    ax.xaxis.set_major_formatter(lambda number, _: f"{100 * number:.3g} %")
+    ax.xaxis.set_major_formatter(lambda value, _: _in_percent(value))
 
 
-Rows = Sequence[tuple[str, float, float, float]]
-
-
-def rates(rows: Rows, numbers: Sequence[Any]) -> Chart:
+def rates(rows: Sequence[Point], numbers: Sequence[Any]) -> Chart:
     """Acceptance by group with intervals."""
     return Chart(
         "Accepted by group",
@@ -250,7 +255,7 @@ def rates(rows: Rows, numbers: Sequence[Any]) -> Chart:
     )
 
 
-def successes(rows: Rows) -> Chart:
+def successes(rows: Sequence[Point]) -> Chart:
     """How many of the accepted people of each group succeeded."""
     return Chart(
         "Success by group",
@@ -258,28 +263,4 @@ def successes(rows: Rows) -> Chart:
         _rates(tuple(rows)),
         ("group", "succeeded", "from", "to"),
         [(group, *map(percent, numbers)) for group, *numbers in rows],
-    )
-
-
-@_drawn
-def _gaps(ax: Axes, points: tuple[tuple[str, float, float], ...], limit: float | None) -> None:
-    x = np.arange(len(points))
-    value, high = np.array([point[1:] for point in points]).T
-    ax.vlines(x, value, high, color=BLUE, linewidth=2.0, alpha=0.45)
-    ax.plot(x, value, color=BLUE, linewidth=1.0, marker="o", markersize=4.0)
-    if limit is not None:
-        ax.axhline(limit, color=RED, linewidth=1.0, linestyle="--")
-    _in_percent(ax, high=1.15 * max(0.05, limit or 0.0, *high))
-    _name_periods(ax, [point[0] for point in points])
-
-
-def gaps(points: Sequence[tuple[str, float, float]], limit: float | None) -> Chart:
-    """The gap between groups by cohort, against its limit."""
-    return Chart(
-        "Gap between groups by cohort",
-        "Largest difference of acceptance between two groups; bars end where it is at most, with "
-        "95 % confidence" + (". The dashed line is the limit." if limit is not None else "."),
-        _gaps(tuple(points), limit),
-        ("cohort", "gap", "at most"),
-        [(name, percent(value), percent(high)) for name, value, high in points][::-1],
     )

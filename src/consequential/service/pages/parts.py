@@ -18,7 +18,7 @@ from consequential.service.cohorts import Cohorts
 from consequential.service.deciding import Live
 from consequential.service.exports import as_log
 from consequential.service.loops import loop_versions
-from consequential.service.pages import books, sections
+from consequential.service.pages import books, history, sections
 from consequential.service.pages.charts import Chart
 from consequential.service.pages.rendering import count, date_of, figure, percent, short
 from consequential.service.policies import stored_policy
@@ -42,7 +42,7 @@ class Part:
 
 def parts(service: Service, live: Live, cohorts: Cohorts) -> Iterator[Part]:
     """Yield all parts of the report, in order."""
-    audit = sections.audit(service, live, "", "")
+    audit = history.audit(service, live, "", "")
     with service.store.read() as connection:
         frozen = books.frozen_cohorts(connection, cohorts.directory, live.loop, live.settings)
         filed = candidates(connection, live.loop)

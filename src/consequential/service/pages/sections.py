@@ -1,35 +1,27 @@
-"""Sections: what each page of a loop says, from closed days, cohorts and single rows."""
+"""Sections: what overview, outcomes and people say, from closed days and frozen cohorts."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
-from datetime import date
 from itertools import pairwise
-from math import nan
 from typing import Any
 
 from prometheus_client import REGISTRY
 from sqlalchemy import func, select
 
-from consequential.service import candidates as queue
-from consequential.service import lookups, schema
+from consequential.service import schema
 from consequential.service.alarms import raised_alarms
-from consequential.service.approval import WITHOUT_EVIDENCE
-from consequential.service.candidates import deployed, settings_version
-from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
 from consequential.service.pages import books, charts
+from consequential.service.pages.history import deployments_of
+from consequential.service.pages.proofs import authors_of_proven, last_proof
 from consequential.service.pages.rendering import percent
-from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
+from consequential.service.settings import period_after, period_of, period_start
 from consequential.service.state import Service
-from consequential.service.verify import verify_day
 from consequential.service.worker import FAILED
 
 _RECENT = 30  # days
-_LISTED = 50  # rows of a list
-_SEALS = 10
 _AGES = 12  # columns of outcomes by age
 _COHORTS = 24  # rows
 
@@ -43,9 +35,9 @@ def overview(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-        deployments = _deployments(connection, live.loop)
-        proof = _proof(connection, live.loop, deployments)
-        ready = _ready(connection, live.loop)
+        deployments = deployments_of(connection, live.loop)
+        proof = last_proof(connection, live.loop, deployments)
+        ready = authors_of_proven(connection, live.loop)
     recent = books.last_days(days, _RECENT)
     by_number: dict[int, list[books.Earned]] = defaultdict(list)
     for cohort in cohorts:
@@ -80,30 +72,6 @@ def _agreed(live: Live) -> tuple[float, ...]:
     return () if live.settings.acceptance == (0.0, 1.0) else live.settings.acceptance
 
 
-def _proof(connection: Any, loop: str, deployments: list[dict[str, Any]]) -> Context | None:
-    """Return the line on utility that the last promotion by evidence rested on."""
-    told = [each["evidence"].split(":")[0].split() for each in deployments]
-    numbers = [int(words[1]) for words in told if words[:1] == ["evaluation"]]
-    if not numbers:
-        return None
-    table = schema.evaluation
-    wanted = select(table).where(table.c.loop == loop, table.c.number == numbers[-1])
-    found = schema.row(connection, wanted)
-    return None if found is None else _line(found, "utility")
-
-
-def _ready(connection: Any, loop: str) -> list[str]:
-    """Return the authors of candidates that have passed and wait for a second person."""
-    version = settings_version(connection, loop)
-    found = []
-    for row in queue.candidates(connection, loop):
-        if row["state"] == "waiting":
-            seen = queue.newest_evaluation(connection, loop, row["number"])
-            if seen is not None and seen["passed"] and seen["version"] == version:
-                found.append(row["by"])
-    return found
-
-
 def _overview_charts(
     days: list[books.Day],
     recent: list[books.Day],
@@ -111,7 +79,7 @@ def _overview_charts(
     agreed: tuple[float, ...],
 ) -> list[charts.Chart]:
     found: list[charts.Chart] = []
-    points: list[tuple[str, float, float, float]] = []
+    points: list[charts.Point] = []
     marks, before = [], 1
     for cohort in cohorts:
         if (earned := books.Earned.sum(list(cohort.earned.values()))) is None:
@@ -234,57 +202,6 @@ def _quantile(name: str, share: float) -> float | None:
     return None
 
 
-def candidates(service: Service, live: Live, name: str) -> Context:
-    """Return what waits to be approved, with its proof, and what became of the others."""
-    table = schema.evaluation
-    with service.store.read() as connection:
-        now = deployed(connection, live.loop)
-        version = settings_version(connection, live.loop)
-        rows = queue.candidates(connection, live.loop)[::-1][:_LISTED]
-        wanted = select(table).where(table.c.loop == live.loop).order_by(table.c.number)
-        looks: dict[int, list[Any]] = defaultdict(list)
-        for look in schema.rows(connection, wanted):
-            looks[look["candidate_number"]].append(look)
-        policies = {row["policy"]: row for row in _policies(connection, live.loop, [])}
-        deployments = _deployments(connection, live.loop)
-    shown = []
-    for row in rows:
-        seen = looks[row["number"]]
-        policy = policies.get(row["policy"], {"cohorts": [], "by": row["by"]})
-        more = {"seen": seen[-1] if seen else None, "is_own": policy["by"] == name}
-        if seen and row["state"] == "waiting":
-            more["is_proven"] = seen[-1]["passed"] and seen[-1]["version"] == version
-            more["lines"] = json.loads(seen[-1]["checklist"])
-            more["proving"] = json.loads(seen[-1]["cohorts"])
-            more["chart"] = charts.gain(_gains(seen), live.settings.gate.margin)
-        shown.append({"is_proven": False, "learned": policy["cohorts"]} | row | more)
-    return {
-        "now": now,
-        "without_evidence": bool(deployments)
-        and deployments[-1]["evidence"].startswith(WITHOUT_EVIDENCE),
-        "waiting": sorted(
-            (row for row in shown if row["state"] == "waiting"),
-            key=lambda row: not row["is_proven"],
-        ),
-        "earlier": [row for row in shown if row["state"] != "waiting"],
-    }
-
-
-def _gains(looks: list[Any]) -> list[tuple[str, float, float, float]]:
-    lines = [(look["cohort"], _line(look, "utility")) for look in looks]
-    numbers = ("value", "low", "high")
-    return [
-        (cohort.rpartition("-")[0], *(nan if line[n] is None else line[n] for n in numbers))
-        for cohort, line in lines
-        if line is not None
-    ]
-
-
-def _line(look: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a line of a look's checklist."""
-    return next((each for each in json.loads(look["checklist"]) if each["name"] == name), None)
-
-
 def people(service: Service, live: Live) -> Context:
     """Return acceptance by group."""
     with service.store.read() as connection:
@@ -307,7 +224,10 @@ def people(service: Service, live: Live) -> Context:
     gaps = [(period, gap) for period, rates in shown if (gap := books.Gap.of(rates))]
     if gaps:
         found.append(
-            charts.gaps([(period, gap.value, gap.at_most) for period, gap in gaps], _max_gap(live))
+            charts.gaps(
+                [(period, gap.value, gap.value, gap.at_most) for period, gap in gaps],
+                _max_gap(live),
+            )
         )
     return {
         "attribute": live.settings.sensitive,
@@ -317,83 +237,3 @@ def people(service: Service, live: Live) -> Context:
         "cohorts": len(cohorts),
         "shown": [(period, rates, books.Gap.of(rates)) for period, rates in shown[::-1]],
     }
-
-
-def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Context:
-    """Return all about one decision, found by its id or its application's."""
-    found = lookups.decision_id(service.store, live.loop, asked) if asked else None
-    if found is None:
-        return {"row": None, "replay": None}
-    again = lookups.replay_document(service.store, found, service.settings.secret)
-    return {
-        "row": lookups.decision_document(service.store, found),
-        "replay": again if replay else None,
-    }
-
-
-def audit(service: Service, live: Live, before: str, verify: str) -> Context:
-    """Return who did what, where policies come from, and what keeps the books honest."""
-    event, epoch, day = schema.event.c, schema.epoch.c, schema.day.c
-    with service.store.read() as connection:
-        ours = select(schema.event).where(event.loop.in_([live.loop, ""]))
-        if not NOT_STORED.search(before) and before:
-            ours = ours.where(event.id < before)
-        events = schema.rows(connection, ours.order_by(event.id.desc()).limit(_LISTED + 1))
-        epochs = select(schema.epoch).where(epoch.loop == live.loop)
-        newest = schema.rows(connection, epochs.order_by(epoch.start.desc()).limit(_LISTED))
-        sealed = select(schema.day).where(day.loop == live.loop, day.table == "decision")
-        seals = schema.rows(connection, sealed.order_by(day.date.desc()).limit(_SEALS))
-        deployments = _deployments(connection, live.loop)
-        policies = _policies(connection, live.loop, deployments)
-        closed = last_closed(connection, live.loop)
-    findings = None
-    if verify and _is_day(verify):
-        findings = [
-            str(each)
-            for each in verify_day(service.store, live.loop, verify, service.settings.secret)
-        ][:_LISTED]
-    return {
-        "events": events[:_LISTED],
-        "older": events[_LISTED - 1]["id"] if len(events) > _LISTED else None,
-        "epochs": newest,
-        "seals": seals,
-        "policies": policies,
-        "deployments": deployments[::-1],
-        "closed": closed,
-        "verify": verify,
-        "findings": findings,
-    }
-
-
-def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _deployments(connection: Any, loop: str) -> list[dict[str, Any]]:
-    table = schema.deployment
-    wanted = select(table).where(table.c.loop == loop).order_by(table.c.number)
-    return [
-        row | {"shares": sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])}
-        for row in schema.rows(connection, wanted)
-    ]
-
-
-def _policies(
-    connection: Any, loop: str, deployments: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return policies, the newest first, with the deployments that they were part of."""
-    table = schema.policy
-    columns = [column for column in table.c if column.name != "content"]
-    wanted = select(*columns).where(table.c.loop == loop).order_by(table.c.id.desc())
-    return [
-        row
-        | {
-            "cohorts": json.loads(row["cohorts"]),
-            "deployed": [each for each in deployments if row["policy"] in dict(each["shares"])],
-        }
-        for row in schema.rows(connection, wanted.limit(_LISTED))
-    ]

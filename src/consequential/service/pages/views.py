@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
 from consequential.service.loops import clock
-from consequential.service.pages import changes, sections, sessions
+from consequential.service.pages import changes, history, proofs, sections, sessions
 from consequential.service.pages.rendering import render
 from consequential.service.problems import Problem
 from consequential.service.records import now
@@ -88,9 +88,9 @@ def _page(view: Callable[[Visit], Response]) -> Handler:
             visit.require("read")
             return await service.on_thread(lambda: view(visit))
         except Problem as problem:
-            return _problem_page(request, problem, visit)
+            return help_page(request, problem, visit)
         except SQLAlchemyError:
-            return _problem_page(request, Problem("storage", 503, "the database does not answer"))
+            return help_page(request, Problem("storage", 503, "the database does not answer"))
 
     return handler
 
@@ -149,12 +149,8 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-def help_page(request: Request, problem: Problem) -> Response:
+def help_page(request: Request, problem: Problem, visit: Visit | None = None) -> Response:
     """Answer with a page that says what is wrong and where to go."""
-    return _problem_page(request, problem)
-
-
-def _problem_page(request: Request, problem: Problem, visit: Visit | None = None) -> Response:
     service: Service = request.app.state.service
     known = {
         "account": visit.account if visit else None,
@@ -172,10 +168,6 @@ def _problem_page(request: Request, problem: Problem, visit: Visit | None = None
 # --- signing in and out
 
 
-async def _start(request: Request) -> Response:
-    return await _first_loop(request)
-
-
 @_page
 def _first_loop(visit: Visit) -> Response:
     loops = visit.service.loops()
@@ -190,7 +182,7 @@ async def _sign_in(request: Request) -> Response:
     try:
         form = await _form(request)
     except Problem as problem:
-        return _problem_page(request, problem)
+        return help_page(request, problem)
     following = form.get("next", "/")
     if not following.startswith("/") or following.startswith(("//", "/\\")):
         following = "/"  # never to another site
@@ -228,7 +220,7 @@ async def _sign_out(request: Request) -> Response:
     try:
         await _form(request)
     except Problem as problem:
-        return _problem_page(request, problem)
+        return help_page(request, problem)
     answer = _redirect("/sign-in")
     answer.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict")
     return answer
@@ -237,29 +229,22 @@ async def _sign_out(request: Request) -> Response:
 # --- pages of a loop
 
 
-@_page
-def _overview(visit: Visit) -> Response:
-    live = visit.live()
-    return _shown(visit, "overview", live=live, **sections.overview(visit.service, live))
+def _section(page: str, section: Callable[[Service, Live], dict[str, Any]]) -> Handler:
+    """Return the route of a page that only shows something."""
 
+    @_page
+    def view(visit: Visit) -> Response:
+        live = visit.live()
+        return _shown(visit, page, live=live, **section(visit.service, live))
 
-@_page
-def _outcomes(visit: Visit) -> Response:
-    live = visit.live()
-    return _shown(visit, "outcomes", live=live, **sections.outcomes(visit.service, live))
-
-
-@_page
-def _people(visit: Visit) -> Response:
-    live = visit.live()
-    return _shown(visit, "people", live=live, **sections.people(visit.service, live))
+    return view
 
 
 @_page
 def _candidates(visit: Visit) -> Response:
     live = visit.live()
     may = {f"may_{scope}": visit.may(scope) for scope in ("approve", "admin", "learn")}
-    found = sections.candidates(visit.service, live, visit.account.name)
+    found = proofs.candidates(visit.service, live, visit.account.name)
     return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **may, **found)
 
 
@@ -274,7 +259,7 @@ def _change(visit: Visit) -> Response:
             at = clock(connection, live.loop, live.settings, now())
             done = changes.do(connection, live, visit.account, visit.form, at)
         service.refresh()
-        return _redirect(page_address(live.loop, "candidates", done=done))
+        return _redirect(f"/loops/{live.loop}/candidates?{urlencode({'done': done})}")
     with service.store.read() as connection:
         change = changes.asked_for(connection, live, visit.account, visit.form)
     lines = [] if change.evaluation is None else json.loads(change.evaluation["checklist"])
@@ -284,7 +269,7 @@ def _change(visit: Visit) -> Response:
 @_page
 def _decision(visit: Visit) -> Response:
     live, asked = visit.live(), visit.form.get("of", "").strip()
-    found = sections.decision(visit.service, live, asked, replay="replay" in visit.form)
+    found = history.decision(visit.service, live, asked, replay="replay" in visit.form)
     status = 404 if asked and found["row"] is None else 200
     return _shown(visit, "decision", status, live=live, asked=asked, **found)
 
@@ -292,7 +277,7 @@ def _decision(visit: Visit) -> Response:
 @_page
 def _audit(visit: Visit) -> Response:
     live = visit.live()
-    found = sections.audit(
+    found = history.audit(
         visit.service, live, visit.form.get("before", ""), visit.form.get("verify", "")
     )
     return _shown(visit, "audit", live=live, **found)
@@ -311,13 +296,13 @@ def routes() -> list[Route | Mount]:
     """Return the routes of all pages."""
     static = StaticFiles(directory=Path(__file__).parent / "static")
     found: list[Route | Mount] = [
-        Route("/", _start),
+        Route("/", _first_loop),
         Route("/sign-in", _sign_in, methods=["GET", "POST"]),
         Route("/sign-out", _sign_out, methods=["POST"]),
         Route("/loops", _choose),
-        Route("/loops/{loop}", _overview),
-        Route("/loops/{loop}/outcomes", _outcomes),
-        Route("/loops/{loop}/people", _people),
+        Route("/loops/{loop}", _section("overview", sections.overview)),
+        Route("/loops/{loop}/outcomes", _section("outcomes", sections.outcomes)),
+        Route("/loops/{loop}/people", _section("people", sections.people)),
         Route("/loops/{loop}/candidates", _candidates),
         Route("/loops/{loop}/candidates/change", _change, methods=["GET", "POST"]),
         Route("/loops/{loop}/decision", _decision),
@@ -325,9 +310,3 @@ def routes() -> list[Route | Mount]:
         Mount("/static", static),
     ]
     return found
-
-
-def page_address(loop: str, page: str, **asked: str) -> str:
-    """Return the address of a page of a loop."""
-    tail = "" if page == "overview" else f"/{page}"
-    return f"/loops/{loop}{tail}" + (f"?{urlencode(asked)}" if asked else "")

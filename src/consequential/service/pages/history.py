@@ -1,0 +1,102 @@
+"""History: one decision with all that is known of it, and the records that an auditor reads."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from consequential.service import lookups, schema
+from consequential.service.closing import last_closed
+from consequential.service.deciding import Live
+from consequential.service.settings import NOT_STORED
+from consequential.service.state import Service
+from consequential.service.verify import verify_day
+
+LISTED = 50  # rows of a list
+_SEALS = 10
+
+Context = dict[str, Any]
+
+
+def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Context:
+    """Return all about one decision, found by its id or its application's."""
+    found = lookups.decision_id(service.store, live.loop, asked) if asked else None
+    if found is None:
+        return {"row": None, "replay": None}
+    again = lookups.replay_document(service.store, found, service.settings.secret)
+    return {
+        "row": lookups.decision_document(service.store, found),
+        "replay": again if replay else None,
+    }
+
+
+def audit(service: Service, live: Live, before: str, verify: str) -> Context:
+    """Return who did what, where policies come from, and what keeps the books honest."""
+    event, epoch, day = schema.event.c, schema.epoch.c, schema.day.c
+    with service.store.read() as connection:
+        ours = select(schema.event).where(event.loop.in_([live.loop, ""]))
+        if not NOT_STORED.search(before) and before:
+            ours = ours.where(event.id < before)
+        events = schema.rows(connection, ours.order_by(event.id.desc()).limit(LISTED + 1))
+        epochs = select(schema.epoch).where(epoch.loop == live.loop)
+        newest = schema.rows(connection, epochs.order_by(epoch.start.desc()).limit(LISTED))
+        sealed = select(schema.day).where(day.loop == live.loop, day.table == "decision")
+        seals = schema.rows(connection, sealed.order_by(day.date.desc()).limit(_SEALS))
+        deployments = deployments_of(connection, live.loop)
+        policies = policies_of(connection, live.loop, deployments)
+        closed = last_closed(connection, live.loop)
+    findings = None
+    if verify and _is_day(verify):
+        findings = [
+            str(each)
+            for each in verify_day(service.store, live.loop, verify, service.settings.secret)
+        ][:LISTED]
+    return {
+        "events": events[:LISTED],
+        "older": events[LISTED - 1]["id"] if len(events) > LISTED else None,
+        "epochs": newest,
+        "seals": seals,
+        "policies": policies,
+        "deployments": deployments[::-1],
+        "closed": closed,
+        "verify": verify,
+        "findings": findings,
+    }
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def deployments_of(connection: Connection, loop: str) -> list[dict[str, Any]]:
+    """Return all deployments in order, the largest share of each first."""
+    table = schema.deployment
+    wanted = select(table).where(table.c.loop == loop).order_by(table.c.number)
+    return [
+        row | {"shares": sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])}
+        for row in schema.rows(connection, wanted)
+    ]
+
+
+def policies_of(
+    connection: Connection, loop: str, deployments: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return policies, the newest first, with the deployments that they were part of."""
+    table = schema.policy
+    columns = [column for column in table.c if column.name != "content"]
+    wanted = select(*columns).where(table.c.loop == loop).order_by(table.c.id.desc())
+    return [
+        row
+        | {
+            "cohorts": json.loads(row["cohorts"]),
+            "deployed": [each for each in deployments if row["policy"] in dict(each["shares"])],
+        }
+        for row in schema.rows(connection, wanted.limit(LISTED))
+    ]
