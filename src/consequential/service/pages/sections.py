@@ -36,7 +36,7 @@ def overview(service: Service, live: Live) -> Context:
             connection, service.settings.directory, live.loop, live.settings
         )
         deployments = deployments_of(connection, live.loop)
-        proof = last_proof(connection, live.loop, deployments)
+        proof = last_proof(deployments)
         ready = authors_of_proven(connection, live.loop)
     recent = books.last_days(days, _RECENT)
     by_number: dict[int, list[books.Earned]] = defaultdict(list)
