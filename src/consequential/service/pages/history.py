@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from typing import Any
 
@@ -82,11 +83,10 @@ def deployments_of(connection: Connection, loop: str) -> list[dict[str, Any]]:
     found = []
     for row in schema.rows(connection, wanted):
         shares = sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])
-        words, lines = row["evidence"].replace(":", " ").split(), []
-        if words[:1] == ["evaluation"]:
-            seen = select(look.c.checklist).where(
-                look.c.loop == loop, look.c.number == int(words[1])
-            )
+        lines = []
+        if told := re.match(r"evaluation (\d+)(:|$)", row["evidence"]):
+            own = (look.c.loop == loop) & (look.c.number == int(told[1]))
+            seen = select(look.c.checklist).where(own)
             lines = json.loads(connection.execute(seen).scalar() or "[]")
         found.append(row | {"shares": shares, "lines": lines})
     return found
