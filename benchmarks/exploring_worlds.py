@@ -43,7 +43,7 @@ class Rich(cq.worlds.World):
 class Ledger(cq.worlds.World):
     """Sixteen features of borrowers: skewed amounts, counts and flags; labels jump at thresholds.
 
-    The start accepts the highest incomes alone, about one person in fifteen, whoever else repays.
+    The start accepts by income alone, one person in eight, where two in three are worth it.
     """
 
     cost = 0.7
@@ -78,7 +78,7 @@ class Ledger(cq.worlds.World):
 class Waves(cq.worlds.World):
     """Ten correlated features, labels that go up and down along two of them and around a centre.
 
-    The start looks at two features that say nothing, and accepts about one person in ten.
+    The start looks at two features that say nothing, and accepts one person in seven.
     """
 
     cost = 0.35

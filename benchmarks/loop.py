@@ -101,7 +101,8 @@ def null(loops: int) -> Iterator[str]:
     cases = (0.6, "all labels"), (0.85, "all labels"), (0.6, "missing"), (0.6, "overrides")
     for cost, world in cases:
         found: dict[str, list[tuple[bool, bool]]] = {}
-        for seed in range(loops):
+        first = loops if world == "overrides" else 0  # other people than where labels are missing
+        for seed in range(first, first + loops):
             rng = np.random.default_rng([seed, int(100 * cost)])
             for name, log in null_logs(world, cost, MONTHS * MONTH, rng).items():
                 found.setdefault(name, []).append(false_promotions(log, cost, MONTHS))
@@ -112,7 +113,7 @@ def null(loops: int) -> Iterator[str]:
 
 
 def unfair(loops: int) -> Iterator[str]:
-    loops = min(loops, 100)
+    loops = min(loops, 50)
     yield f"{loops} loops of {MONTHS} months whose candidate has exactly the largest gap allowed,"
     yield "that pass the line on fairness at some look"
     live, better = harsh_and_better()
@@ -124,17 +125,36 @@ def unfair(loops: int) -> Iterator[str]:
         )
         passed = [look(better, live, log, settings, 1)["fairness"].passed for log in logs]
         yield f"  {notion:20} {np.mean(passed):7.1%}"
+    sizes = [people_until_fair(np.random.default_rng([seed, 5])) for seed in range(20)]
+    yield "people of the smaller of two groups, one in ten, until a gap of .10 is bounded by .15:"
+    yield f"  median {np.median(sizes):.0f}"
+
+
+def people_until_fair(rng) -> int:
+    """Return how many people of the smaller group it takes to bound a gap of .10 by .15."""
+    n, candidate = 60_000, cut_at(0.0, 200.0)
+    small = rng.random(n) < 0.1
+    # the cut accepts 60 % and 50 % for certain, and the others with the floor's probability
+    x = rng.random(n) - np.where(small, 1.0 - 0.4444, 1.0 - 0.5556)
+    decision = rng.random(n) < FLOOR
+    log = log_of(x, decision, np.full(n, FLOOR), rng.random(n) < 0.5, small)
+    settings = settings_of(0.5, sensitive="small", max_gap=0.15)
+    for k in range(2000, n + 1, 2000):
+        if look(candidate, candidate, log.take(slice(0, k)), settings, 1)["fairness"].passed:
+            return int(small[:k].sum())
+    return n
 
 
 # --- power: a gain of .017 in the first setting
 
 
+def cut_with(utility: float, low: float, high: float) -> cq.Policy:
+    """Return the cut between two others that has this utility."""
+    return cut_at(brentq(lambda x: FIRST.exact(cut_at(x)).utility - utility, low, high))
+
+
 def harsh_and_better() -> tuple[cq.Policy, cq.Policy]:
     """Return a cut that is too high, and one that brings .017 more."""
-
-    def cut_with(utility: float, low: float, high: float) -> cq.Policy:
-        return cut_at(brentq(lambda x: FIRST.exact(cut_at(x)).utility - utility, low, high))
-
     return cut_with(0.158, 0.0, 0.6), cut_with(0.175, -0.2, 0.0)
 
 
@@ -262,8 +282,7 @@ def acceptances(loops: int, rng) -> Iterator[str]:
     agreed = settings_of(0.5, acceptance=(0.3, 0.5))
 
     def guardrail(days: list[Day]):
-        half = [Day(d.date, d.people // 2, d.accepted // 2) for d in days]
-        return acceptance(days, {"a": half, "b": half}, agreed)
+        return acceptance(days, {}, agreed)
 
     yield f"acceptance, agreed .30 to .50, 167 a day: years of {loops} with an alarm"
     for rate in (0.4, 0.5, 0.53):
@@ -294,7 +313,7 @@ def utilities(loops: int) -> Iterator[str]:
     yield f"live policy against the one before, on 50 000 decisions: alarms in {loops} loops"
     for name, now, before in (
         ("better by .017", better, live),
-        ("the same", live, cut_at(-live.theta[0] / live.theta[1] + 1e-6)),
+        ("equally good", better, cut_with(0.175, -0.6, -0.25)),
         ("worse by .017", live, better),
     ):
         logs = (FIRST.collect(now, 50_000, np.random.default_rng([s, 3])) for s in range(loops))

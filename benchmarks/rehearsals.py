@@ -60,7 +60,7 @@ def main() -> int:
             if any(what.endswith("decides") for what in month["happened"])
         ]
         last = months[options.months - 1]
-        back = any("rolled back" in month["happened"] for month in months)
+        back = any("rolled back" in "; ".join(month["happened"]) for month in months)
         if decides:
             promoted += 1
             good &= last["utility"] >= 0.170 and last["gap"] <= 0.15

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from consequential.cli import main
+from consequential.cli import main, rehearsal
 from consequential.cli.applicants import Applicants, Downturn
 from consequential.cli.rehearsal import LOOP, Rehearsal
 from consequential.service.client import Decision
@@ -84,6 +84,12 @@ def test_a_folder_that_is_there_is_not_used_again(rehearsed, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+def test_a_port_where_something_is_served_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(rehearsal, "_answers", lambda http: True)
+    assert main(["rehearse", str(tmp_path / "service"), "--no-wait"]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+
+
 # --- people
 
 
@@ -144,10 +150,10 @@ class Risk:
 
 
 def act(risk: Risk) -> list[str]:
-    rehearsal = SimpleNamespace(_clients={"head of risk": risk}, _seen="")
+    played = SimpleNamespace(_clients={"head of risk": risk}, _seen="")
     for name in ("_alarms", "_approve"):
-        setattr(rehearsal, name, getattr(Rehearsal, name).__get__(rehearsal))
-    return Rehearsal._act(rehearsal)
+        setattr(played, name, getattr(Rehearsal, name).__get__(played))
+    return Rehearsal._act(played)
 
 
 def look(number: int, candidate: int, *, passed: bool):
@@ -175,12 +181,12 @@ def test_nothing_is_approved_that_did_not_pass_its_last_look():
     assert risk.deployed == []
 
 
-def test_an_alarm_is_answered_by_the_rule_that_decided_before():
-    shares = [{"new": 1.0}, {"new": 0.1, "old": 0.9}, {"old": 1.0}]
+def test_an_alarm_is_answered_by_the_first_rule():
+    shares = [{"newest": 1.0}, {"new": 1.0}, {"new": 0.1, "old": 0.9}, {"old": 1.0}]
     alarm = {"name": "drift:score", "broken": True, "date": "2030-02-02"}
     earlier = {"name": "chance", "broken": True, "date": "2030-02-01"}
     risk = Risk(guardrails=[alarm, earlier], deployments=[{"shares": each} for each in shares])
-    assert act(risk) == ["alarm: drift:score", "rolled back"]
+    assert act(risk) == ["alarm: drift:score", "rolled back to the first rule"]
     assert risk.deployed == [({"old": 1.0}, None, "drift:score")]
 
 
@@ -202,7 +208,7 @@ def test_a_rehearsal_promotes_a_better_policy_and_rolls_it_back_when_times_get_w
     assert months[23]["utility"] >= 0.170
     assert months[23]["gap"] <= 0.15
     assert any(what.startswith("alarm: drift") for what in months[24]["happened"])
-    assert "rolled back" in months[24]["happened"]
+    assert "rolled back to the first rule" in months[24]["happened"]
     assert months[25]["utility"] > months[24]["utility"]
     assert (folder / "audit.html").stat().st_size < 2e6
     assert main(["verify", str(folder)]) == 0

@@ -24,37 +24,43 @@ def people(n, rng):
     return features, group, chance, 0.2 + 0.6 * expit(features[:, 0])
 
 
-@pytest.fixture
-def log(rng):
+@pytest.fixture(scope="module")
+def log():
+    rng = np.random.default_rng(20_200_626)
     features, group, chance, propensity = people(3_000, rng)
     decision = rng.random(3_000) < propensity
     label = np.where(decision, rng.random(3_000) < chance, np.nan)
     return cq.DecisionLog.from_arrays(features, decision, propensity, label, group)
 
 
-def true_value(policy, rng):
-    features, group, chance, _ = people(50_000, rng)
+@pytest.fixture(scope="module")
+def learner(log):
+    """What is learned by default, with everything it was compared with."""
+    return cq.FairPolicyLearner(cost=COST).fit_log(log)
+
+
+def true_value(policy):
+    features, group, chance, _ = people(50_000, np.random.default_rng(1))
     sensitive = group if policy.uses_sensitive else None
     propensity = policy.propensity(features, sensitive)
     rates = [propensity[group == z].mean() for z in (0, 1)]
     return ((chance - COST) * propensity).mean(), abs(rates[0] - rates[1])
 
 
-@pytest.fixture
-def best(rng):
-    chance = people(50_000, rng)[2]
+@pytest.fixture(scope="module")
+def best():
+    chance = people(50_000, np.random.default_rng(1))[2]
     return np.maximum(chance - COST, 0.0).mean()
 
 
-def test_by_default_the_policy_is_nearly_the_best_there_is(log, best, rng):
-    learner = cq.FairPolicyLearner(cost=COST).fit_log(log)
-    utility, _ = true_value(learner.policy_, rng)
+def test_by_default_the_policy_is_nearly_the_best_there_is(learner, best):
+    utility, _ = true_value(learner.policy_)
     assert utility > 0.9 * best
     assert learner.result_.candidates.chosen.name == "model"
 
 
-def test_the_table_shows_what_other_rules_would_have_done(log):
-    candidates = cq.FairPolicyLearner(cost=COST).fit_log(log).result_.candidates
+def test_the_table_shows_what_other_rules_would_have_done(log, learner):
+    candidates = learner.result_.candidates
     names = [entry.name for entry in candidates.entries]
     assert set(names) == {
         *("model", "scores", "direct", "plain regression"),
@@ -96,30 +102,29 @@ def test_where_labels_say_nothing_nobody_is_accepted_at_a_loss(rng):
 @pytest.mark.parametrize("method", ["model", "scores"])
 @pytest.mark.parametrize("uses_sensitive", [False, True])
 def test_a_bound_holds_on_the_log_and_nearly_so_among_other_people(
-    method, uses_sensitive, log, best, rng
+    method, uses_sensitive, log, best
 ):
     learner = cq.FairPolicyLearner(
         cost=COST, max_gap=0.02, method=method, uses_sensitive=uses_sensitive
     ).fit_log(log)
-    utility, gap = true_value(learner.policy_, rng)
+    utility, gap = true_value(learner.policy_)
     assert abs(learner.result_.benefit_gap) <= 0.0202
     assert gap <= 0.07  # three standard errors of a gap of 3000 people, and the bound
     assert utility > 0.6 * best
 
 
-def test_equal_opportunity_is_bounded_too(log, rng):
+def test_equal_opportunity_is_bounded_too(log):
     learner = cq.FairPolicyLearner(
         cost=COST, max_gap=0.02, fairness="equal_opportunity", method="model"
     ).fit_log(log)
-    features, group, chance, _ = people(50_000, rng)
+    features, group, chance, _ = people(50_000, np.random.default_rng(1))
     accepted = chance * learner.policy_.propensity(features)
     rates = [accepted[group == z].sum() / chance[group == z].sum() for z in (0, 1)]
     assert abs(rates[0] - rates[1]) < 0.1  # two standard errors of about .04, and the bound
 
 
-def test_its_value_is_that_of_policies_learned_from_other_rows(log, rng):
-    learner = cq.FairPolicyLearner(cost=COST).fit_log(log)
-    utility, gap = true_value(learner.policy_, rng)
+def test_its_value_is_that_of_policies_learned_from_other_rows(learner):
+    utility, gap = true_value(learner.policy_)
     assert utility in learner.value_.utility
     assert gap == pytest.approx(abs(learner.policy_gap_.value), abs=0.06)
     assert learner.value_ == learner.result_.candidates.chosen.value or any(

@@ -28,8 +28,7 @@ def best_of(world, share):
     return ((chance - world.cost) * chosen).mean()
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize(("world", "share"), [("first", 0.1), ("second", 0.3)])
 def test_whom_there_is_capacity_for_are_those_with_the_best_chances(world, share):
     world = WORLDS[world]()
     log = collected(world)
@@ -49,8 +48,7 @@ def test_a_search_keeps_the_capacity_too(method):
     assert world.exact(policy).utility > best_of(world, 0.3) - 0.006
 
 
-@pytest.mark.parametrize("method", ["model", "direct"])
-@pytest.mark.parametrize("uses_sensitive", [False, True])
+@pytest.mark.parametrize(("method", "uses_sensitive"), [("model", True), ("direct", False)])
 def test_each_group_has_a_capacity_of_its_own(method, uses_sensitive):
     world = cq.worlds.first_setting()
     log = collected(world)

@@ -64,15 +64,20 @@ def true_utility(policy, cost):
     ("method", "options"),
     [
         ("model", {"max_gap": 0.05, "fairness": "equal_opportunity"}),
-        ("model", {"max_acceptance": {0: 0.2}, "uses_sensitive": True}),
-        ("scores", {}),
         ("scores", {"max_gap": 0.05, "uses_sensitive": True}),
-        ("scores", {"min_ratio": 0.9}),
-        ("direct", {"uses_sensitive": True}),
         ("direct", {"max_gap": 0.05, "fairness": "equal_opportunity"}),
-        ("direct", {"penalty": 3.0, "link": "smooth_semi_logistic"}),
-        ("auto", {}),
         ("auto", {"max_gap": 0.05, "floor": 0.02}),
+        *(
+            pytest.param(method, options, marks=pytest.mark.slow)
+            for method, options in [
+                ("model", {"max_acceptance": {0: 0.2}, "uses_sensitive": True}),
+                ("scores", {}),
+                ("scores", {"min_ratio": 0.9}),
+                ("direct", {"uses_sensitive": True}),
+                ("direct", {"penalty": 3.0, "link": "smooth_semi_logistic"}),
+                ("auto", {}),
+            ]
+        ),
     ],
 )
 def test_nobody_is_accepted_less_often_for_more_of_what_counts_for_them(method, options):

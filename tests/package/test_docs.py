@@ -151,7 +151,15 @@ def test_the_programs_of_pages_run(page, program, at_hand):
     exec(program, at_hand)
 
 
-@pytest.mark.parametrize("example", GALLERY, ids=lambda example: example.stem)
+# these learn by every method or trace a frontier, as other tests do; the site runs them too
+LONG = ("b_frontier", "g_candidates", "k_money")
+
+
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(each, marks=pytest.mark.slow) if each.stem in LONG else each for each in GALLERY],
+    ids=lambda example: example.stem,
+)
 def test_the_examples_of_the_gallery_run_and_draw(example, monkeypatch, tmp_path):
     import matplotlib.pyplot as plt
 

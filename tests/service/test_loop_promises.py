@@ -19,7 +19,7 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.parametrize("world", ["all labels", "missing", "overrides"])
 @pytest.mark.parametrize(
-    ("loops", "month", "most"), [(12, 300, 2), pytest.param(200, 2000, 10, marks=SLOW)]
+    ("loops", "month", "most"), [(8, 300, 2), pytest.param(200, 2000, 10, marks=SLOW)]
 )
 def test_no_policy_is_promoted_where_none_is_better(world, loops, month, most):
     promoted = 0
@@ -27,7 +27,7 @@ def test_no_policy_is_promoted_where_none_is_better(world, loops, month, most):
         rng = np.random.default_rng([seed, 60])
         log = SIMULATED["null_logs"](world, 0.6, 24 * month, rng)["frozen"]
         promoted += SIMULATED["false_promotions"](log, 0.6, 24)[0]
-    assert promoted <= most  # 5 % of 200; of 12, more than 2 would be seen once in 50 times
+    assert promoted <= most  # 5 % of 200; of 8, chance promotes more than 2 once in 170 times
 
 
 @pytest.mark.parametrize("loops", [4, pytest.param(100, marks=SLOW)])

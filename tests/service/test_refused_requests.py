@@ -75,7 +75,7 @@ APPLICATIONS = {
     "unknown word": (with_features(purpose="boat"), 422, "unknown_word"),
     "number as text": (with_features(income="0.1"), 422, "type"),
     "number as truth": (with_features(income=True), 422, "type"),
-    "null": (with_features(income=None), 422, "type"),
+    "null for a number": (with_features(income=None), 422, "type"),
     "word as number": (with_features(purpose=3), 422, "type"),
     "list for a number": (with_features(income=[1]), 422, "type"),
     "features as list": (application(features=[1]), 422, "type"),
@@ -104,8 +104,23 @@ APPLICATIONS = {
     "zero amount": (application(amount=0), 422, "amount"),
     "negative amount": (application(amount=-2.5), 422, "amount"),
     "huge amount": (b'{"application_id":"A","amount":1e999,"features":{}}', 422, "non_finite"),
+    "-Infinity": (with_features(income=float("-inf")), 422, "non_finite"),
+    "a whole number too large": (with_features(income=10**400), 422, "non_finite"),
+    "a feature twice": (b'{"application_id":"A","features":{"income":1,"income":2}}', 400,
+                        "duplicate_key"),
+    "byte order mark": (b"\xef\xbb\xbf{}", 400, "not_json"),
+    "trailing comma": (b'{"application_id":"A",}', 400, "not_json"),
+    "single quotes": (b"{'application_id': 'A'}", 400, "not_json"),
+    "control character": (b'{"application_id":"A\n"}', 400, "not_json"),
+    "word in capitals": (with_features(purpose="CAR"), 422, "unknown_word"),
+    "empty word": (with_features(purpose=""), 422, "unknown_word"),
+    "amount as text": (application(amount="1"), 422, "type"),
+    "amount as truth": (application(amount=True), 422, "type"),
+    "NUL in subject": (application(subject_id="P\0"), 422, "id"),
+    "null": (None, 422, "type"),
+    "a number": (17, 422, "type"),
     "thousands of digits": (b'{"application_id":' + b"9" * 5000 + b"}", 422, "non_finite"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", APPLICATIONS)
@@ -126,6 +141,8 @@ BATCHES = {
         [application("A"), application("A", amount=2)], 409, "application_differs", 1,
     ),
     "no list": (application("A"), 422, "type", None),
+    "a list in the list": ([[]], 422, "type", 0),
+    "null in the list": ([application("A"), None], 422, "type", 1),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -63,11 +64,23 @@ def fill(store, service) -> list[dict[str, Any]]:
     with store.write_sensitive() as connection:
         people = [attribute("A-subject-1", "f"), attribute("A-subject-2", "m")]
         add_attributes(connection, people, "anna", START)
+    with store.write() as connection:
+        for k, table in ((k, table) for table in schema.ADDED_LATER for k in (100, 101)):
+            schema.add(connection, table, LOOP, LATER, learned_row(table, k))
     for days in (2, 4):  # what is done on the first of them, is sealed on the second
         late = LATER + timedelta(days)
         decide(store, service, applicants(1, late, name=f"C{days}"))
         work(store, service, late)
     return bodies
+
+
+def learned_row(table, number: int) -> dict[str, Any]:
+    """A row that a worker might have written long ago."""
+    given = {str: f"2025-{number}", int: number, float: 0.5, bool: True}
+    own = [column for column in table.c if column.name not in ("id", "loop", "time", "digest")]
+    return {column.name: given[column.type.python_type] for column in own} | (
+        {"deployment": 0} if table is schema.candidate else {}  # it has ended
+    )
 
 
 def closed_rows(store, table) -> list[dict[str, Any]]:
@@ -128,11 +141,12 @@ def test_a_kept_seal_tells_of_deleted_days(store, service):
 def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(store, service):
     fill(store, service)
     unseen = []
+    every = 1 if service.is_sqlite else 5  # what verifies is the same program on both
     for table in (*schema.SEALED, schema.day):
         rows = closed_rows(store, table)
         assert len(rows) > 1, table.name
         assert all(any(row[c.name] is not None for row in rows) for c in table.c), table.name
-        for what, before, after in tampered(table, rows):
+        for what, before, after in islice(tampered(table, rows), 0, None, every):
             try:
                 exchange(store, table, before, after)
             except IntegrityError:  # the database itself refuses it
@@ -167,7 +181,7 @@ def forged(table, row: dict[str, Any]) -> dict[str, Any]:
     if table is schema.day:
         return row | {"date": "2025-12-31"}
     changed = {"id": row["id"][:-4] + "0000"}
-    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period"):
+    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period", "date"):
         if name in row:
             changed[name] = "2025-01"
     for name in ("version", "number"):

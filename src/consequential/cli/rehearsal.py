@@ -119,23 +119,24 @@ def _served(directory: Path, port: int) -> Iterator[str]:
     # the rehearsal calls the worker itself, when a month is over
     command = [sys.executable, "-m", "consequential", "serve", str(directory), "--no-worker"]
     log = directory / "service.log"
-    with (
-        log.open("wb") as lines,
-        subprocess.Popen([*command, "--port", str(port)], stdout=lines, stderr=lines) as process,
-    ):
-        try:
-            while not _is_ready(url):
-                if process.poll() is not None:
-                    raise ValueError(f"the service did not start at {url}: see {log}")
-                time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
+    with log.open("wb") as lines, httpx.Client(base_url=url) as http:
+        if _answers(http):
+            raise ValueError(f"something is served at {url} already: choose another --port")
+        command += ["--port", str(port)]
+        with subprocess.Popen(command, stdout=lines, stderr=lines) as process:
+            try:
+                while not _answers(http):
+                    if process.poll() is not None:
+                        raise ValueError(f"the service did not start at {url}: see {log}")
+                    time.sleep(0.05)
+                yield url
+            finally:
+                process.terminate()
 
 
-def _is_ready(url: str) -> bool:
+def _answers(http: httpx.Client) -> bool:
     try:
-        return httpx.get(f"{url}/readyz").is_success
+        return http.get("/readyz").is_success
     except httpx.TransportError:
         return False
 
@@ -234,10 +235,11 @@ class Rehearsal:
         live, *before = risk.listed(LOOP, "deployments")
         if alarms := self._alarms():
             happened += [f"alarm: {name}" for name in alarms]
-            whole = [each["shares"] for each in before if len(each["shares"]) == 1]
-            if whole and whole[0] != live["shares"]:
-                risk.deploy(LOOP, whole[0], why=", ".join(alarms))
-                happened.append("rolled back")
+            # all others were learned from people as they used to be
+            first = before[-1]["shares"] if before else live["shares"]
+            if first != live["shares"]:
+                risk.deploy(LOOP, first, why=", ".join(alarms))
+                happened.append("rolled back to the first rule")
             return happened
         waiting = {each["number"] for each in candidates if each["state"] == "waiting"}
         looks = {}  # the last at each candidate

@@ -160,7 +160,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     --------
     >>> import numpy as np, consequential as cq
     >>> world = cq.worlds.second_setting()
-    >>> log = world.collect(world.initial_policy().with_floor(0.05), 20_000,
+    >>> log = world.collect(world.initial_policy().with_floor(0.05), 5_000,
     ...                     np.random.default_rng(0))
     >>> learner = cq.FairPolicyLearner(cost=world.cost, max_gap=0.05, floor=0.02).fit_log(log)
     >>> abs(learner.result_.benefit_gap) <= 0.0502, learner.result_.converged

@@ -230,21 +230,22 @@ class FitPosterior:
         rng: np.random.Generator,
     ) -> Floats:
         """Return the prices of the best fair rule for the people met."""
-        assert self._people is not None
-        phi = policy.model.inputs(self._people)
+        people = self._people
+        assert people is not None
         # one draw from each person's posterior: their acceptances add up to the policy's rates
-        normal = rng.permutation(ndtri((np.arange(len(phi)) + 0.5) / len(phi)))
+        normal = rng.permutation(ndtri((np.arange(len(people)) + 0.5) / len(people)))
         if self.explore == "optimistic":
             normal = np.abs(normal)
-        mean, deviation = policy.log_odds(self._people, phi)
-        q = expit(mean + normal * deviation)
-        columns = [q]
-        for whom, theta in zip(counted, chances, strict=True):
-            constant, slope = COUNTED[whom]
-            columns.append((constant + slope * q) * expit(phi @ theta))
+        columns = np.empty((len(people), 1 + len(counted)))
+        for rows, phi in policy.chunks(people):
+            mean, deviation = policy.log_odds(people[rows], phi)
+            q = columns[rows, 0] = expit(mean + normal[rows] * deviation)
+            for k, (whom, theta) in enumerate(zip(counted, chances, strict=True)):
+                constant, slope = COUNTED[whom]
+                columns[rows, 1 + k] = (constant + slope * q) * expit(phi @ theta)
         whoms = tuple(dict.fromkeys(counted))
         n_groups = 1 + len(counted) // max(len(whoms), 1)
-        rule = FairRule.of(np.column_stack(columns), whoms, n_groups, self.cost)
+        rule = FairRule.of(columns, whoms, n_groups, self.cost)
         bounds = () if self.max_gap is None else (GapBound(self.max_gap),)
         return rule.gain - rule.width * rule.theta(bounds, penalty=self.penalty)
 

@@ -112,8 +112,8 @@ class Posterior:
     ) -> tuple[Posterior, Floats]:
         """Add rows at the maximum over coefficients and effects, found by Newton's method.
 
-        Each effect concerns one row, so that its part of a Newton step is known once that of the
-        coefficients is; and theirs has the curvature of the likelihood without effects.
+        Each effect concerns one row, so that the equations of a step are solved for the effects
+        first: what is left for the coefficients is their Schur complement.
         """
         theta, before = self.mean, self.precision
         penalty = 1.0 / max(variance, _NONE)  # without variance effects are 0

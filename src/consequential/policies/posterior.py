@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from consequential.policies.scores import COUNTED
 from consequential.shares import checked_share
 
 _NOTHING = 1e-300  # a deviation that is none, to divide by
-_CHUNK = 2**16  # inputs that are computed at a time: they stay in the processor's cache
+_CHUNK = 2**16  # inputs that are computed at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,11 +110,8 @@ class PosteriorPolicy(DecisionRule):
         """Return the posterior probability that accepting is worth its cost, for each row."""
         people = np.asarray(self.model.looked_at(features))
         chance = np.empty(len(people))
-        n_rows = max(_CHUNK // self.model.theta.size, 1)
-        for first in range(0, len(people), n_rows):
-            rows = slice(first, first + n_rows)
-            group = None if sensitive is None else np.asarray(sensitive)[rows]
-            chance[rows] = self._chance(people[rows], self.model.inputs(people[rows], group))
+        for rows, phi in self.chunks(people, sensitive):
+            chance[rows] = self._chance(people[rows], phi)
         if self.optimistic:
             chance = np.minimum(2.0 * chance, 1.0)
         found: Floats = self.floor + (1.0 - self.floor) * chance
@@ -132,6 +129,16 @@ class PosteriorPolicy(DecisionRule):
             above = ndtr(np.sign(slope) * (mean - cut) / np.maximum(deviation, _NOTHING))
         found: Floats = np.where(slope == 0.0, constant > 0.0, above)
         return found
+
+    def chunks(
+        self, people: Floats, sensitive: ArrayLike | None = None
+    ) -> Iterator[tuple[slice, Floats]]:
+        """Yield people's inputs, so many rows at a time as stay in the processor's cache."""
+        n_rows = max(_CHUNK // self.model.theta.size, 1)
+        for first in range(0, len(people), n_rows):
+            rows = slice(first, first + n_rows)
+            group = None if sensitive is None else np.asarray(sensitive)[rows]
+            yield rows, self.model.inputs(people[rows], group)
 
     def log_odds(self, people: Floats, phi: Floats) -> tuple[Floats, Floats]:
         """Return mean and deviation of people's log-odds, from their features and inputs."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request, Response, Security
+from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic_core import to_json
 from sqlalchemy import Table, select
 
 from consequential.service import (
@@ -27,6 +24,7 @@ from consequential.service import (
     learning,
     lookups,
     loops,
+    openapi,
     outcomes,
     policies,
     schema,
@@ -36,36 +34,25 @@ from consequential.service.applications import (
     LIST_LIMIT,
     Application,
     application_ids,
-    check_media_type,
     checked_id,
     read_application,
     read_batch,
     read_json,
 )
 from consequential.service.closing import open_books
-from consequential.service.deciding import Live
-from consequential.service.openapi import (
-    APPLICATION,
-    APPLICATION_EXAMPLE,
-    ATTRIBUTES_EXAMPLE,
-    BATCH,
-    DEPLOYMENT_EXAMPLE,
-    OUTCOMES_EXAMPLE,
-    OVERRIDES_EXAMPLE,
-    POLICY_EXAMPLE,
-    REFUSALS,
-    SETTINGS_EXAMPLE,
-    described,
-    shown,
-)
 from consequential.service.problems import Problem
 from consequential.service.records import now
+from consequential.service.routing import (
+    allowed,
+    answered,
+    plain,
+    read_body,
+    router,
+    service_of,
+    watching,
+)
 from consequential.service.settings import LoopSettings
-from consequential.service.state import Service
 from consequential.service.writer import Answer
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 Settings = Annotated[dict[str, Any], Body()]
 
@@ -76,74 +63,6 @@ _JSON = ("shares", "cohorts", "summary", "checklist", "counts")
 _exports = BoundedSemaphore(2)  # each takes memory, and a connection for a while
 
 
-def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
-    """Mark an endpoint with the scope that a key needs."""
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        vars(endpoint)["scope"] = scope
-        return endpoint
-
-    return mark
-
-
-class _Route(APIRoute):
-    """A route that asks for a key first, and then reads strict JSON."""
-
-    def get_route_handler(self) -> Handler:
-        handle, scope = super().get_route_handler(), vars(self.endpoint)["scope"]
-
-        async def handler(request: Request) -> Response:
-            request.state.account = service_of(request).account(request, scope)
-            if self.body_field is not None:
-                body = await _body(request, LIST_LIMIT)
-                request._body, request._json = body, read_json(body, LIST_LIMIT)
-            return await handle(request)
-
-        return handler
-
-
-class _PlainRoute(APIRoute):
-    """A route that answers a request itself: FastAPI only describes it."""
-
-    def get_route_handler(self) -> Handler:
-        endpoint: Handler = self.endpoint
-        return endpoint
-
-
-def service_of(request: Request) -> Service:
-    """Return the service that a request is for."""
-    service: Service = request.app.state.service
-    return service
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """Return the body of a JSON request; reading ends at the limit."""
-    check_media_type(request.headers.get("content-type"))
-    return await _bytes(request, limit)
-
-
-async def _bytes(request: Request, limit: int) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise Problem("too_large", 413, f"the body has more than {limit} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(to_json(content), status, media_type="application/json")
-
-
-# --- routers
-
-_security = [Security(HTTPBearer(auto_error=False, description="a key of consequential key"))]
-plain = APIRouter(route_class=_PlainRoute, responses=REFUSALS, dependencies=_security)
-watching = APIRouter(route_class=_PlainRoute)  # without a key
-router = APIRouter(route_class=_Route, responses=REFUSALS, dependencies=_security)
-
-
 # --- deciding
 
 
@@ -152,17 +71,13 @@ router = APIRouter(route_class=_Route, responses=REFUSALS, dependencies=_securit
     status_code=201,
     response_model=bodies.Decision,
     responses={200: {"model": bodies.Decision, "description": "It was decided before"}},
-    openapi_extra=described(APPLICATION, APPLICATION_EXAMPLE),
+    openapi_extra=openapi.described(openapi.APPLICATION, openapi.APPLICATION_EXAMPLE),
 )
 @allowed("decide")
 async def decide(request: Request) -> Response:
     """Decide on one applicant; the same application again gets the same answer."""
-    service = service_of(request)
-    service.account(request, "decide")
-    live = service.deciding(request.path_params["loop"])
-    value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
-    answer = await _decided(service, live, value, lambda loop: [read_application(value, loop)])
-    return _json(answer.decisions[0], _status(answer))
+    answer = await _decided(request, DECISION_LIMIT, lambda *given: [read_application(*given)])
+    return answered(answer.decisions[0], 201 if answer.is_new else 200)
 
 
 @plain.post(
@@ -170,36 +85,32 @@ async def decide(request: Request) -> Response:
     status_code=201,
     response_model=bodies.Decisions,
     responses={200: {"model": bodies.Decisions, "description": "All were decided before"}},
-    openapi_extra=described(BATCH, {"applications": [APPLICATION_EXAMPLE]}),
+    openapi_extra=openapi.described(openapi.BATCH, {"applications": [openapi.APPLICATION_EXAMPLE]}),
 )
 @allowed("decide")
 async def decide_batch(request: Request) -> Response:
     """Decide on up to 1000 applicants, all or none."""
-    service = service_of(request)
-    service.account(request, "decide")
-    live = service.deciding(request.path_params["loop"])
-    value = read_json(await _body(request, LIST_LIMIT), LIST_LIMIT)
-    answer = await _decided(service, live, value, lambda loop: read_batch(value, loop))
-    return _json({"decisions": answer.decisions}, _status(answer))
+    answer = await _decided(request, LIST_LIMIT, read_batch)
+    return answered({"decisions": answer.decisions}, 201 if answer.is_new else 200)
 
 
 async def _decided(
-    service: Service, live: Live, value: Any, read: Callable[[LoopSettings], list[Application]]
+    request: Request, limit: int, read: Callable[[Any, LoopSettings], list[Application]]
 ) -> Answer:
+    service = service_of(request)
+    service.account(request, "decide")
+    live = service.deciding(request.path_params["loop"])
+    value = read_json(await read_body(request, limit), limit)
     try:
-        applications = read(live.settings)
+        applications = read(value, live.settings)
     except Problem as problem:
         # what was decided before the settings changed gets the answer that it got
         ids = application_ids(value) if problem.status == 422 else []
         before = await service.on_thread(partial(service.live_before, live.loop, ids))
         if before is None:
             raise
-        live, applications = before, read(before.settings)
+        live, applications = before, read(value, before.settings)
     return await service.writer.decide(live, applications)
-
-
-def _status(answer: Answer) -> int:
-    return 201 if answer.is_new else 200
 
 
 @router.get("/v1/decisions/{id}")
@@ -222,7 +133,7 @@ def replay(request: Request, id: str) -> JSONResponse:
 # --- reporting
 
 
-@router.post("/v1/outcomes", openapi_extra=shown(OUTCOMES_EXAMPLE))
+@router.post("/v1/outcomes", openapi_extra=openapi.shown(openapi.OUTCOMES_EXAMPLE))
 @allowed("report")
 def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
     """Report what became of accepted people; in any order, and more than once."""
@@ -231,7 +142,7 @@ def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
         return {"new": outcomes.add_outcomes(connection, body.outcomes, by, now())}
 
 
-@router.post("/v1/overrides", openapi_extra=shown(OVERRIDES_EXAMPLE))
+@router.post("/v1/overrides", openapi_extra=openapi.shown(openapi.OVERRIDES_EXAMPLE))
 @allowed("report")
 def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]:
     """Report what was done where it is not what was decided."""
@@ -240,7 +151,7 @@ def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]
         return {"new": outcomes.add_overrides(connection, body.overrides, by, now())}
 
 
-@router.post("/v1/sensitive", openapi_extra=shown(ATTRIBUTES_EXAMPLE))
+@router.post("/v1/sensitive", openapi_extra=openapi.shown(openapi.ATTRIBUTES_EXAMPLE))
 @allowed("sensitive")
 def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
     """Report sensitive attributes, which decide nothing."""
@@ -262,7 +173,7 @@ def get_loop(request: Request, loop: str) -> JSONResponse:
     return JSONResponse({"loop": loop, **versions[0], "versions": versions})
 
 
-@router.put("/v1/loops/{loop}", openapi_extra=shown(SETTINGS_EXAMPLE))
+@router.put("/v1/loops/{loop}", openapi_extra=openapi.shown(openapi.SETTINGS_EXAMPLE))
 @allowed("admin")
 def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
     """Make a loop, or a new version of its settings."""
@@ -277,7 +188,9 @@ def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
 @plain.post(
     "/v1/loops/{loop}/policies",
     status_code=201,
-    openapi_extra=described({"type": "object"}, POLICY_EXAMPLE, "parent", "cohorts"),
+    openapi_extra=openapi.described(
+        {"type": "object"}, openapi.POLICY_EXAMPLE, "parent", "cohorts"
+    ),
 )
 @allowed("learn")
 async def propose(request: Request) -> Response:
@@ -285,7 +198,7 @@ async def propose(request: Request) -> Response:
     service = service_of(request)
     by = service.account(request, "learn").name
     live = service.live(request.path_params["loop"])
-    body = await _body(request, LIST_LIMIT)
+    body = await read_body(request, LIST_LIMIT)
     try:
         document = body.decode()
     except UnicodeDecodeError:
@@ -303,13 +216,13 @@ async def propose(request: Request) -> Response:
                 connection, live, document, by, at, parent=parent, cohorts=cohorts
             )
 
-    return _json({"policy": await service.on_thread(stored)}, 201)
+    return answered({"policy": await service.on_thread(stored)}, 201)
 
 
 @router.post(
     "/v1/loops/{loop}/deployments",
     status_code=201,
-    openapi_extra=shown(DEPLOYMENT_EXAMPLE),
+    openapi_extra=openapi.shown(openapi.DEPLOYMENT_EXAMPLE),
 )
 @allowed("approve")
 def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
@@ -328,7 +241,7 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
     return {"number": number}
 
 
-@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=shown({}))
+@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=openapi.shown({}))
 @allowed("learn")
 def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
     """Ask the worker to learn from all frozen cohorts; the candidate comes later."""
@@ -358,7 +271,9 @@ def get_candidates(request: Request, loop: str) -> JSONResponse:
     return JSONResponse({"candidates": found[::-1][:_LISTED]})
 
 
-@router.post("/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=shown({"candidate": 1}))
+@router.post(
+    "/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=openapi.shown({"candidate": 1})
+)
 @allowed("learn")
 def withdraw(request: Request, loop: str, body: bodies.Withdrawal) -> dict[str, int]:
     """Let a candidate wait no longer."""
@@ -435,16 +350,16 @@ def export(
 @watching.get("/healthz")
 async def healthz(request: Request) -> Response:
     """Say that the process runs."""
-    return _json({"status": "ok"})
+    return answered({"status": "ok"})
 
 
-@watching.get("/readyz", responses={503: REFUSALS[503]})
+@watching.get("/readyz", responses={503: openapi.REFUSALS[503]})
 async def readyz(request: Request) -> Response:
     """Say whether the service can decide: the database answers, and it is not about to end."""
     service = service_of(request)
     if not await service.on_thread(service.is_ready):
         raise Problem("not_ready", 503, "the database does not answer, or the service ends")
-    return _json({"status": "ok"})
+    return answered({"status": "ok"})
 
 
 @watching.get("/metrics", response_class=PlainTextResponse)

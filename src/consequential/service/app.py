@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from consequential import __version__
-from consequential.service import api, bodies, pages
+from consequential.service import api, bodies, pages, routing
 from consequential.service.database import open_store, says_closed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
@@ -52,7 +52,7 @@ def make_app(settings: ServiceSettings) -> Starlette:
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    for router in (api.plain, api.router, api.watching):
+    for router in (routing.plain, routing.router, routing.watching):
         described.include_router(router)
     hot = [
         Route("/v1/loops/{loop}/decisions", api.decide, methods=["POST"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -66,10 +66,11 @@ def open_store(settings: ServiceSettings) -> Store:
 
     Tables of SQLite are brought to this version; those of PostgreSQL are their administrator's.
     """
-    store = connected(settings)
-    try:
+    with ExitStack() as undo:
+        store = connected(settings)
+        undo.callback(store.close)
         for part, engine in _parts(store):
-            with engine.execution_options(writes=True).begin() as connection:
+            with _usable(engine) as connection:
                 found, newest = _version(connection, part), _newest()
                 if found is not None and found > newest:
                     raise DatabaseError(
@@ -80,14 +81,9 @@ def open_store(settings: ServiceSettings) -> Store:
                     raise DatabaseError("the database lacks tables: run consequential migrate")
                 if found != newest:
                     _upgrade(connection, part)
-        if not store.is_sqlite:
-            _check_durable(store.main)
-    except OperationalError as error:
-        store.close()
-        raise _unreachable(error) from None
-    except BaseException:
-        store.close()
-        raise
+                if not store.is_sqlite:
+                    _check_durable(connection)
+        undo.pop_all()
     return store
 
 
@@ -101,15 +97,10 @@ def connected(settings: ServiceSettings) -> Store:
 
 def migrate(settings: ServiceSettings) -> None:
     """Bring the tables of both databases to this version."""
-    store = connected(settings)
-    try:
+    with closing(connected(settings)) as store:
         for part, engine in _parts(store):
-            with engine.execution_options(writes=True).begin() as connection:
+            with _usable(engine) as connection:
                 _upgrade(connection, part)
-    except OperationalError as error:
-        raise _unreachable(error) from None
-    finally:
-        store.close()
 
 
 def migration_sql() -> str:
@@ -180,13 +171,19 @@ def says_closed(error: IntegrityError) -> bool:
     return str(message).endswith(": the day is closed")
 
 
-def _unreachable(error: OperationalError) -> DatabaseError:
-    reason = str(error.orig).splitlines()[0]
-    return DatabaseError(f"the database cannot be used: {reason}")
-
-
 def _parts(store: Store) -> tuple[tuple[str, Engine], ...]:
     return ("main", store.main), ("sensitive", store.apart)
+
+
+@contextmanager
+def _usable(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction that says in a sentence why a database cannot be used."""
+    try:
+        with engine.execution_options(writes=True).begin() as connection:
+            yield connection
+    except OperationalError as error:
+        reason = str(error.orig).splitlines()[0]
+        raise DatabaseError(f"the database cannot be used: {reason}") from None
 
 
 def _engine(url: str) -> Engine:
@@ -212,14 +209,13 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _check_durable(engine: Engine) -> None:
-    with engine.begin() as connection:
-        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-            if connection.execute(text(f"show {setting}")).scalar_one() == "off":
-                raise DatabaseError(
-                    f"PostgreSQL runs with {setting} off and might lose what it has confirmed: "
-                    "switch it on"
-                )
+def _check_durable(connection: Connection) -> None:
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        if connection.execute(text(f"show {setting}")).scalar_one() == "off":
+            raise DatabaseError(
+                f"PostgreSQL runs with {setting} off and might lose what it has confirmed: "
+                "switch it on"
+            )
 
 
 def _version(connection: Connection, part: str) -> str | None:

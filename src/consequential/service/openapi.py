@@ -8,16 +8,12 @@ from consequential.service import bodies
 from consequential.service.applications import LIST_LENGTH
 from consequential.service.problems import MEDIA_TYPE
 
+_TEXT = {"type": "string"}
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-    },
+    "properties": {"status": {"type": "integer"}}
+    | dict.fromkeys(("type", "title", "code", "detail"), _TEXT),
 }
 _REASONS = {
     400: "No JSON, or JSON that contradicts itself",
@@ -87,11 +83,10 @@ def shown(example: Any) -> dict[str, Any]:
 
 def described(schema: dict[str, Any], example: Any, *optional: str) -> dict[str, Any]:
     """Return the description of a route of a loop that reads its body itself."""
-    text = {"type": "string"}
     parameters: list[dict[str, Any]] = [
-        {"name": "loop", "in": "path", "required": True, "schema": text}
+        {"name": "loop", "in": "path", "required": True, "schema": _TEXT}
     ]
-    parameters += [{"name": name, "in": "query", "schema": text} for name in optional]
+    parameters += [{"name": name, "in": "query", "schema": _TEXT} for name in optional]
     media = {"schema": schema, "example": example}
     return {
         "parameters": parameters,

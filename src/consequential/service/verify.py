@@ -272,9 +272,8 @@ def _epoch_findings(
 
 
 def _is_own(epoch: Row, secret: bytes) -> bool:
-    return bool(
-        commitment_of(epoch_key(secret, epoch["loop"], epoch["epoch"])) == epoch["commitment"]
-    )
+    key = epoch_key(secret, epoch["loop"], epoch["epoch"])
+    return bool(commitment_of(key) == epoch["commitment"])
 
 
 def _commitment(key: str) -> str | None:
