@@ -16,7 +16,8 @@ from consequential.service import schema
 from consequential.service.keys import create_key, revoke_keys
 from consequential.service.loops import settings_in_force
 from consequential.service.pages import charts
-from consequential.service.pages.books import Cohort, Gap, Rate, frozen_cohorts, shown_groups
+from consequential.service.pages.books import frozen_cohorts
+from consequential.service.pages.groups import Gap, Rate, shown_groups, summed
 from consequential.service.pages.sessions import COOKIE, new_session
 from consequential.service.pages.views import PAGES
 from consequential.service.records import now
@@ -350,28 +351,39 @@ def test_a_form_that_is_not_what_was_shown_deploys_nothing(session, store, chang
 
 
 def test_no_group_of_fewer_than_ten_people_is_shown_or_left_over():
-    for sizes in product([0, 1, 9, 10, 60], [3, 10, 400], [8, 500]):
-        rates = [Rate(f"g{k}", n, 0, 0, 0) for k, n in enumerate(sizes) if n]
-        shown = shown_groups(rates)
-        assert all(rate.people >= 10 for rate in shown)
-        left = sum(sizes) - sum(rate.people for rate in shown)
-        assert left == 0 or left >= 10, sizes
+    """Whoever subtracts what is shown from all people is left with nobody."""
+    sizes = ([0, 1, 9, 10, 60], [3, 10, 400], [0, 8, 500], [0, 4, 30])
+    names = ("a", "b", "c", "unknown")
+    for first, second in zip(product(*sizes), reversed(list(product(*sizes))), strict=True):
+        cohorts = {
+            period: [Rate(g, n, n // 2, 0, 0) for g, n in zip(names, row, strict=True) if n]
+            for period, row in (("1", first), ("2", second))
+        }
+        shown = shown_groups(cohorts)
+        for period, rates in shown.items():
+            assert all(rate.people >= 10 for rate in rates)
+            total = sum(rate.people for rate in cohorts[period])
+            assert sum(rate.people for rate in rates) == total
+        assert all(rate.people >= 10 for rate in summed(shown))
+        if not shown:  # then even all of them are too few
+            assert min(map(sum, (first, second))) < 10
+
+
+def test_people_of_unknown_group_take_small_groups_in():
+    sizes = {"male": 500, "female": 400, "other": 3, "unknown": 90}
+    rates = [Rate(group, n, 0, 0, 0) for group, n in sizes.items()]
+    found = [(rate.group, rate.people) for rate in shown_groups({"1": rates})["1"]]
+    assert found == [("female", 400), ("male", 500), ("unknown", 93)]
 
 
 def test_small_groups_are_on_no_page(session, page_trial, store):
     with store.read() as connection:
         settings = settings_in_force(connection)["lending"]
         cohorts = frozen_cohorts(connection, page_trial.settings.directory, "lending", settings)
-    groups = {rate.group for cohort in cohorts for rate in _all_rates(cohort)}
-    assert "other" in groups  # there are such people
+    assert "other" in {rate.group for cohort in cohorts for rate in cohort.rates}
     text = session("admin").get("/loops/lending/people").text
-    assert "male" in text
-    assert not re.search(r">\s*other\s*<", text)
-
-
-def _all_rates(cohort: Cohort) -> list[Rate]:
-    assert cohort._figures is not None
-    return list(cohort._figures.rates)
+    assert "female, other" in text
+    assert not re.search(r">\s*(other|female)\s*<", text)
 
 
 def test_a_gap_and_its_bound_are_those_of_the_formula():

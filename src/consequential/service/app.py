@@ -105,8 +105,9 @@ async def _conflict(_: Request, error: Any) -> Response:
     return _answer(Problem("conflict", 409, "another request did the same just now: try again"))
 
 
-async def _failed(_: Request, error: Any) -> Response:
-    return _answer(Problem("internal", 500, "this failed; nothing was stored"))
+async def _failed(request: Request, error: Any) -> Response:
+    problem = Problem("internal", 500, "this failed; nothing was stored")
+    return pages.help_page(request, problem) if pages.wants_page(request) else _answer(problem)
 
 
 _HANDLERS: dict[Any, Any] = {

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from consequential.service import schema
-from consequential.service.exports import UNKNOWN
+from consequential.service.pages.groups import Rate
 from consequential.service.settings import LoopSettings
 
 DAYS = 400  # that pages look back
-SMALLEST = 10  # people in a group that is shown
-_TWO_SIDED, _ONE_SIDED = 1.959964, 1.644854  # normal quantiles of 95 % bounds
+_NORMAL = 1.959964  # quantile of a two-sided 95 % interval
 _COLUMNS = ["deployment", "propensity", "decision", "label", "amount"]
 
 Floats = NDArray[np.float64]
@@ -104,7 +103,7 @@ class Earned:
     def bounds(self) -> tuple[float, float]:
         """The 95 % interval, widened by what missing labels could be."""
         variance = max(0.0, self.squares / self.people - self.mean**2)
-        margin = _TWO_SIDED * (variance / self.people) ** 0.5
+        margin = _NORMAL * (variance / self.people) ** 0.5
         return self.low / self.people - margin, self.high / self.people + margin
 
     @property
@@ -119,58 +118,6 @@ class Earned:
             return None
         names = ("people", "total", "squares", "low", "high", "explored")
         return cls(*(sum(getattr(part, name) for part in parts) for name in names))
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How many people of a group were accepted, and of those with a label how many succeeded."""
-
-    group: str
-    people: int
-    accepted: int
-    labels: int
-    successes: int
-
-    @property
-    def share(self) -> float:
-        """The share of the group that was accepted."""
-        return self.accepted / self.people
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The 95 % interval of the share (Wilson)."""
-        n, p, z = self.people, self.share, _TWO_SIDED
-        centre, spread = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-        return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
-
-    @property
-    def success(self) -> Rate | None:
-        """The same of accepted people whose label is known: how many of them succeeded."""
-        if self.labels < SMALLEST:
-            return None
-        return Rate(self.group, self.labels, self.successes, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The largest difference between groups' acceptance, and what it is at most with 95 %."""
-
-    value: float
-    at_most: float
-
-    @classmethod
-    def of(cls, rates: Sequence[Rate]) -> Gap | None:
-        """Compare all pairs of groups; None with fewer than two."""
-        known = [rate for rate in rates if rate.group != UNKNOWN]
-        if len(known) < 2:
-            return None
-        pairs = [(a, b) for a in known for b in known if a is not b]
-        bounds = [
-            a.share - b.share
-            + _ONE_SIDED * sum(r.share * (1 - r.share) / r.people for r in (a, b)) ** 0.5
-            for a, b in pairs
-        ]  # fmt: skip
-        return cls(max(a.share - b.share for a, b in pairs), min(1.0, max(bounds)))
 
 
 @dataclass(frozen=True)
@@ -197,9 +144,9 @@ class Cohort:
         return {} if self._figures is None else self._figures.earned
 
     @property
-    def rates(self) -> list[Rate]:
-        """Acceptance by group, without groups that are too small to be shown."""
-        return [] if self._figures is None else shown_groups(self._figures.rates)
+    def rates(self) -> tuple[Rate, ...]:
+        """Acceptance by group; `shown_groups` leaves what may be shown."""
+        return () if self._figures is None else self._figures.rates
 
 
 def frozen_cohorts(
@@ -216,41 +163,6 @@ def frozen_cohorts(
         )
         for period, row in last.items()
     ]  # fmt: skip
-
-
-def shown_groups(rates: Sequence[Rate]) -> list[Rate]:
-    """Return the groups to show: none of fewer than 10 people, nor one that totals would reveal.
-
-    If those left out were fewer than 10 together, subtracting the others from all people would
-    tell their number: then the smallest of the others is left out, too.
-
-    Examples
-    --------
-    >>> from consequential.service.pages.books import Rate, shown_groups
-    >>> sizes = {"a": 500, "b": 40, "c": 3}
-    >>> [each.group for each in shown_groups([Rate(g, n, 1, 1, 1) for g, n in sizes.items()])]
-    ['a']
-    """
-    by_size = sorted(rates, key=lambda rate: rate.people)
-    hidden: list[Rate] = []
-    while by_size and (
-        by_size[0].people < SMALLEST or 0 < sum(rate.people for rate in hidden) < SMALLEST
-    ):
-        hidden.append(by_size.pop(0))
-    return sorted(by_size, key=lambda rate: rate.group)
-
-
-def rates_together(cohorts: Sequence[Cohort]) -> list[Rate]:
-    """Add up what is shown of cohorts, so that subtracting them reveals nothing more."""
-    found: dict[str, list[Rate]] = {}
-    for cohort in cohorts:
-        for rate in cohort.rates:
-            found.setdefault(rate.group, []).append(rate)
-    names = ("people", "accepted", "labels", "successes")
-    return [
-        Rate(group, *(sum(getattr(rate, name) for rate in some) for name in names))
-        for group, some in sorted(found.items())
-    ]
 
 
 @dataclass(frozen=True, slots=True)

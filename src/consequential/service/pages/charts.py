@@ -126,6 +126,8 @@ def _over_periods(
     for place, text in marks:
         ax.axvline(place - 0.5, color=GREY, linewidth=0.8, linestyle=":")
         ax.text(place - 0.4, 1.01, text, fontsize=8, color=GREY, transform=ax.get_xaxis_transform())
+    if name is _in_percent:
+        ax.set_ylim(bottom=0.0)
     _scale(ax, name)
     _name_periods(ax, [point[0] for point in points])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from typing import Any
 
@@ -76,13 +77,19 @@ def _is_day(text: str) -> bool:
 
 
 def deployments_of(connection: Connection, loop: str) -> list[dict[str, Any]]:
-    """Return all deployments in order, the largest share of each first."""
-    table = schema.deployment
+    """Return all deployments in order, with the lines of the checklist that allowed them."""
+    table, look = schema.deployment, schema.evaluation
     wanted = select(table).where(table.c.loop == loop).order_by(table.c.number)
-    return [
-        row | {"shares": sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])}
-        for row in schema.rows(connection, wanted)
-    ]
+    found = []
+    for row in schema.rows(connection, wanted):
+        shares = sorted(json.loads(row["shares"]).items(), key=lambda each: -each[1])
+        lines = []
+        if told := re.match(r"evaluation (\d+)(:|$)", row["evidence"]):
+            own = (look.c.loop == loop) & (look.c.number == int(told[1]))
+            seen = select(look.c.checklist).where(own)
+            lines = json.loads(connection.execute(seen).scalar() or "[]")
+        found.append(row | {"shares": shares, "lines": lines})
+    return found
 
 
 def policies_of(

@@ -18,7 +18,7 @@ from consequential.service.cohorts import Cohorts
 from consequential.service.deciding import Live
 from consequential.service.exports import as_log
 from consequential.service.loops import loop_versions
-from consequential.service.pages import books, history, sections
+from consequential.service.pages import books, groups, history, sections
 from consequential.service.pages.charts import Chart
 from consequential.service.pages.rendering import count, date_of, figure, percent, short
 from consequential.service.policies import stored_policy
@@ -210,7 +210,7 @@ def _groups(people: Mapping[str, Any], live: Live) -> Part:
         return Part("Rates by group", ["The loop has no sensitive attribute to compare groups by."])
     sentences = [
         f"Groups are by {people['attribute']}, which decides nothing. Groups of fewer than "
-        f"{books.SMALLEST} people are hidden, with another where subtracting would reveal them."
+        f"{groups.SMALLEST} people are shown only together with others."
     ]
     if (gap := people["gap"]) is not None:
         limit = live.settings.max_gap

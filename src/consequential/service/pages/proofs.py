@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from math import nan
 from typing import Any
 
@@ -59,7 +59,7 @@ def candidates(service: Service, live: Live, name: str) -> Context:
 
 
 def _gains(looks: list[Any]) -> list[charts.Point]:
-    lines = [(look["cohort"], _line(look, "utility")) for look in looks]
+    lines = [(look["cohort"], _named(json.loads(look["checklist"]), "utility")) for look in looks]
     numbers = ("value", "low", "high")
     return [
         (cohort.rpartition("-")[0], *(nan if line[n] is None else line[n] for n in numbers))
@@ -68,23 +68,14 @@ def _gains(looks: list[Any]) -> list[charts.Point]:
     ]
 
 
-def _line(look: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a line of a look's checklist."""
-    return next((each for each in json.loads(look["checklist"]) if each["name"] == name), None)
+def _named(lines: Sequence[Context], name: str) -> Context | None:
+    return next((each for each in lines if each["name"] == name), None)
 
 
-def last_proof(
-    connection: Connection, loop: str, deployments: list[dict[str, Any]]
-) -> Context | None:
+def last_proof(deployments: list[dict[str, Any]]) -> Context | None:
     """Return the line on utility that the last promotion by evidence rested on."""
-    told = [each["evidence"].split(":")[0].split() for each in deployments]
-    numbers = [int(words[1]) for words in told if words[:1] == ["evaluation"]]
-    if not numbers:
-        return None
-    table = schema.evaluation
-    wanted = select(table).where(table.c.loop == loop, table.c.number == numbers[-1])
-    found = schema.row(connection, wanted)
-    return None if found is None else _line(found, "utility")
+    proven = [each["lines"] for each in deployments if each["lines"]]
+    return _named(proven[-1], "utility") if proven else None
 
 
 def authors_of_proven(connection: Connection, loop: str) -> list[str]:

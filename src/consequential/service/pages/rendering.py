@@ -10,6 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from consequential.service.records import moment
 
+_SPACE = "\N{NO-BREAK SPACE}"
+
 
 def render(template: str, /, **context: Any) -> str:
     """Return the page that a template makes; texts in the context are escaped."""
@@ -43,8 +45,8 @@ def figure(value: float | None, digits: int = 3) -> str:
     Examples
     --------
     >>> from consequential.service.pages.rendering import figure, percent
-    >>> figure(0.1749), figure(-0.02), figure(1.0), percent(0.684), percent(0.0241)
-    ('.175', '−.020', '1', '68 %', '2.4 %')
+    >>> print(figure(0.1749), figure(-0.02), figure(1.0), percent(0.684), percent(0.0241))
+    .175 −.020 1 68\N{NO-BREAK SPACE}% 2.4\N{NO-BREAK SPACE}%
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -57,7 +59,7 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 def percent(value: float | None) -> str:
     """Return a share in percent, with a decimal where it is small."""
-    return "–" if value is None or not math.isfinite(value) else f"{points(value)} %"
+    return "–" if value is None or not math.isfinite(value) else f"{points(value)}{_SPACE}%"
 
 
 def points(value: float) -> str:

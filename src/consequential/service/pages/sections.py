@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from consequential.service import schema
 from consequential.service.alarms import raised_alarms
 from consequential.service.deciding import Live
-from consequential.service.pages import books, charts
+from consequential.service.pages import books, charts, groups
 from consequential.service.pages.history import deployments_of
 from consequential.service.pages.proofs import authors_of_proven, last_proof
 from consequential.service.pages.rendering import percent
@@ -36,7 +36,7 @@ def overview(service: Service, live: Live) -> Context:
             connection, service.settings.directory, live.loop, live.settings
         )
         deployments = deployments_of(connection, live.loop)
-        proof = last_proof(connection, live.loop, deployments)
+        proof = last_proof(deployments)
         ready = authors_of_proven(connection, live.loop)
     recent = books.last_days(days, _RECENT)
     by_number: dict[int, list[books.Earned]] = defaultdict(list)
@@ -51,7 +51,7 @@ def overview(service: Service, live: Live) -> Context:
         "earned_by": numbers[-1] if numbers else None,
         "earned": earned[numbers[-1]] if numbers else None,
         "was": earned[numbers[-2]] if len(numbers) > 1 else None,
-        "gap": books.Gap.of(books.rates_together(cohorts)),
+        "gap": groups.Gap.of(groups.summed(_rates(cohorts))),
         "max_gap": _max_gap(live),
         "agreed": _agreed(live),
         "proof": proof,
@@ -202,14 +202,18 @@ def _quantile(name: str, share: float) -> float | None:
     return None
 
 
+def _rates(cohorts: list[books.Cohort]) -> dict[str, list[groups.Rate]]:
+    return groups.shown_groups({cohort.period: cohort.rates for cohort in cohorts})
+
+
 def people(service: Service, live: Live) -> Context:
     """Return acceptance by group."""
     with service.store.read() as connection:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-    shown = [(cohort.period, rates) for cohort in cohorts if len(rates := cohort.rates) > 1]
-    together = books.rates_together(cohorts)
+    shown = _rates(cohorts)
+    together = groups.summed(shown)
     found = []
     if together:
         rows = [(rate.group, rate.share, *rate.bounds) for rate in together]
@@ -221,7 +225,7 @@ def people(service: Service, live: Live) -> Context:
         labelled = [rate.success for rate in together if rate.success is not None]
         if labelled:
             found.append(charts.successes([(r.group, r.share, *r.bounds) for r in labelled]))
-    gaps = [(period, gap) for period, rates in shown if (gap := books.Gap.of(rates))]
+    gaps = [(period, gap) for period, rates in shown.items() if (gap := groups.Gap.of(rates))]
     if gaps:
         found.append(
             charts.gaps(
@@ -231,9 +235,9 @@ def people(service: Service, live: Live) -> Context:
         )
     return {
         "attribute": live.settings.sensitive,
-        "gap": books.Gap.of(together),
+        "gap": groups.Gap.of(together),
         "max_gap": _max_gap(live),
         "charts": found,
         "cohorts": len(cohorts),
-        "shown": [(period, rates, books.Gap.of(rates)) for period, rates in shown[::-1]],
+        "shown": [(period, rates, groups.Gap.of(rates)) for period, rates in shown.items()][::-1],
     }
