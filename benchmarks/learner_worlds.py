@@ -3,8 +3,8 @@
 They are designed to differ: well specified or not, interactions, a hidden subgroup, a small group,
 heavy noise, many words, strong selection, several past policies, the columns of a lender.
 
-The last five, from `heavy_tails` on, are held out: they were written down before any learner saw
-them, and nothing in the learner was chosen by what it does there.
+The last five, from `heavy_tails` on, were written down before any learner ran on them. They are for
+checks only: choose options of the learner on the others.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def lender(n, rng):
     return People(x, group, expit(eta), past)
 
 
-# --- held out: no option of the learner was chosen by these
+# --- held out: choose no option of the learner by these
 
 
 def heavy_tails(n, rng):
