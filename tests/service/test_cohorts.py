@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,8 +116,8 @@ def test_only_the_first_application_of_a_subject_in_an_epoch_is_learned_from(
     cohorts, service, tmp_path
 ):
     first, other = applicants(2)
-    again = replace(first, application_id="again", time=START + timedelta(hours=1))
-    next_epoch = replace(first, application_id="later", time=START + timedelta(30))
+    again = first._replace(application_id="again", time=START + timedelta(hours=1))
+    next_epoch = first._replace(application_id="later", time=START + timedelta(30))
     bodies = decide(cohorts.store, service, [first, other])
     bodies += decide(cohorts.store, service, [again]) + decide(cohorts.store, service, [next_epoch])
     found = exported(cohorts, MONTH[0], START + timedelta(60))

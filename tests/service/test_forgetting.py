@@ -5,7 +5,6 @@ import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as waited
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +29,7 @@ LATER = START + timedelta(40)
 def people_with_a_marked_one(n: int) -> list:
     people = applicants(n)
     marked = {"income": MARKER, "purpose": "tv"}
-    return [replace(people[0], subject_id="marked", features=marked), *people[1:]]
+    return [people[0]._replace(subject_id="marked", features=marked), *people[1:]]
 
 
 def traces(service, store) -> dict[str, int]:
@@ -171,7 +170,7 @@ def test_of_a_forgotten_subject_the_decision_stays(store, service):
 def test_an_application_without_a_subject_is_forgotten_by_its_own_id(store, service):
     start(store, service)
     person, other = applicants(2)
-    decide(store, service, [replace(person, subject_id=None), other])
+    decide(store, service, [person._replace(subject_id=None), other])
     assert forget(store, service.directory, other.application_id, LATER).decisions == 0
     assert forget(store, service.directory, person.application_id, LATER).decisions == 1
 
@@ -201,7 +200,7 @@ def test_nothing_stays_behind_in_pages_that_were_split(store, service):
         time = START + timedelta(seconds=rng.randrange(100))
         people = applicants(300, time, seed=round, name=f"R{round}")
         marked = {"income": MARKER, "purpose": "tv"}
-        decide(store, service, [replace(p, subject_id="m", features=marked) for p in people])
+        decide(store, service, [p._replace(subject_id="m", features=marked) for p in people])
     assert forget(store, service.directory, "m", LATER).decisions == 12_000
     checkpoint(store)
     assert traces(service, store) == {}

@@ -180,3 +180,20 @@ def opened_loops(directory) -> list[str]:
     found = list(all_cohorts(store, directory))
     store.close()
     return found
+
+
+def test_learn_files_a_candidate_now_or_says_what_is_missing(rehearsed, capsys):
+    folder = rehearsed.service.directory
+    (folder / "service.json").write_text(json.dumps({"database": ""}))
+    (folder / "secret").write_text(rehearsed.service.secret.hex())
+    (folder / "secret").chmod(0o600)
+    rehearsed.put(cost=0.4)
+    assert main(["learn", str(folder), "--loop", "lending"]) == 0
+    digest, _, said = capsys.readouterr().out.partition(":")
+    newest = max(rehearsed.rows(schema.candidate), key=lambda row: row["number"])
+    assert (newest["policy"], newest["number"]) == (digest, 4)
+    assert "learned from 4 cohorts" in said
+    assert main(["learn", str(folder), "--loop", "none"]) != 0
+    (folder / "cohorts" / "lending" / "2026-01-03-1.parquet").unlink()
+    assert main(["learn", str(folder), "--loop", "lending"]) != 0
+    assert "2026-01-03-1.parquet is missing" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from trial import LOOP, Trial, application, make_trial, served_here
 
-from consequential.service import api
+from consequential.service.app import ROUTERS
 from consequential.service.keys import SCOPES
 
 OPEN = {"/healthz", "/readyz", "/metrics"}
@@ -21,7 +21,8 @@ def routes() -> list[tuple[str, str, str]]:
     """Method, address and needed scope of every route with a key."""
     return [
         (method, route.path, vars(route.endpoint)["scope"])
-        for route in (*api.plain.routes, *api.router.routes)
+        for router in ROUTERS
+        for route in router.routes
         if route.path not in OPEN
         for method in route.methods
     ]

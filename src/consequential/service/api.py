@@ -1,35 +1,27 @@
-"""API: the routes, each with the scope that a key needs for it."""
+"""API: routes for deciding, reporting and watching, each with the scope that a key needs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from datetime import UTC, date, datetime
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import APIRouter, Body, Request, Response, Security
+from fastapi import APIRouter, Request, Response, Security
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
-from sqlalchemy import Table, select
 
 from consequential.service import (
     alarms,
-    approval,
     bodies,
-    candidates,
     copies,
     exports,
-    learning,
     lookups,
-    loops,
     outcomes,
-    policies,
-    schema,
 )
 from consequential.service.applications import (
     DECISION_LIMIT,
@@ -49,12 +41,9 @@ from consequential.service.openapi import (
     APPLICATION_EXAMPLE,
     ATTRIBUTES_EXAMPLE,
     BATCH,
-    DEPLOYMENT_EXAMPLE,
     OUTCOMES_EXAMPLE,
     OVERRIDES_EXAMPLE,
-    POLICY_EXAMPLE,
     REFUSALS,
-    SETTINGS_EXAMPLE,
     described,
     shown,
 )
@@ -67,12 +56,8 @@ from consequential.service.writer import Answer
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-Settings = Annotated[dict[str, Any], Body()]
-
 _PARQUET = "application/vnd.apache.parquet"
 _FIRST, _LAST = date(1971, 1, 1), date(2999, 1, 1)
-_LISTED = 1000  # rows of a list, the newest
-_JSON = ("shares", "cohorts", "summary", "checklist", "counts")
 _exports = BoundedSemaphore(2)  # each takes memory, and a connection for a while
 
 
@@ -86,26 +71,28 @@ def allowed(scope: str) -> Callable[[Endpoint], Endpoint]:
     return mark
 
 
-class _Route(APIRoute):
+class KeyedRoute(APIRoute):
     """A route that asks for a key first, and then reads strict JSON."""
 
     def get_route_handler(self) -> Handler:
+        """Return what answers a request."""
         handle, scope = super().get_route_handler(), vars(self.endpoint)["scope"]
 
         async def handler(request: Request) -> Response:
             request.state.account = service_of(request).account(request, scope)
             if self.body_field is not None:
-                body = await _body(request, LIST_LIMIT)
+                body = await json_body(request, LIST_LIMIT)
                 request._body, request._json = body, read_json(body, LIST_LIMIT)
             return await handle(request)
 
         return handler
 
 
-class _PlainRoute(APIRoute):
+class PlainRoute(APIRoute):
     """A route that answers a request itself: FastAPI only describes it."""
 
     def get_route_handler(self) -> Handler:
+        """Return the endpoint itself."""
         endpoint: Handler = self.endpoint
         return endpoint
 
@@ -116,7 +103,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-async def _body(request: Request, limit: int) -> bytes:
+async def json_body(request: Request, limit: int) -> bytes:
     """Return the body of a JSON request; reading ends at the limit."""
     check_media_type(request.headers.get("content-type"))
     return await _bytes(request, limit)
@@ -132,16 +119,17 @@ async def _bytes(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _json(content: Any, status: int = 200) -> Response:
+def as_json(content: Any, status: int = 200) -> Response:
+    """Return an answer in JSON."""
     return Response(to_json(content), status, media_type="application/json")
 
 
 # --- routers
 
-_security = [Security(HTTPBearer(auto_error=False, description="a key of consequential key"))]
-plain = APIRouter(route_class=_PlainRoute, responses=REFUSALS, dependencies=_security)
-watching = APIRouter(route_class=_PlainRoute)  # without a key
-router = APIRouter(route_class=_Route, responses=REFUSALS, dependencies=_security)
+SECURITY = [Security(HTTPBearer(auto_error=False, description="a key of consequential key"))]
+plain = APIRouter(route_class=PlainRoute, responses=REFUSALS, dependencies=SECURITY)
+watching = APIRouter(route_class=PlainRoute)  # without a key
+router = APIRouter(route_class=KeyedRoute, responses=REFUSALS, dependencies=SECURITY)
 
 
 # --- deciding
@@ -160,9 +148,9 @@ async def decide(request: Request) -> Response:
     service = service_of(request)
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
-    value = read_json(await _body(request, DECISION_LIMIT), DECISION_LIMIT)
+    value = read_json(await json_body(request, DECISION_LIMIT), DECISION_LIMIT)
     answer = await _decided(service, live, value, lambda loop: [read_application(value, loop)])
-    return _json(answer.decisions[0], _status(answer))
+    return as_json(answer.decisions[0], _status(answer))
 
 
 @plain.post(
@@ -178,9 +166,9 @@ async def decide_batch(request: Request) -> Response:
     service = service_of(request)
     service.account(request, "decide")
     live = service.deciding(request.path_params["loop"])
-    value = read_json(await _body(request, LIST_LIMIT), LIST_LIMIT)
+    value = read_json(await json_body(request, LIST_LIMIT), LIST_LIMIT)
     answer = await _decided(service, live, value, lambda loop: read_batch(value, loop))
-    return _json({"decisions": answer.decisions}, _status(answer))
+    return as_json({"decisions": answer.decisions}, _status(answer))
 
 
 async def _decided(
@@ -249,154 +237,7 @@ def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int
         return {"new": outcomes.add_attributes(connection, body.sensitive, by, at)}
 
 
-# --- loops, policies, deployments
-
-
-@router.get("/v1/loops/{loop}")
-@allowed("read")
-def get_loop(request: Request, loop: str) -> JSONResponse:
-    """Return the settings in force, and all versions before."""
-    service_of(request).live(loop)
-    with service_of(request).store.read() as connection:
-        versions = loops.loop_versions(connection, loop)
-    return JSONResponse({"loop": loop, **versions[0], "versions": versions})
-
-
-@router.put("/v1/loops/{loop}", openapi_extra=shown(SETTINGS_EXAMPLE))
-@allowed("admin")
-def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
-    """Make a loop, or a new version of its settings."""
-    service = service_of(request)
-    by = request.state.account.name
-    with service.store.write() as connection:
-        version = loops.put_loop(connection, loop, document, service.settings.secret, by, now())
-    service.refresh()
-    return {"version": version}
-
-
-@plain.post(
-    "/v1/loops/{loop}/policies",
-    status_code=201,
-    openapi_extra=described({"type": "object"}, POLICY_EXAMPLE, "parent", "cohorts"),
-)
-@allowed("learn")
-async def propose(request: Request) -> Response:
-    """Propose a policy, the file that `save_policy` writes, to be deployed by another person."""
-    service = service_of(request)
-    by = service.account(request, "learn").name
-    live = service.live(request.path_params["loop"])
-    body = await _body(request, LIST_LIMIT)
-    try:
-        document = body.decode()
-    except UnicodeDecodeError:
-        raise Problem("not_utf8", 400, "the body is not UTF-8") from None
-    told = request.query_params.get("cohorts", "")
-    cohorts = [each for each in told.split(",") if each] or None
-    parent = request.query_params.get("parent")
-    if parent is not None:
-        checked_id(parent, "parent")
-
-    def stored() -> str:
-        with service.store.write() as connection:
-            at = loops.clock(connection, live.loop, live.settings, now())
-            return policies.propose(
-                connection, live, document, by, at, parent=parent, cohorts=cohorts
-            )
-
-    return _json({"policy": await service.on_thread(stored)}, 201)
-
-
-@router.post(
-    "/v1/loops/{loop}/deployments",
-    status_code=201,
-    openapi_extra=shown(DEPLOYMENT_EXAMPLE),
-)
-@allowed("approve")
-def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
-    """Decide with these policies from now on; a canary or a roll back is a deployment, too.
-
-    The share of a candidate rises by the evidence of the last evaluation that it passed; without
-    evidence it takes the scope admin, and a reason.
-    """
-    service, account = service_of(request), request.state.account
-    live = service.live(loop)
-    told: dict[str, Any] = {"evidence": body.evidence, "why": body.why}
-    with service.store.write() as connection:
-        at = loops.clock(connection, loop, live.settings, now())
-        number = approval.approve(connection, live, body.shares, account, at, **told)
-    service.refresh()
-    return {"number": number}
-
-
-@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=shown({}))
-@allowed("learn")
-def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
-    """Ask the worker to learn from all frozen cohorts; the candidate comes later."""
-    service, by = service_of(request), request.state.account.name
-    live = service.live(loop)
-    with service.store.write() as connection:
-        at = loops.clock(connection, loop, live.settings, now())
-        return {"request": learning.ask(connection, loop, by, at)}
-
-
-@router.get("/v1/loops/{loop}/learn")
-@allowed("read")
-def get_learning(request: Request, loop: str) -> JSONResponse:
-    """Return what became of the requests to learn, the newest first."""
-    service_of(request).live(loop)
-    with service_of(request).store.read() as connection:
-        return JSONResponse({"requests": learning.asked(connection, loop)[::-1][:_LISTED]})
-
-
-@router.get("/v1/loops/{loop}/candidates")
-@allowed("read")
-def get_candidates(request: Request, loop: str) -> JSONResponse:
-    """Return the policies that wait for their proof, and those that did, the newest first."""
-    service_of(request).live(loop)
-    with service_of(request).store.read() as connection:
-        found = candidates.candidates(connection, loop)
-    return JSONResponse({"candidates": found[::-1][:_LISTED]})
-
-
-@router.post("/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=shown({"candidate": 1}))
-@allowed("learn")
-def withdraw(request: Request, loop: str, body: bodies.Withdrawal) -> dict[str, int]:
-    """Let a candidate wait no longer."""
-    service, by = service_of(request), request.state.account.name
-    live = service.live(loop)
-    with service.store.write() as connection:
-        at = loops.clock(connection, loop, live.settings, now())
-        candidates.withdraw(connection, loop, body.candidate, by, at)
-    return {"candidate": body.candidate}
-
-
-def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
-    """Add a route that lists a loop's rows, the newest first."""
-
-    @router.get(f"/v1/loops/{{loop}}/{name}", name=name, description=f"A loop's {name}.")
-    @allowed("read")
-    def listed(request: Request, loop: str) -> JSONResponse:
-        service_of(request).live(loop)
-        columns = [column for column in table.c if column.name not in hidden]
-        order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
-        wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
-        with service_of(request).store.read() as connection:
-            rows = schema.rows(connection, wanted)
-        return JSONResponse({name: [_readable(row) for row in rows]})
-
-
-def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its JSON as values."""
-    return {name: json.loads(value) if name in _JSON else value for name, value in row.items()}
-
-
-_listing("policies", schema.policy, hidden=("content",))
-_listing("deployments", schema.deployment)
-_listing("epochs", schema.epoch)
-_listing("days", schema.day)
-_listing("cohorts", schema.cohort)
-_listing("evaluations", schema.evaluation)
-_listing("guardrails", schema.guardrail)
+# --- exports
 
 
 @router.get(
@@ -435,7 +276,7 @@ def export(
 @watching.get("/healthz")
 async def healthz(request: Request) -> Response:
     """Say that the process runs."""
-    return _json({"status": "ok"})
+    return as_json({"status": "ok"})
 
 
 @watching.get("/readyz", responses={503: REFUSALS[503]})
@@ -444,7 +285,7 @@ async def readyz(request: Request) -> Response:
     service = service_of(request)
     if not await service.on_thread(service.is_ready):
         raise Problem("not_ready", 503, "the database does not answer, or the service ends")
-    return _json({"status": "ok"})
+    return as_json({"status": "ok"})
 
 
 @watching.get("/metrics", response_class=PlainTextResponse)

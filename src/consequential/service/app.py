@@ -18,13 +18,15 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from consequential import __version__
-from consequential.service import api, bodies, pages
+from consequential.service import api, bodies, loop_api, pages
 from consequential.service.database import open_store, says_closed
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings
 from consequential.service.state import Service
 
+# all that take a key
+ROUTERS = (api.plain, api.router, loop_api.plain, loop_api.router)
 _CODES = {404: "not_found", 405: "method"}
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "color_message"}
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
@@ -52,7 +54,7 @@ def make_app(settings: ServiceSettings) -> Starlette:
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
-    for router in (api.plain, api.router, api.watching):
+    for router in (*ROUTERS, api.watching):
         described.include_router(router)
     hot = [
         Route("/v1/loops/{loop}/decisions", api.decide, methods=["POST"]),

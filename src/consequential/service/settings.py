@@ -204,7 +204,7 @@ class LoopSettings:
             )
         if not self.features:
             raise SettingsError("a loop needs at least one feature")
-        if self.fairness not in NOTIONS:
+        if not isinstance(self.fairness, str) or self.fairness not in NOTIONS:
             raise SettingsError(f"fairness is one of {', '.join(NOTIONS)}")
         if self.max_gap is not None:
             if not (_is_number(self.max_gap) and 0.0 < self.max_gap <= 1.0):

@@ -1,0 +1,83 @@
+"""A worker that is killed: the next one goes on, repeats nothing, and ends with the same tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from learning_loop import Rehearsal
+
+from consequential.service import schema
+from consequential.service.database import Store, open_store
+from consequential.service.settings import ServiceSettings
+from consequential.service.verify import verify
+
+APART = ("id", "time", "digest")  # of rows that were written at another moment
+
+
+class Killed(BaseException):
+    """What no worker catches."""
+
+
+def tables(loop: Rehearsal) -> dict[str, list[Any]]:
+    """All rows without their timestamps."""
+    return {
+        table.name: sorted(
+            repr({name: value for name, value in row.items() if name not in APART})
+            for row in loop.rows(table)
+        )
+        for table in schema.SEALED
+        if table.schema is None
+    }
+
+
+def copied(loop: Rehearsal, folder: Path) -> Rehearsal:
+    loop.store.close()
+    shutil.copytree(loop.service.directory, folder)
+    files = [f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
+    settings = ServiceSettings(folder, files[0], files[1], loop.service.secret)
+    return Rehearsal(open_store(settings), settings, loop.harsh, loop.day)
+
+
+def killed_at(number: int) -> Callable[[Store], Any]:
+    """`Store.write`, of which one call kills."""
+    write, calls = Store.write, iter(range(number + 1))
+
+    def counted(store: Store) -> Any:
+        if next(calls, None) == number:
+            raise Killed
+        return write(store)
+
+    return counted
+
+
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_worker_killed_before_any_transaction_ends_with_the_same_tables(
+    rehearsed, tmp_path_factory, monkeypatch, step
+):
+    """A day that is closed, cohorts frozen, a candidate learned and others looked at."""
+    loop = rehearsed
+    for _ in range(4):  # the last of them is the eighth cohort
+        loop.decide(200)
+    places = tmp_path_factory.mktemp("killed")
+    whole = copied(loop, places / "whole")
+    calls: list[int] = []
+    write = Store.write
+    monkeypatch.setattr(Store, "write", lambda store: calls.append(1) or write(store))
+    whole.work()
+    monkeypatch.undo()
+    assert len(whole.rows(schema.candidate)) == 4
+    for number in range(0, len(calls), step):
+        again = copied(loop, places / str(number))
+        monkeypatch.setattr(Store, "write", killed_at(number))
+        with pytest.raises(Killed):
+            again.work()
+        monkeypatch.undo()
+        again.work()
+        assert tables(again) == tables(whole), number
+        assert list(verify(again.store, again.service.secret)) == []
+        again.store.close()
+    whole.store.close()
