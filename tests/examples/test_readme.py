@@ -78,6 +78,6 @@ def test_the_commands_in_the_readme_can_be_parsed(tmp_path, monkeypatch):
     text = README.replace("\\\n", " ")
     columns = re.search(r'^columns="(.*)"', text, flags=re.MULTILINE).group(1)
     lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
-    assert len(lines) == 14
+    assert len(lines) == 15
     for line in lines:
         command_parser().parse_args(with_columns(line.replace("$columns", columns).split()))
