@@ -317,7 +317,7 @@ def test_two_columns_of_one_name_are_refused():
 @pytest.mark.parametrize("role", ["decision", "label"])
 def test_what_decided_or_came_after_is_no_feature(role):
     named = NAMED | {"features": ["income", NAMED[role]]}
-    with pytest.raises(cq.DecisionLogError, match=f"'{NAMED[role]}' is the {role} and a feature"):
+    with pytest.raises(cq.DecisionLogError, match=f"'{NAMED[role]}' is the {role}, so"):
         cq.DecisionLog.from_frame(strange_frame(), **named)
 
 

@@ -260,10 +260,7 @@ class DecisionLog:
             raise DecisionLogError("period says what a time step is: name the column of dates")
         for role, name in {"decision": decision, "label": label, "value": value}.items():
             if name is not None and name in (features or ()):
-                raise DecisionLogError(
-                    f"{name!r} is the {role} and a feature: what decided or came after cannot be "
-                    "decided by"
-                )
+                raise DecisionLogError(f"{name!r} is the {role}, so it cannot be a feature")
         table = frames.as_table(frame)
         columns = frames.named_columns(
             table,
