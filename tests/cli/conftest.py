@@ -18,7 +18,7 @@ def shared(tmp_path_factory):
     pa.csv.write_csv(people(), folder / "loans.csv")
     pa.parquet.write_table(people(seed=1), folder / "later.parquet")
     arguments = ["fit", str(folder / "loans.csv"), *FEATURES, *LOGGED, *COST]
-    bounds = ["--max-gap", "0.05", "--floor", "0.02", "--folds", "2"]
+    bounds = ["--max-gap", "0.1", "--floor", "0.02", "--folds", "2"]
     assert main([*arguments, *bounds, "--out", str(folder / "fit")]) == 0
     return folder
 
