@@ -109,7 +109,8 @@ def chosen_among(
     """
     crossed = {method: modelled.crossed(METHODS[method], method) for method in methods}
     n_folds, fold = len(crossed[methods[0]].by_fold), modelled.outcome.fold
-    constant = {"accept all": np.ones(len(fold)), "reject all": np.zeros(len(fold))}
+    rejected = np.full(len(fold), modelled.learner.floor)  # the floor explores even so
+    constant = {"accept all": np.ones(len(fold)), "reject all": rejected}
     crossed |= {
         name: CrossFitted(np.broadcast_to(propensity, (n_folds, len(fold))), fold)
         for name, propensity in constant.items()

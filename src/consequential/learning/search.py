@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from consequential.functionals import Sums
 from consequential.learning.constraints import Constraint
-from consequential.learning.problem import Problem
+from consequential.learning.problem import Price, Problem
 from consequential.learning.rows import Remembered, Rows
 from consequential.learning.solver import (
     KEPT,
@@ -36,6 +36,7 @@ _FLAT = 4.0  # the largest standardised slope of a start
 _NO_COST = 1e-9  # of a log whose values are all gains, as good as none
 _SHRUNK = 1e-3  # ridge of the predictive model that one of the starts comes from
 _FEW = 0.05  # who is accepted by a harsh start, or rejected by a lenient one
+_FEWER = tuple(0.5 * 0.75**k for k in range(16))  # shares accepted, or rejected, tried at last
 _PENALTY = 30.0  # of the gap, by the utility's scale, that leads to one of the starts
 
 
@@ -159,6 +160,10 @@ def search(
         if trivial is None or polished[name].worth >= trivial.worth:
             break
     start = _by_worth(polished)[0]
+    if constraint.binds and trivial is not None and polished[start].worth < trivial.worth:
+        moved = _kept_by_moving(stages, free[_by_worth(free)[0]], constraint)
+        polished["cut moved"] = polish(stages.later, moved, max_passes=max_passes)
+        start = _by_worth(polished)[0]
     best = polished[start]
     found = Found(
         start,
@@ -202,8 +207,8 @@ def _constrained(
     best = free[_by_worth(free)[0]]
     ways_in = {
         "at once": best,
-        "few accepted": replace(best, theta=_moved(stages, best.theta, _FEW)),
-        "few rejected": replace(best, theta=_moved(stages, best.theta, 1.0 - _FEW)),
+        "few accepted": replace(best, theta=_moved(stages, flattened(screened, best.theta), _FEW)),
+        "few rejected": replace(best, theta=_moved(stages, flattened(screened, best.theta), 1.0 - _FEW)),
     }
     if constraint.compares:
         penalised = replace(
@@ -219,10 +224,26 @@ def _constrained(
     return distinct(screened, {name: found[name] for name in _by_worth(found)})
 
 
+def _kept_by_moving(stages: Stages, free: Attempt, constraint: Constraint) -> Attempt:
+    """A free attempt with its cut moved to where a constraint is kept and the objective is largest.
+
+    A search may end in policies too steep to move, which all but keep the constraint. Groups'
+    benefits become equal as everybody is accepted, or nobody.
+    """
+    tried = []
+    for accepted in (*_FEWER, *(1.0 - share for share in _FEWER)):
+        theta = _moved(stages, free.theta, accepted)
+        sums, value = stages.whole.at(theta)
+        violation = constraint.violation(sums)
+        found = replace(free, theta=theta, sums=sums, value=value, violation=violation)
+        tried.append(replace(found, price=Price(constraint)))
+    return max(tried, key=lambda attempt: attempt.worth)
+
+
 def _moved(stages: Stages, theta: Floats, accepted: float) -> Floats:
-    """The same policy, less steep, with its cut where it accepts a share of the sample."""
+    """The same policy, with its cut where it accepts a share of the sample."""
     problem, rows = stages.screened, stages.sample
-    beta = problem.standardised(flattened(problem, theta)).reshape(problem.n_blocks, -1)
+    beta = problem.standardised(theta).reshape(problem.n_blocks, -1)
     counts = rows.columns.any(axis=0)
     for block, slopes in enumerate(beta[:, 1:]):
         mine = counts if problem.n_blocks == 1 else counts & (rows.group == block)
