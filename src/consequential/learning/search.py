@@ -208,7 +208,9 @@ def _constrained(
     ways_in = {
         "at once": best,
         "few accepted": replace(best, theta=_moved(stages, flattened(screened, best.theta), _FEW)),
-        "few rejected": replace(best, theta=_moved(stages, flattened(screened, best.theta), 1.0 - _FEW)),
+        "few rejected": replace(
+            best, theta=_moved(stages, flattened(screened, best.theta), 1.0 - _FEW)
+        ),
     }
     if constraint.compares:
         penalised = replace(
