@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -24,9 +26,13 @@ def events(loop: Rehearsal, *kinds: str) -> list[tuple[str, str]]:
     ]
 
 
-def broken(loop: Rehearsal) -> dict[str, str]:
+def alarms_of(loop: Rehearsal) -> list[dict[str, Any]]:
     with loop.store.read() as connection:
-        return {row["name"]: row["since"] for row in raised_alarms(connection, LOOP)}
+        return raised_alarms(connection, LOOP)
+
+
+def broken(loop: Rehearsal) -> dict[str, str]:
+    return {row["name"]: row["since"] for row in alarms_of(loop)}
 
 
 def now_deployed(loop: Rehearsal):
@@ -88,7 +94,7 @@ def test_without_the_setting_nothing_is_rolled_back(sqlite_loop):
     loop.put(acceptance=[0.05, 0.5])
     bold = loop.propose(rule(-2.0))
     loop.approve({bold: 1.0}, why="a trial")
-    loop.days(2, n=60)
+    loop.days(3, n=60)
     assert set(broken(loop)) == {"acceptance"}
     assert now_deployed(loop).number == 2
 
@@ -102,38 +108,103 @@ def test_an_alarm_from_before_a_deployment_takes_nothing_back(sqlite_loop):
     loop.days(3, n=60)
     loop.approve({milder: 1.0}, why="an answer")
     loop.put(acceptance=[0.05, 0.5], auto_rollback=True)
-    loop.days(2, n=60)
-    assert broken(loop) == {"acceptance": "2026-01-01"}
+    loop.days(3, n=60)
+    assert broken(loop) == {"acceptance": "2026-01-02"}
     assert now_deployed(loop).live == milder
 
 
+def test_what_a_person_has_rolled_back_to_is_not_taken_back(sqlite_loop):
+    """The day of the roll back was mostly decided by what it has ended."""
+    loop = sqlite_loop
+    loop.put(acceptance=[0.05, 0.5], auto_rollback=True)
+    bold = loop.propose(rule(-2.0))
+    loop.days(1, n=60)
+    loop.approve({bold: 1.0}, why="a trial")
+    loop.decide(60)
+    loop.approve({loop.harsh: 1.0})
+    loop.days(3, n=60)
+    assert not broken(loop)
+    values = {"date": "2026-01-31", "name": "acceptance", "value": 30.0, "limit": 20.0}
+    with loop.store.write() as connection:
+        row = values | {"broken": True, "sentence": "No."}
+        schema.add(connection, schema.guardrail, LOOP, now(), row)
+    loop.work()
+    found = now_deployed(loop)
+    assert (found.number, found.live) == (3, loop.harsh)
+
+
+def test_days_before_a_deployment_or_a_new_range_take_nothing_back(sqlite_loop):
+    loop = sqlite_loop
+    bold, mild = loop.propose(rule(-2.0)), loop.propose(rule(0.9))
+    loop.approve({bold: 1.0}, why="a trial")
+    loop.days(3, n=60)  # nearly everybody is accepted, as was agreed
+    loop.approve({mild: 1.0}, why="fewer")
+    loop.put(acceptance=[0.05, 0.5], auto_rollback=True)
+    loop.days(3, n=60)
+    assert not broken(loop)
+    assert now_deployed(loop).live == mild
+
+
 def test_broken_chance_is_found(sqlite_loop, monkeypatch):
-    """Propensities that were logged a fifth too high."""
+    """Propensities that were logged a fifth too high, after a deployment or before one."""
     loop = sqlite_loop
     loop.put(auto_rollback=True)
     lottery = loop.propose(rule(9.0, floor=0.5))
     loop.approve({lottery: 1.0}, why="a trial")
+    loop.days(1, n=60)
     drawn = random.Random(0)
     monkeypatch.setattr(writer, "uniform", lambda *_: 1.2 * drawn.random())
     loop.days(2, n=1000)
-    assert "chance" in broken(loop)
+    (alarm,) = (row for row in alarms_of(loop) if row["name"] == "chance")
     assert now_deployed(loop).live == loop.harsh
+    with loop.store.read() as connection:
+        assert alarms._chance_broke(connection, alarm, "2026-01-01")
+        assert not alarms._chance_broke(connection, alarm, "2026-01-02")
 
 
-def test_one_guardrail_that_cannot_be_computed_stops_no_other(rehearsed, monkeypatch):
+def test_one_guardrail_that_cannot_be_computed_stops_no_other_and_ends_no_alarm(
+    rehearsed, monkeypatch
+):
     def fails(*_: Any) -> Finding:
         raise OSError("a disk")
 
+    alarm = Finding("chance", 30.0, 20.0, True, "No.")
+    monkeypatch.setattr(guardrails, "chance", lambda _: alarm)
+    rehearsed.decide(60)
+    rehearsed.work()
     monkeypatch.setattr(guardrails, "chance", fails)
-    rehearsed.decide()
+    rehearsed.decide(60)
     with pytest.raises(OSError, match="disk"):
         rehearsed.work()
-    rows = [row["name"] for row in rehearsed.rows(schema.guardrail) if row["date"] == "2026-01-06"]
+    rows = [row["name"] for row in rehearsed.rows(schema.guardrail) if row["date"] == "2026-01-07"]
     assert rows == ["acceptance"]
+    assert broken(rehearsed) == {"chance": "2026-01-06"}
     told = [row for row in rehearsed.rows(schema.event) if row["what"] == "work failed"]
     assert [json.loads(row["about"])["error"] for row in told] == ["OSError"]
     monkeypatch.undo()
     rehearsed.work()  # the day was looked at
+
+
+def test_the_groups_of_a_day_are_counted_a_few_times_in_a_year_of_looks(rehearsed, monkeypatch):
+    cohorts, counted = rehearsed.cohorts(), Counter()
+    monkeypatch.setattr(alarms, "_count_groups", lambda _, day: counted.update([day]) or {})
+    days = [str(date(2025, 1, 1) + timedelta(k)) for k in range(365)]
+    for k, until in enumerate(days):
+        for day in days[: k + 1]:
+            alarms._groups(cohorts, day, until)
+    assert max(counted.values()) <= 9  # at ages of 0, 1, 3, 7, ... days
+    assert counted[days[0]] == 9
+
+
+def test_a_group_that_is_reported_later_is_counted_at_a_later_look(sqlite_loop):
+    loop = sqlite_loop
+    loop.decide(20, groups="f")
+    cohorts, day = loop.cohorts(), "2026-01-01"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alarms, "reported_groups", lambda *_: {})
+        assert alarms._groups(cohorts, day, day).keys() == {"unknown"}
+    assert alarms._groups(cohorts, day, day).keys() == {"unknown"}
+    assert alarms._groups(cohorts, day, "2026-01-02")["f"][0] == 20
 
 
 def test_alarms_are_in_the_metrics(rehearsed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from datetime import UTC, datetime, timedelta
@@ -139,6 +140,47 @@ def test_learning_is_asked_for_and_answered_by_the_worker(rehearsed):
     assert len(learned(rehearsed)) == 4
     rehearsed.work()
     assert len(learned(rehearsed)) == 4
+
+
+def test_a_failure_is_tried_again_when_the_settings_or_the_day_have_changed(
+    sqlite_loop, monkeypatch
+):
+    loop, calls = sqlite_loop, []
+
+    def fails(*told: Any) -> None:
+        calls.append(told)
+        raise MemoryError
+
+    monkeypatch.setattr(learning, "learned_policy", fails)
+    loop.days(2, n=50)
+    loop.decide(50)
+    for expected in (1, 1):
+        with contextlib.suppress(MemoryError):
+            loop.work()
+        assert len(calls) == expected
+    loop.put(cost=0.4)
+    with pytest.raises(MemoryError):
+        loop.work()
+    assert len(calls) == 2
+    assert sorted(told["version"] for told in failures(loop)) == [1, 2]
+    monkeypatch.undo()
+    loop.days(1, n=50)
+    assert days(1, 1) in learned(loop)
+
+
+def test_an_answer_is_written_with_the_candidate_or_neither_is(rehearsed, monkeypatch):
+    with rehearsed.store.write() as connection:
+        request = learning.ask(connection, LOOP, "anna", now())
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    rehearsed.put(cost=0.4)
+    before = len(rehearsed.rows(schema.candidate))
+    monkeypatch.setattr(learning, "_tell", killed)
+    with pytest.raises(KeyboardInterrupt):
+        learning.answer(rehearsed.cohorts(), request, now())
+    assert len(rehearsed.rows(schema.candidate)) == before
 
 
 # --- the same again

@@ -109,7 +109,7 @@ def test_a_roll_back_by_the_worker_is_in_force_in_two_processes_within_two_secon
     watch = alarms.Watch(all_cohorts(store, trial.settings.directory)["trial"])
     values = {"date": "2999-01-01", "value": 30.0, "limit": 20.0, "broken": True, "sentence": "No."}
     with store.write() as connection:
-        schema.add(connection, schema.guardrail, "trial", now(), values | {"name": "chance"})
+        schema.add(connection, schema.guardrail, "trial", now(), values | {"name": "acceptance"})
     assert watch.roll_back(now()) == 3
     began = time.monotonic()
     for service in services:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date as calendar_day
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from consequential.service import guardrails, schema
 from consequential.service.approval import ROLL_BACK
 from consequential.service.candidates import Deployed, deployed
-from consequential.service.closing import repeats
+from consequential.service.closing import repeats, within
 from consequential.service.cohorts import Cohorts, Row, name_of
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops, policy_features
@@ -29,7 +31,13 @@ from consequential.service.settings import period_of, period_start
 # broken ones that may cause a roll back; people change for many reasons, and no policy changes that
 _ROLLED_BACK = ("chance", "acceptance", "utility")
 _ALARMS = Gauge("consequential_alarm", "Whether a guardrail is broken", ["loop", "guardrail"])
+_OF_NO_POLICY = ("chance", "acceptance")  # the others are about the live policy
 _MOST_PEOPLE = 10_000  # whose features are compared, the last ones of a day
+_PIECE = 10_000  # rows in memory
+
+Groups = dict[str, tuple[int, int]]  # people, and how many of them were accepted
+# how old closed days were when they were counted, and what was found
+_counted: dict[tuple[Path, str, str, str], tuple[int, Groups]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,11 @@ class Watch:
         with self.cohorts.store.read() as connection:
             now = deployed(connection, self.cohorts.loop)
             days = _days(connection, self.cohorts.loop, date)
+            changed = _changed(connection, self.cohorts.loop, date)
+        own = [day for day in days if day.date > changed]
         found: list[Finding] = []
         failed: list[Exception] = []
-        for compute in self._guardrails(date, time, now, days):
+        for compute in self._guardrails(date, time, now, days, own):
             try:
                 found += compute()
             except Exception as error:  # the others can still be computed
@@ -68,28 +78,26 @@ class Watch:
         return failed
 
     def _guardrails(
-        self, date: str, time: datetime, now: Deployed, days: list[Day]
+        self, date: str, time: datetime, now: Deployed, days: list[Day], own: list[Day]
     ) -> Iterator[Callable[[], list[Finding]]]:
         settings = self.cohorts.settings
         frozen = self.cohorts.kept(self.cohorts.frozen(), time)
         if sum(day.people for day in days):
             yield lambda: [guardrails.chance(days)]
-            yield lambda: [guardrails.acceptance(days, self._by_group(date), settings)]
+        if sum(day.people for day in own):
+            yield lambda: [guardrails.acceptance(own, self._by_group(own), settings)]
         if now.live is not None:
             yield lambda: self._drift(date, now)
             yield lambda: self._utility(frozen, now)
 
-    def _by_group(self, until: str) -> dict[str, list[Day]]:
-        """Return the days of a year up to one of them, by group."""
-        if not self.cohorts.settings.sensitive:
-            return {}
-        year = until[:4]
-        if year not in self._kept:
-            self._kept[year] = _group_days(self.cohorts, year)
-        return {
-            group: [Day(date, *counts) for date, counts in sorted(days.items()) if date <= until]
-            for group, days in self._kept[year].items()
-        }
+    def _by_group(self, days: list[Day]) -> dict[str, list[Day]]:
+        """Return days, of which the last is looked at, by group."""
+        found: dict[str, list[Day]] = {}
+        if self.cohorts.settings.sensitive:
+            for day in days:
+                for group, counts in _groups(self.cohorts, day.date, days[-1].date).items():
+                    found.setdefault(group, []).append(Day(day.date, *counts))
+        return found
 
     def _drift(self, date: str, now: Deployed) -> list[Finding]:
         table, loop = schema.decision, self.cohorts.loop
@@ -152,21 +160,24 @@ class Watch:
     def roll_back(self, time: datetime) -> int | None:
         """Deploy the shares of before, if the settings say so and an alarm is about the last ones.
 
-        An alarm is, if it began after they were deployed. The worker does not take back what it
-        has rolled back to: then people must decide.
+        An alarm is, if it began after the day on which they were deployed or the settings changed,
+        by what happened after that day. What was rolled back to is not taken back: then people
+        must decide.
         """
         if not self.cohorts.settings.auto_rollback:
             return None
         loop = self.cohorts.loop
         with self.cohorts.store.write() as connection:
             now = deployed(connection, loop)
-            if not now.before or now.by == "worker":
+            if not now.before or now.evidence.startswith(ROLL_BACK):
                 return None
-            raised = raised_alarms(connection, loop)
+            changed = _changed(connection, loop)
             why = [
                 each["sentence"]
-                for each in raised
-                if each["name"] in _ROLLED_BACK and each["since"] >= now.date
+                for each in raised_alarms(connection, loop)
+                if each["name"] in _ROLLED_BACK
+                and each["since"] > changed
+                and (each["name"] != "chance" or _chance_broke(connection, each, changed))
             ]
             if not why:
                 return None
@@ -175,14 +186,26 @@ class Watch:
             return deploy(connection, live, now.before[-1], "worker", time, evidence=said)
 
 
+def last_findings(connection: Connection, loop: str) -> list[dict[str, Any]]:
+    """Return what each guardrail said last, by name; what was about another policy is left out."""
+    table, now = schema.guardrail, deployed(connection, loop)
+    own = table.c.loop == loop
+    newest = select(table.c.name, func.max(table.c.date)).where(own).group_by(table.c.name)
+    asked = select(table).where(own, tuple_(table.c.name, table.c.date).in_(newest))
+    since = "" if now.replaced is None else now.live_date
+    return [
+        row
+        for row in schema.rows(connection, asked.order_by(table.c.name))
+        if row["name"] in _OF_NO_POLICY or row["date"] >= since
+    ]
+
+
 def raised_alarms(connection: Connection, loop: str) -> list[dict[str, Any]]:
     """Return the guardrails that are broken, each with the day `since` when."""
     table = schema.guardrail
     own = table.c.loop == loop
-    newest = select(func.max(table.c.date)).where(own).scalar_subquery()
-    rows = schema.rows(connection, select(table).where(own, table.c.date == newest))
     found = []
-    for row in rows:
+    for row in last_findings(connection, loop):
         if row["broken"]:
             same = own & (table.c.name == row["name"])
             sound = select(func.max(table.c.date)).where(same, table.c.broken.is_(False))
@@ -194,12 +217,11 @@ def raised_alarms(connection: Connection, loop: str) -> list[dict[str, Any]]:
 
 def measure(store: Store) -> None:
     """Set the gauge of every guardrail; without a database it stays as it was."""
-    table = schema.guardrail
-    newest = select(table.c.loop, func.max(table.c.date)).group_by(table.c.loop)
-    asked = select(table).where(tuple_(table.c.loop, table.c.date).in_(newest))
+    watched = select(schema.guardrail.c.loop).distinct()
     try:
         with store.read() as connection:
-            rows = schema.rows(connection, asked)
+            loops = connection.execute(watched).scalars().all()
+            rows = [row for loop in loops for row in last_findings(connection, loop)]
     except SQLAlchemyError:
         return
     _ALARMS.clear()
@@ -222,19 +244,49 @@ def _days(connection: Connection, loop: str, until: str) -> list[Day]:
     return days
 
 
-def _group_days(cohorts: Cohorts, year: str) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return by group and day how many people there were, and how many were accepted."""
-    table = schema.decision
-    start, end = (first_id(period_start(f"{int(year) + k}-01-01")) for k in (0, 1))
-    asked = select(table.c.time, table.c.subject_id, table.c.accepted).where(
-        table.c.loop == cohorts.loop, table.c.id >= start, table.c.id < end, ~repeats(table)
+def _changed(connection: Connection, loop: str, until: str = "9999") -> str:
+    """Return the last day, up to one, on which a deployment or the settings were replaced.
+
+    What happened on that day is partly of before, so guardrails of what is new begin after it.
+    """
+    days = [""]
+    for table, number in ((schema.deployment, "number"), (schema.loop, "version")):
+        day = func.substr(table.c.time, 1, 10)
+        own = (table.c.loop == loop) & (table.c[number] > 1) & (day <= until)
+        days.append(connection.execute(select(func.max(day)).where(own)).scalar() or "")
+    return max(days)
+
+
+def _chance_broke(connection: Connection, alarm: dict[str, Any], after: str) -> bool:
+    """Whether the days after one of them would raise the alarm without the year before."""
+    days = [day for day in _days(connection, alarm["loop"], alarm["date"]) if day.date > after]
+    return bool(days) and guardrails.chance(days).broken
+
+
+def _groups(cohorts: Cohorts, date: str, until: str) -> Groups:
+    """Return the groups of a closed day.
+
+    People's groups may be reported later, so a day is counted again when its age has doubled.
+    """
+    age = (calendar_day.fromisoformat(until) - calendar_day.fromisoformat(date)).days
+    key = cohorts.directory, cohorts.loop, cohorts.settings.sensitive, date
+    if key not in _counted or age > 2 * _counted[key][0]:
+        _counted[key] = age, _count_groups(cohorts, date)
+    return _counted[key][1]
+
+
+def _count_groups(cohorts: Cohorts, date: str) -> Groups:
+    table, found = schema.decision, Groups()
+    asked = select(table.c.subject_id, table.c.accepted).where(
+        *within(table, cohorts.loop, date), ~repeats(table)
     )
-    asked = asked.execution_options(yield_per=10_000)
-    groups = reported_groups(cohorts.store, cohorts.settings.sensitive)
-    found: dict[str, dict[str, tuple[int, int]]] = {}
     with cohorts.store.read() as connection:
-        for time, subject, accepted in connection.execute(asked):
-            days = found.setdefault(groups.get(subject, UNKNOWN), {})
-            people, taken = days.get(time[:10], (0, 0))
-            days[time[:10]] = people + 1, taken + accepted
+        result = connection.execute(asked.execution_options(yield_per=_PIECE))
+        for piece in result.partitions():
+            subjects = [subject for subject, _ in piece if subject is not None]
+            reported = reported_groups(cohorts.store, cohorts.settings.sensitive, subjects)
+            for subject, accepted in piece:
+                group = reported.get(subject, UNKNOWN)
+                people, taken = found.get(group, (0, 0))
+                found[group] = people + 1, taken + accepted
     return found

@@ -31,7 +31,7 @@ class Deployed:
 
     Attributes
     ----------
-    number, shares, by, date
+    number, shares, by, evidence, date
         Of the last deployment.
     live, since, live_date
         The policy with the largest share, and the deployment since which it is the live one.
@@ -44,6 +44,7 @@ class Deployed:
     number: int = 0
     shares: Shares = field(default_factory=dict)
     by: str = ""
+    evidence: str = ""
     date: str = ""
     live: str | None = None
     since: int = 0
@@ -60,7 +61,8 @@ def deployed(connection: Connection, loop: str) -> Deployed:
     for row in sorted(rows, key=lambda each: int(each["number"])):
         before = (*found.before, found.shares) if found.number else ()
         date, shares = row["time"][:10], json.loads(row["shares"])
-        last = {"number": row["number"], "shares": shares, "by": row["by"], "date": date}
+        last = {name: row[name] for name in ("number", "by", "evidence")}
+        last |= {"shares": shares, "date": date}
         if found.live is None or shares.get(found.live, 0.0) < max(shares.values()):
             live = max(shares, key=shares.__getitem__)
             last |= {"live": live, "since": row["number"], "live_date": date}

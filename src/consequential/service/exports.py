@@ -169,10 +169,14 @@ def _feature_columns(settings: LoopSettings) -> dict[str, str]:
     return columns
 
 
-def reported_groups(store: Store, attribute: str) -> dict[str, str]:
-    """Return the last value that was reported of each subject."""
+def reported_groups(
+    store: Store, attribute: str, subjects: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Return the last value that was reported of each subject, or of some."""
     table = schema.attribute
     asked = select(table.c.subject_id, table.c.value).where(table.c.attribute == attribute)
+    if subjects is not None:
+        asked = asked.where(table.c.subject_id.in_(subjects))
     with store.read_sensitive() as connection:
         rows = connection.execute(asked.order_by(table.c.id))
         return {subject: UNKNOWN if value is None else value for subject, value in rows}

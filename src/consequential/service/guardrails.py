@@ -92,7 +92,11 @@ def chance(days: Sequence[Day]) -> Finding:
 def acceptance(
     days: Sequence[Day], by_group: Mapping[str, Sequence[Day]], settings: LoopSettings
 ) -> Finding:
-    """Say whether the share of accepted people, overall and in each group, is within its range."""
+    """Say whether the share of accepted people, overall and in each group, is within its range.
+
+    The days are those of this year since the last deployment or change of the settings: when it
+    began does not depend on its days, so the evidence is as good as that of a year.
+    """
     low, high = settings.acceptance
     groups = {"": _this_year(days)}
     for name, found in by_group.items():

@@ -69,10 +69,13 @@ def _doubled(size: int, most: int) -> list[int]:
 # --- how
 
 
-def learn(cohorts: Cohorts, frozen: Sequence[Row], time: datetime) -> str:
+def learn(
+    cohorts: Cohorts, frozen: Sequence[Row], time: datetime, request: str | None = None
+) -> str:
     """Learn from cohorts, those of the window, file the candidate, and return its policy's digest.
 
-    Nothing is filed if anything is wrong with the cohorts.
+    Nothing is filed if anything is wrong with the cohorts. A request is answered by the same
+    transaction, so it is learned for once.
     """
     used = cohorts.kept(frozen, time)[-cohorts.settings.gate.window :]
     if not used:
@@ -86,6 +89,8 @@ def learn(cohorts: Cohorts, frozen: Sequence[Row], time: datetime) -> str:
         digest = propose(connection, live, text, AUTHOR, time, **told)
         about = {"policy": digest, "cohorts": len(frozen), "live_since": now.since}
         schema.add_event(connection, cohorts.loop, time, AUTHOR, _LEARNED, canonical(about))
+        if request is not None:
+            _tell(connection, cohorts.loop, time, request, policy=digest)
     return digest
 
 
@@ -131,13 +136,17 @@ def asked(connection: Connection, loop: str) -> list[dict[str, Any]]:
 
 def answer(cohorts: Cohorts, request: str, time: datetime) -> None:
     """Learn as somebody asked, once: what is wrong with the cohorts is the answer."""
-    told = {"request": request}
     try:
-        told["policy"] = learn(cohorts, cohorts.frozen(), time)
+        learn(cohorts, cohorts.frozen(), time, request)
     except Problem as problem:
-        told |= {"code": problem.code, "error": problem.detail}
-    with cohorts.store.write() as connection:
-        schema.add_event(connection, cohorts.loop, time, AUTHOR, _ANSWERED, canonical(told))
+        wrong = {"code": problem.code, "error": problem.detail}
+        with cohorts.store.write() as connection:
+            _tell(connection, cohorts.loop, time, request, **wrong)
+
+
+def _tell(connection: Connection, loop: str, time: datetime, request: str, **told: str) -> None:
+    about = canonical({"request": request, **told})
+    schema.add_event(connection, loop, time, AUTHOR, _ANSWERED, about)
 
 
 # --- from rows to a policy

@@ -6,6 +6,7 @@ and the next one goes on. A unit that fails is written down and stops no other.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +20,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service import learning, looks, schema
 from consequential.service.alarms import Watch
+from consequential.service.candidates import settings_version
 from consequential.service.chance import open_epochs, reveal_keys
 from consequential.service.closing import close_day, days_due
 from consequential.service.cohorts import Cohorts, Row, all_cohorts
 from consequential.service.database import LockedError, Store, only_worker
 from consequential.service.forgetting import retain
 from consequential.service.problems import Problem
-from consequential.service.records import canonical, now, stamp
-from consequential.service.settings import ServiceSettings
+from consequential.service.records import canonical, first_id, now, stamp
+from consequential.service.settings import ServiceSettings, period_start
 
 FAILED = "work failed"
 _INTERVAL = 30.0  # seconds
@@ -59,7 +61,9 @@ def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
 
 def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> list[Exception]:
     """Do what is due in one loop, and return what failed."""
-    rounds = _Round(cohorts, time)
+    with cohorts.store.read() as connection:
+        version = settings_version(connection, cohorts.loop)
+    rounds = _Round(cohorts, time, version)
     rounds.attempt("epochs", partial(_epochs, cohorts, secret, time))
     days = days_due(cohorts.store, cohorts.loop, time)
     # after the keys, so that closed days can be verified
@@ -82,6 +86,7 @@ class _Round:
 
     cohorts: Cohorts
     time: datetime
+    version: int  # of the settings
     failed: list[Exception] = field(default_factory=list)
 
     def attempt(self, unit: str, do: Callable[[], Any]) -> bool:
@@ -95,7 +100,7 @@ class _Round:
 
     def _write_down(self, unit: str, error: Exception) -> None:
         """Store what failed, once a day; cohorts that do not allow it yet are no failure."""
-        loop, about = self.cohorts.loop, {"unit": unit, "date": stamp(self.time)[:10]}
+        loop, about = self.cohorts.loop, self._about(unit)
         is_problem = isinstance(error, Problem) and error.status < _BROKEN
         if not is_problem:
             _log.error(FAILED, extra={"about": {"loop": loop, "unit": unit}}, exc_info=error)
@@ -111,11 +116,28 @@ class _Round:
         except SQLAlchemyError:  # the database may be away, which may be what failed
             _log.exception("a failure could not be stored")
 
+    def _about(self, unit: str) -> dict[str, Any]:
+        return {"unit": unit, "date": stamp(self.time)[:10], "version": self.version}
+
+    def _has_failed(self, unit: str) -> bool:
+        """Whether a unit has failed today with these settings."""
+        event, about = schema.event.c, self._about(unit)
+        today = event.id >= first_id(period_start(about["date"]))
+        told = select(event.about).where(event.loop == self.cohorts.loop, event.what == FAILED)
+        with self.cohorts.store.read() as connection:
+            failed = connection.execute(told.where(today)).scalars().all()
+        return any(about.items() <= json.loads(each).items() for each in failed)
+
     def prove(self) -> None:
-        """Learn the candidates that are due, and look at all that wait."""
+        """Learn the candidates that are due, and look at all that wait.
+
+        What could not be learned from some cohorts is tried again the next day.
+        """
         frozen = self.cohorts.frozen()
         for count in learning.due(self.cohorts, frozen):
-            self.attempt(f"learning from {count} cohorts", partial(self._learn, frozen[:count]))
+            unit = f"learning from {count} cohorts"
+            if not self._has_failed(unit):
+                self.attempt(unit, partial(self._learn, frozen[:count]))
         for candidate in looks.waiting(self.cohorts):
             unit = f"looking at candidate {candidate['number']}"
             self.attempt(unit, partial(self._look, candidate, frozen))

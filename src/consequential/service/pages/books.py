@@ -171,7 +171,7 @@ class _Figures:
     rates: tuple[Rate, ...]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _figures(file: Path, digest: str, cost: float) -> _Figures:
     """Read a cohort's file once; the digest tells its versions apart."""
     columns = pq.read_schema(file).names

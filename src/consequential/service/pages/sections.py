@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from prometheus_client import REGISTRY
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from consequential.service import schema
-from consequential.service.alarms import raised_alarms
+from consequential.service.alarms import last_findings, raised_alarms
 from consequential.service.deciding import Live
 from consequential.service.pages import books, charts, groups
 from consequential.service.pages.history import deployments_of
@@ -110,7 +110,7 @@ def outcomes(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-        watched = _guardrails(connection, live.loop)
+        watched = last_findings(connection, live.loop)
         event = schema.event.c
         failed = select(schema.event).where(event.loop == live.loop, event.what == FAILED)
         last = schema.row(connection, failed.order_by(event.id.desc()).limit(1))
@@ -130,14 +130,6 @@ def outcomes(service: Service, live: Live) -> Context:
         "writing": _writing(),
         "closed": decisions[-1].date if decisions else None,
     }
-
-
-def _guardrails(connection: Any, loop: str) -> list[dict[str, Any]]:
-    """Return what the guardrails said of the last day they looked at."""
-    table = schema.guardrail
-    newest = select(func.max(table.c.date)).where(table.c.loop == loop).scalar_subquery()
-    wanted = select(table).where(table.c.loop == loop, table.c.date == newest)
-    return schema.rows(connection, wanted.order_by(table.c.name))
 
 
 def alarms(service: Service, loop: str) -> list[dict[str, Any]]:
