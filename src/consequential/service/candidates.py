@@ -16,7 +16,6 @@ from sqlalchemy import Connection, func, select
 
 from consequential.service import schema
 from consequential.service.problems import Problem
-from consequential.service.settings import LoopSettings, period_of, period_start
 
 State = Literal["waiting", "live", "ended", "withdrawn"]
 Shares = Mapping[str, float]
@@ -73,37 +72,34 @@ def deployed(connection: Connection, loop: str) -> Deployed:
 
 
 def last_learned(
-    cohorts: Sequence[str] | None, settings: LoopSettings, time: datetime, *, any_frozen: bool
+    connection: Connection, loop: str, cohorts: Sequence[str] | None, now: str, *, by_worker: bool
 ) -> str:
-    """Return the last period that somebody's policy was learned from, if what they say is possible.
+    """Return the last period that a policy may have been learned from, at most the present one.
 
-    Who learned from none has looked at everything up to now, for all that the service knows.
+    The worker learns from the cohorts that it names. A person may have looked at all that are
+    frozen, whatever they name, and who names none may have looked at everything up to now.
     """
-    now = period_of(settings.period, time)
-    if cohorts is None and any_frozen:
+    table = schema.cohort.c
+    asked = select(table.period, table.version).where(table.loop == loop)
+    frozen: dict[str, str] = {}  # periods by the names of their cohorts
+    for period, version in connection.execute(asked):
+        frozen |= {period: period, f"{period}-{version}": period}
+    if cohorts is None and frozen:
         raise Problem(
             "cohorts", 422,
-            "say which cohorts the policy was learned from, with names such as "
-            f"{now}, or write cohorts={NO_COHORTS}: it is proven on later ones",
+            "say which frozen cohorts the policy was learned from, with names such as "
+            f"{max(frozen.values())}, or write cohorts={NO_COHORTS}: it is proven on later ones",
         )  # fmt: skip
     if not cohorts or list(cohorts) == [NO_COHORTS]:
         return now
-    last = max(_period(name, settings) for name in cohorts)
-    if last > now:
-        raise Problem("cohorts", 422, f"nobody can have learned from {last}: it is {now}")
-    return last
-
-
-def _period(name: str, settings: LoopSettings) -> str:
-    """Return the period of a cohort's name, which may end with its version."""
-    whole, _, version = name.rpartition("-")
-    for period in (name, whole if version.isdigit() else ""):
-        try:
-            if period_of(settings.period, period_start(period)) == period:
-                return period
-        except ValueError:
-            continue
-    raise Problem("cohorts", 422, f"{name!r} is no {settings.period} of this loop")
+    for name in cohorts:
+        if name not in frozen:
+            raise Problem(
+                "cohorts", 422,
+                f"{name!r} is no frozen cohort of this loop: name frozen ones, "
+                f"or write cohorts={NO_COHORTS}",
+            )  # fmt: skip
+    return max(frozen[name] for name in cohorts) if by_worker else max(frozen.values())
 
 
 def file_candidate(
@@ -120,7 +116,7 @@ def file_candidate(
     """Let a policy wait for its proof, against what decides now; return its number.
 
     A policy that waits already keeps its number, and without a live policy there is nothing to
-    prove: then the number is 0. What a policy was once said to be learned from stays said.
+    prove: then the number is 0. What a policy may have been learned from once stays so.
     """
     now = deployed(connection, loop)
     known = candidates(connection, loop)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, func, select
 
 from consequential.policies import (
     Policy,
@@ -21,7 +21,7 @@ from consequential.service.candidates import NO_COHORTS, file_candidate, last_le
 from consequential.service.deciding import Live, Person, Share
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
-from consequential.service.settings import LoopSettings, Words
+from consequential.service.settings import LoopSettings, Words, period_of
 
 # nobody above the cut is refused by lot, and every refusal has reasons from the score
 _LINKS = ("semi_logistic", "smooth_semi_logistic")
@@ -104,12 +104,12 @@ def propose(
 ) -> str:
     """Store a policy, a candidate for deployment, and return its digest; again is as well as once.
 
-    `cohorts` are those it was learned from, None where they are not told.
+    `cohorts` are those it was learned from, None where they are not told; only the worker has a
+    `seed`.
     """
     digest = policy_digest(checked_policy(text, live.settings))
-    since = last_learned(
-        cohorts, live.settings, time, any_frozen=_any_frozen(connection, live.loop)
-    )
+    period = period_of(live.settings.period, time)
+    since = last_learned(connection, live.loop, cohorts, period, by_worker=seed is not None)
     if policy_row(connection, live.loop, digest) is None:
         if parent is not None and policy_row(connection, live.loop, parent) is None:
             raise Problem("unknown_policy", 422, f"no policy {parent} in this loop, its parent")
@@ -121,11 +121,6 @@ def propose(
     told: dict[str, Any] = {"version": live.version, "by": by, "seed": seed}
     file_candidate(connection, live.loop, digest, time, since=since, **told)
     return digest
-
-
-def _any_frozen(connection: Connection, loop: str) -> bool:
-    table = schema.cohort
-    return bool(connection.execute(select(exists().where(table.c.loop == loop))).scalar())
 
 
 def deploy(
