@@ -182,6 +182,36 @@ def test_shares_of_a_candidate_shrink_without_evidence(rehearsed):
     rehearsed.approve({rehearsed.harsh: 1.0}, **told)
 
 
+def test_rolling_back_undoes_what_came_later_and_is_not_undone_without_evidence(store, service):
+    loop, told = Rehearsal.of(store, service), {"scopes": ["approve"]}
+    old, first, second = loop.harsh, loop.propose(rule(0.5)), loop.propose(rule(0.0), by="carl")
+    canary = {first: 0.1, old: 0.9}
+    for shares in (canary, {first: 1.0}, {second: 1.0}):
+        loop.approve(shares, why="a trial")
+    assert refused(loop, {first: 1.0}, by="anna", **told) == (403, "own_policy")  # its author
+    loop.approve({first: 1.0}, **told)
+    assert refused(loop, {second: 1.0}, **told) == (403, "evidence")
+    loop.approve({old: 1.0}, **told)  # a canary lies in between
+    for shares in (canary, {first: 1.0}, {second: 1.0}):
+        assert refused(loop, shares, **told) == (403, "evidence")
+    # what was deployed anew can be rolled back to again
+    loop.approve({second: 0.3, old: 0.7}, why="a trial")
+    loop.approve({second: 0.2, old: 0.8}, by="carl", **told)
+    assert refused(loop, {second: 0.3, old: 0.7}, **told) == (403, "evidence")
+    loop.approve({first: 1.0}, why="a trial")
+    assert refused(loop, {old: 1.0}, by="anna", **told) == (403, "own_policy")
+    loop.approve({second: 0.2, old: 0.8}, **told)
+    loop.approve({old: 1.0}, **told)
+    said = [row["evidence"] for row in loop.rows(schema.deployment) if row["number"] >= 10]
+    assert sorted(said) == ["roll back", "roll back"]
+
+
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), 0.0, -1.0])
+def test_shares_that_are_no_parts_of_a_whole_are_refused(rehearsed, share):
+    other = rehearsed.propose(rule(0.3), cohorts=["none"])
+    assert refused(rehearsed, {rehearsed.harsh: 1.0, other: share}, why="x") == (422, "shares")
+
+
 def test_a_withdrawn_candidate_waits_no_longer(rehearsed):
     shown = proven(rehearsed)
     with rehearsed.store.write() as connection:

@@ -21,6 +21,7 @@ State = Literal["waiting", "live", "ended", "withdrawn"]
 Shares = Mapping[str, float]
 
 NO_COHORTS = "none"  # is written by somebody who learned from no cohort
+ROLL_BACK, SMALLER = "roll back", "smaller shares of candidates"  # deployments without a rise
 _WITHDRAWN = "candidate withdrawn"
 
 
@@ -37,7 +38,8 @@ class Deployed:
     replaced
         The live policy before it.
     before
-        All shares of earlier deployments, the last at the end.
+        The shares that can be rolled back to: those of earlier deployments, the last at the end,
+        without those that were rolled back from.
     """
 
     number: int = 0
@@ -57,8 +59,11 @@ def deployed(connection: Connection, loop: str) -> Deployed:
     rows = schema.rows(connection, select(table).where(table.c.loop == loop))
     found = Deployed()
     for row in sorted(rows, key=lambda each: int(each["number"])):
-        before = (*found.before, found.shares) if found.number else ()
-        date, shares = row["time"][:10], json.loads(row["shares"])
+        date, shares, before = row["time"][:10], json.loads(row["shares"]), found.before
+        if row["evidence"].startswith((ROLL_BACK, SMALLER)):
+            before = _undone(before, shares)
+        elif found.number:
+            before = (*before, found.shares)
         last = {"number": row["number"], "shares": shares, "by": row["by"], "date": date}
         if found.live is None or shares.get(found.live, 0.0) < max(shares.values()):
             live = max(shares, key=shares.__getitem__)
@@ -66,6 +71,12 @@ def deployed(connection: Connection, loop: str) -> Deployed:
             last["replaced"] = found.live
         found = replace(found, **last, before=before)
     return found
+
+
+def _undone(before: tuple[Shares, ...], shares: Shares) -> tuple[Shares, ...]:
+    """Return what was deployed before some shares, the last time that they were."""
+    there = [k for k, each in enumerate(before) if dict(each) == dict(shares)]
+    return before[: there[-1]] if there else before
 
 
 # --- filing
