@@ -78,8 +78,8 @@ with Client(url, key, attempts=20) as client, Client(url, authors_key) as propos
         cost=0.6, link=LINK, floor=0.1, method="direct", unsupported="trust_model"
     ).fit_log(past)
     print(cq.compare(learner, cq.Logged(), future, cost=0.6).verdict)
-    months = ["2026-01", "2026-02", "2026-03"]  # that it was learned from
-    new = proposer.propose("lending", cq.policy_to_json(learner.policy_), cohorts=months)
+    # learned from an export and not from frozen cohorts: it would be proven on later months
+    new = proposer.propose("lending", cq.policy_to_json(learner.policy_), cohorts=["none"])
     client.deploy("lending", {new: 0.2, old: 0.8}, why="the comparison above")
     last = client.decide("lending", "last", applications[0]["features"], time=day.isoformat())
     print(f"replays: {client.replay(last.id)['agrees']}")

@@ -156,10 +156,10 @@ def test_a_candidate_that_has_not_passed_is_refused(rehearsed):
 
 def test_an_author_does_not_approve(rehearsed):
     own = rehearsed.propose(rule(0.0), by="anna", cohorts=["2026-01-01"])
-    rehearsed.work()  # proven on the cohorts after it at once
+    rehearsed.days(1)
     last = looks(rehearsed, 4)[-1]
     assert last["candidate"] == own
-    assert json.loads(last["cohorts"]) == [f"2026-01-0{k}-1" for k in (2, 3, 4)]
+    assert json.loads(last["cohorts"]) == ["2026-01-05-1"]
     told = {"evidence": last["number"], "scopes": ["approve"]}
     assert refused(rehearsed, {own: 1.0}, by="anna", **told) == (403, "own_policy")
 
@@ -180,6 +180,36 @@ def test_shares_of_a_candidate_shrink_without_evidence(rehearsed):
     rehearsed.approve({new: 0.1, rehearsed.harsh: 0.9}, **told)
     assert refused(rehearsed, {new: 0.2, rehearsed.harsh: 0.8}, **told) == (403, "evidence")
     rehearsed.approve({rehearsed.harsh: 1.0}, **told)
+
+
+def test_rolling_back_undoes_what_came_later_and_is_not_undone_without_evidence(store, service):
+    loop, told = Rehearsal.of(store, service), {"scopes": ["approve"]}
+    old, first, second = loop.harsh, loop.propose(rule(0.5)), loop.propose(rule(0.0), by="carl")
+    canary = {first: 0.1, old: 0.9}
+    for shares in (canary, {first: 1.0}, {second: 1.0}):
+        loop.approve(shares, why="a trial")
+    assert refused(loop, {first: 1.0}, by="anna", **told) == (403, "own_policy")  # its author
+    loop.approve({first: 1.0}, **told)
+    assert refused(loop, {second: 1.0}, **told) == (403, "evidence")
+    loop.approve({old: 1.0}, **told)  # a canary lies in between
+    for shares in (canary, {first: 1.0}, {second: 1.0}):
+        assert refused(loop, shares, **told) == (403, "evidence")
+    # what was deployed anew can be rolled back to again
+    loop.approve({second: 0.3, old: 0.7}, why="a trial")
+    loop.approve({second: 0.2, old: 0.8}, by="carl", **told)
+    assert refused(loop, {second: 0.3, old: 0.7}, **told) == (403, "evidence")
+    loop.approve({first: 1.0}, why="a trial")
+    assert refused(loop, {old: 1.0}, by="anna", **told) == (403, "own_policy")
+    loop.approve({second: 0.2, old: 0.8}, **told)
+    loop.approve({old: 1.0}, **told)
+    said = [row["evidence"] for row in loop.rows(schema.deployment) if row["number"] >= 10]
+    assert sorted(said) == ["roll back", "roll back"]
+
+
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), 0.0, -1.0])
+def test_shares_that_are_no_parts_of_a_whole_are_refused(rehearsed, share):
+    other = rehearsed.propose(rule(0.3), cohorts=["none"])
+    assert refused(rehearsed, {rehearsed.harsh: 1.0, other: share}, why="x") == (422, "shares")
 
 
 def test_a_withdrawn_candidate_waits_no_longer(rehearsed):
@@ -205,7 +235,9 @@ def test_a_withdrawn_candidate_waits_no_longer(rehearsed):
 def test_a_policy_is_proposed_with_the_cohorts_it_was_learned_from(rehearsed):
     for cohorts in (
         None,
-        ["2026-01-09"],
+        ["2019-01-01"],
+        ["2026-01-05"],  # not frozen yet
+        ["2026-01-01-2"],
         ["2026-01"],
         ["2026-01-01", "tomorrow"],
         ["2026-01-06-1x"],
@@ -214,18 +246,25 @@ def test_a_policy_is_proposed_with_the_cohorts_it_was_learned_from(rehearsed):
             rehearsed.propose(rule(0.3), cohorts=cohorts)
         assert (raised.value.status, raised.value.code) == (422, "cohorts"), cohorts
     assert len(rehearsed.rows(schema.candidate)) == 3
-    rehearsed.propose(rule(0.3), cohorts=["2026-01-02", "2026-01-01-1"])
     rehearsed.propose(rule(0.4), cohorts=["none"])
     since = {row["number"]: row["since"] for row in rehearsed.rows(schema.candidate)}
-    assert (since[4], since[5]) == ("2026-01-02", "2026-01-06")
+    assert since[4] == "2026-01-06"
+
+
+def test_a_persons_policy_is_not_proven_on_cohorts_that_were_frozen_when_it_was_proposed(rehearsed):
+    rehearsed.propose(rule(0.3), cohorts=["2026-01-02", "2026-01-01-1"])
+    rehearsed.work()
+    since = {row["number"]: row["since"] for row in rehearsed.rows(schema.candidate)}
+    assert since == {1: "2026-01-01", 2: "2026-01-02", 3: "2026-01-04", 4: "2026-01-04"}
+    assert looks(rehearsed, 4) == []
 
 
 def test_what_a_policy_was_learned_from_is_not_taken_back(rehearsed):
-    own = rehearsed.propose(rule(0.3), cohorts=["2026-01-04"])
+    own = rehearsed.propose(rule(0.3), cohorts=["none"])
     assert rehearsed.propose(rule(0.3), cohorts=["2026-01-01"]) == own
     assert len(rehearsed.rows(schema.candidate)) == 4
     with rehearsed.store.write() as connection:
         withdraw(connection, LOOP, 4, "anna", now())
     rehearsed.propose(rule(0.3), cohorts=["2026-01-01"])
     since = {row["number"]: row["since"] for row in rehearsed.rows(schema.candidate)}
-    assert since[5] == "2026-01-04"
+    assert since[5] == "2026-01-06"

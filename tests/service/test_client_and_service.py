@@ -72,6 +72,8 @@ def test_a_client_runs_a_loop(http, trial, client, name):
     assert client.deploy(loop, {digest: 1.0}, why="a trial") == 1
     assert client.decide(loop, "A-1", FEATURES).extra["policy"] == digest
     other = cq.policy_to_json(trial_policy(0.5))
-    child = client.propose(loop, other, parent=digest, cohorts=["2026-02", "2026-01"])
+    with pytest.raises(Problem, match="no frozen cohort"):
+        client.propose(loop, other, parent=digest, cohorts=["2026-01"])
+    child = client.propose(loop, other, parent=digest, cohorts=["none"])
     row = client.listed(loop, "policies")[0]
-    assert (row["policy"], row["parent"], row["cohorts"]) == (child, digest, ["2026-01", "2026-02"])
+    assert (row["policy"], row["parent"], row["cohorts"]) == (child, digest, [])

@@ -51,14 +51,18 @@ def test_a_loop_is_read_learned_approved_and_rolled_back_by_its_people(rehearsed
     assert [each["number"] for each in looks] == [5, 4, 3, 2, 1]
     assert looks[0]["checklist"][0]["name"] == "utility"
     assert {each["name"] for each in reader.listed(LOOP, "guardrails")} == {"chance", "acceptance"}
-    assert reader.listed(LOOP, "cohorts")[0]["counts"]["rows"] == 500
+    counts = reader.listed(LOOP, "cohorts")[0]["counts"]
+    # how many groups are unknown would tell how many people are in small groups
+    assert counts.keys() == {"rows", "missing", "overridden", "repeated", "forgotten"}
+    assert code_of(lambda: reader.export(LOOP, table="cohort")) == (403, "scope")
 
     request = science.learn(LOOP)
     rehearsed.work()
     told = reader.listed(LOOP, "learn")[0]
     assert (told["id"], told["by"], told["answer"]["request"]) == (request, "science", request)
     assert told["answer"]["policy"] == found[0]["policy"]  # the same files, the same policy
-    own = science.propose(LOOP, rule(0.1), cohorts=["2026-01-04"])
+    own = science.propose(LOOP, rule(0.1), cohorts=["2026-01-04", "2026-01-03"])
+    assert reader.listed(LOOP, "policies")[0]["cohorts"] == ["2026-01-03", "2026-01-04"]
     assert code_of(lambda: science.propose(LOOP, rule(0.2))) == (422, "cohorts")
     science.withdraw(LOOP, 4)
     assert reader.listed(LOOP, "candidates")[0]["state"] == "withdrawn"

@@ -336,7 +336,7 @@ def test_a_change_that_makes_no_sense_gets_a_page_that_says_so(session, asked, s
     [
         {"shares": ""}, {"shares": "[]"}, {"shares": '{"x": "y"}'}, {"shares": "{}"},
         {"shares": '{"none": 1}'}, {"after": "1"}, {"evidence": "99"}, {"evidence": "3"},
-        {"evidence": "8"},
+        {"evidence": "8"}, {"shares": '{"none": NaN}'}, {"shares": f'{{"none": 1{"0" * 400}}}'},
     ],
 )  # fmt: skip
 def test_a_form_that_is_not_what_was_shown_deploys_nothing(session, store, changed):

@@ -57,6 +57,11 @@ def text(page: Path) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", found)).split())
 
 
+def test_the_report_does_not_count_unknown_groups_which_would_tell_small_ones(text):
+    assert "applied again forgotten" in text
+    assert "group unknown" not in text
+
+
 def test_the_report_says_what_an_auditor_asks(text):
     for words in (
         "what changed 1 1 January 2026 anna",

@@ -16,8 +16,7 @@ from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service import guardrails, schema
-from consequential.service.approval import ROLL_BACK
-from consequential.service.candidates import Deployed, deployed
+from consequential.service.candidates import ROLL_BACK, Deployed, deployed
 from consequential.service.closing import repeats, within
 from consequential.service.cohorts import Cohorts, Row, name_of
 from consequential.service.database import Store

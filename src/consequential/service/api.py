@@ -40,6 +40,7 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.closing import open_books
+from consequential.service.deciding import live_at
 from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.routing import (
@@ -197,7 +198,7 @@ async def propose(request: Request) -> Response:
     """Propose a policy, the file that `save_policy` writes, to be deployed by another person."""
     service = service_of(request)
     by = service.account(request, "learn").name
-    live = service.live(request.path_params["loop"])
+    loop = service.live(request.path_params["loop"]).loop
     body = await read_body(request, LIST_LIMIT)
     try:
         document = body.decode()
@@ -211,7 +212,8 @@ async def propose(request: Request) -> Response:
 
     def stored() -> str:
         with service.store.write() as connection:
-            at = loops.clock(connection, live.loop, live.settings, now())
+            live = live_at(connection, loop, candidates.settings_version(connection, loop), 0)
+            at = loops.clock(connection, loop, live.settings, now())
             return policies.propose(
                 connection, live, document, by, at, parent=parent, cohorts=cohorts
             )
@@ -232,9 +234,10 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
     evidence it takes the scope admin, and a reason.
     """
     service, account = service_of(request), request.state.account
-    live = service.live(loop)
+    service.live(loop)
     told: dict[str, Any] = {"evidence": body.evidence, "why": body.why}
     with service.store.write() as connection:
+        live = live_at(connection, loop, candidates.settings_version(connection, loop), 0)
         at = loops.clock(connection, loop, live.settings, now())
         number = approval.approve(connection, live, body.shares, account, at, **told)
     service.refresh()
@@ -302,7 +305,10 @@ def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with its JSON as values."""
-    return {name: json.loads(value) if name in _JSON else value for name, value in row.items()}
+    found = {name: json.loads(value) if name in _JSON else value for name, value in row.items()}
+    # less those on the page of people, it would tell how many are in small groups
+    found.get("counts", {}).pop(exports.UNKNOWN, None)
+    return found
 
 
 _listing("policies", schema.policy, hidden=("content",))
@@ -332,6 +338,8 @@ def export(
     settings = service.live(loop).settings
     first, last = (datetime.combine(day, datetime.min.time(), UTC) for day in (since, until))
     sensitive = "sensitive" in request.state.account.scopes
+    if table == schema.cohort.name and not sensitive:
+        raise Problem("scope", 403, "the counts of cohorts take a key with the scope sensitive")
     if not _exports.acquire(blocking=False):
         raise Problem("busy", 503, "other exports are being made: try again")
     try:

@@ -8,6 +8,8 @@ from sqlalchemy import Connection, select
 
 from consequential.service import schema
 from consequential.service.candidates import (
+    ROLL_BACK,
+    SMALLER,
     Deployed,
     Shares,
     candidates,
@@ -17,11 +19,10 @@ from consequential.service.candidates import (
 )
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.policies import add_deployment, check_shares
+from consequential.service.policies import add_deployment, check_shares, policy_row
 from consequential.service.problems import Problem
 
 WITHOUT_EVIDENCE = "without evidence"
-ROLL_BACK = "roll back"
 
 
 def approve(
@@ -37,25 +38,27 @@ def approve(
     """Deploy shares, if evidence or what was before allows it; return the deployment's number.
 
     `evidence` is the number of the last evaluation of the candidate whose share rises. Without it
-    shares that were deployed before may be deployed again, and shares of candidates may shrink;
-    anything else takes the scope `admin` and a reason, and is marked so.
+    shares that were deployed before may be deployed again, unless they were rolled back from, and
+    shares of candidates may shrink; anything else takes the scope `admin` and a reason, and is
+    marked so. Nobody raises the share of their own policy.
     """
-    check_shares(connection, live, shares, account.name)
+    check_shares(connection, live, shares)
     now = deployed(connection, live.loop)
     if dict(shares) == dict(now.shares):
         raise Problem("already_deployed", 409, "the loop decides with these shares already")
-    rising = [
-        digest
-        for digest, share in shares.items()
-        if digest != now.live and share > now.shares.get(digest, 0.0)
-    ]
+    more = [digest for digest, share in shares.items() if share > now.shares.get(digest, 0.0)]
+    for digest in more:
+        row = policy_row(connection, live.loop, digest)
+        if row is not None and row["by"] == account.name:
+            raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
+    rising = [digest for digest in more if digest != now.live]
     if evidence is not None:
         _check_evidence(connection, live.loop, now, rising, evidence)
         said = f"evaluation {evidence}"
     elif any(dict(shares) == dict(before) for before in now.before):
         said = ROLL_BACK
     elif not rising:
-        said = "smaller shares of candidates"
+        said = SMALLER
     else:
         if "admin" not in account.scopes:
             raise Problem(

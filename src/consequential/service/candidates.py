@@ -16,12 +16,12 @@ from sqlalchemy import Connection, func, select
 
 from consequential.service import schema
 from consequential.service.problems import Problem
-from consequential.service.settings import LoopSettings, period_of, period_start
 
 State = Literal["waiting", "live", "ended", "withdrawn"]
 Shares = Mapping[str, float]
 
 NO_COHORTS = "none"  # is written by somebody who learned from no cohort
+ROLL_BACK, SMALLER = "roll back", "smaller shares of candidates"  # deployments without a rise
 _WITHDRAWN = "candidate withdrawn"
 
 
@@ -38,7 +38,8 @@ class Deployed:
     replaced
         The live policy before it.
     before
-        All shares of earlier deployments, the last at the end.
+        The shares that can be rolled back to: those of earlier deployments, the last at the end,
+        without those that were rolled back from.
     """
 
     number: int = 0
@@ -59,8 +60,11 @@ def deployed(connection: Connection, loop: str) -> Deployed:
     rows = schema.rows(connection, select(table).where(table.c.loop == loop))
     found = Deployed()
     for row in sorted(rows, key=lambda each: int(each["number"])):
-        before = (*found.before, found.shares) if found.number else ()
-        date, shares = row["time"][:10], json.loads(row["shares"])
+        date, shares, before = row["time"][:10], json.loads(row["shares"]), found.before
+        if row["evidence"].startswith((ROLL_BACK, SMALLER)):
+            before = _undone(before, shares)
+        elif found.number:
+            before = (*before, found.shares)
         last = {name: row[name] for name in ("number", "by", "evidence")}
         last |= {"shares": shares, "date": date}
         if found.live is None or shares.get(found.live, 0.0) < max(shares.values()):
@@ -71,41 +75,44 @@ def deployed(connection: Connection, loop: str) -> Deployed:
     return found
 
 
+def _undone(before: tuple[Shares, ...], shares: Shares) -> tuple[Shares, ...]:
+    """Return what was deployed before some shares, the last time that they were."""
+    there = [k for k, each in enumerate(before) if dict(each) == dict(shares)]
+    return before[: there[-1]] if there else before
+
+
 # --- filing
 
 
 def last_learned(
-    cohorts: Sequence[str] | None, settings: LoopSettings, time: datetime, *, any_frozen: bool
+    connection: Connection, loop: str, cohorts: Sequence[str] | None, now: str, *, by_worker: bool
 ) -> str:
-    """Return the last period that somebody's policy was learned from, if what they say is possible.
+    """Return the last period that a policy may have been learned from, at most the present one.
 
-    Who learned from none has looked at everything up to now, for all that the service knows.
+    The worker learns from the cohorts that it names. A person may have looked at all that are
+    frozen, whatever they name, and who names none may have looked at everything up to now.
     """
-    now = period_of(settings.period, time)
-    if cohorts is None and any_frozen:
+    table = schema.cohort.c
+    asked = select(table.period, table.version).where(table.loop == loop)
+    frozen: dict[str, str] = {}  # periods by the names of their cohorts
+    for period, version in connection.execute(asked):
+        frozen |= {period: period, f"{period}-{version}": period}
+    if cohorts is None and frozen:
         raise Problem(
             "cohorts", 422,
-            "say which cohorts the policy was learned from, with names such as "
-            f"{now}, or write cohorts={NO_COHORTS}: it is proven on later ones",
+            "say which frozen cohorts the policy was learned from, with names such as "
+            f"{max(frozen.values())}, or write cohorts={NO_COHORTS}: it is proven on later ones",
         )  # fmt: skip
     if not cohorts or list(cohorts) == [NO_COHORTS]:
         return now
-    last = max(_period(name, settings) for name in cohorts)
-    if last > now:
-        raise Problem("cohorts", 422, f"nobody can have learned from {last}: it is {now}")
-    return last
-
-
-def _period(name: str, settings: LoopSettings) -> str:
-    """Return the period of a cohort's name, which may end with its version."""
-    whole, _, version = name.rpartition("-")
-    for period in (name, whole if version.isdigit() else ""):
-        try:
-            if period_of(settings.period, period_start(period)) == period:
-                return period
-        except ValueError:
-            continue
-    raise Problem("cohorts", 422, f"{name!r} is no {settings.period} of this loop")
+    for name in cohorts:
+        if name not in frozen:
+            raise Problem(
+                "cohorts", 422,
+                f"{name!r} is no frozen cohort of this loop: name frozen ones, "
+                f"or write cohorts={NO_COHORTS}",
+            )  # fmt: skip
+    return max(frozen[name] for name in cohorts) if by_worker else max(frozen.values())
 
 
 def file_candidate(
@@ -122,7 +129,7 @@ def file_candidate(
     """Let a policy wait for its proof, against what decides now; return its number.
 
     A policy that waits already keeps its number, and without a live policy there is nothing to
-    prove: then the number is 0. What a policy was once said to be learned from stays said.
+    prove: then the number is 0. What a policy may have been learned from once stays so.
     """
     now = deployed(connection, loop)
     known = candidates(connection, loop)

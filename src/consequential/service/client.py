@@ -120,8 +120,8 @@ class Client:
     ) -> str:
         """Propose a policy, as `policy_to_json` writes it; return its digest.
 
-        `parent` is the digest of the one that it was made from. `cohorts` are the periods that it
-        was learned from, or `["none"]`; as soon as a cohort is frozen they must be said.
+        `parent` is the digest of the one that it was made from. `cohorts` are the frozen
+        ones that it was learned from, or `["none"]`; as soon as one is frozen they must be said.
         """
         headers = {"Content-Type": "application/json"}
         path = f"/v1/loops/{loop}/policies"

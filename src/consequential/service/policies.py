@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, func, select
 
 from consequential.policies import (
     Policy,
@@ -21,7 +20,7 @@ from consequential.service.candidates import NO_COHORTS, file_candidate, last_le
 from consequential.service.deciding import Live, Person, Share
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
-from consequential.service.settings import LoopSettings, Words
+from consequential.service.settings import LoopSettings, Words, period_of
 
 # nobody above the cut is refused by lot, and every refusal has reasons from the score
 _LINKS = ("semi_logistic", "smooth_semi_logistic")
@@ -104,12 +103,12 @@ def propose(
 ) -> str:
     """Store a policy, a candidate for deployment, and return its digest; again is as well as once.
 
-    `cohorts` are those it was learned from, None where they are not told.
+    `cohorts` are those it was learned from, None where they are not told; only the worker has a
+    `seed`.
     """
     digest = policy_digest(checked_policy(text, live.settings))
-    since = last_learned(
-        cohorts, live.settings, time, any_frozen=_any_frozen(connection, live.loop)
-    )
+    period = period_of(live.settings.period, time)
+    since = last_learned(connection, live.loop, cohorts, period, by_worker=seed is not None)
     if policy_row(connection, live.loop, digest) is None:
         if parent is not None and policy_row(connection, live.loop, parent) is None:
             raise Problem("unknown_policy", 422, f"no policy {parent} in this loop, its parent")
@@ -123,11 +122,6 @@ def propose(
     return digest
 
 
-def _any_frozen(connection: Connection, loop: str) -> bool:
-    table = schema.cohort
-    return bool(connection.execute(select(exists().where(table.c.loop == loop))).scalar())
-
-
 def deploy(
     connection: Connection,
     live: Live,
@@ -137,29 +131,27 @@ def deploy(
     *,
     evidence: str = "",
 ) -> int:
-    """Decide with these policies from now on, whatever the evidence; return the number."""
-    check_shares(connection, live, shares, by)
+    """Decide with these policies from now on, whatever the evidence; return the number.
+
+    What people ask for goes through `approval.approve`.
+    """
+    check_shares(connection, live, shares)
     return add_deployment(connection, live.loop, shares, by, time, evidence)
 
 
-def check_shares(connection: Connection, live: Live, shares: Mapping[str, float], by: str) -> None:
-    """Refuse shares that are none, and policies that cannot decide or are one's own.
-
-    An author may deploy their own policy only up to the share that another person gave it.
-    """
-    if not shares or min(shares.values()) <= 0.0 or abs(sum(shares.values()) - 1.0) > 1e-9:
+def check_shares(connection: Connection, live: Live, shares: Mapping[str, float]) -> None:
+    """Refuse shares that are none, and policies that cannot decide."""
+    # a comparison with NaN is false
+    if (
+        not all(share > 0.0 for share in shares.values())
+        or not abs(sum(shares.values()) - 1) < 1e-9
+    ):
         raise Problem("shares", 422, "shares are above 0 and sum to 1")
-    table = schema.deployment
-    others = select(table.c.shares).where(table.c.loop == live.loop, table.c.by != by)
-    by_others = [json.loads(each) for each in connection.execute(others).scalars()]
-    for digest, share in shares.items():
+    for digest in shares:
         row = policy_row(connection, live.loop, digest)
         if row is None:
             raise Problem("unknown_policy", 422, f"no policy {digest} in this loop")
         checked_policy(row["content"], live.settings)
-        approved = max((each.get(digest, 0.0) for each in by_others), default=0.0)
-        if row["by"] == by and share > approved:
-            raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
 
 
 def add_deployment(

@@ -159,5 +159,5 @@ def _shares(text: str) -> dict[str, float]:
     try:
         found = json.loads(text)
         return {str(name): float(share) for name, share in found.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise Problem("shares", 422, "the form does not say what is to decide") from None

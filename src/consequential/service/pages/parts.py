@@ -332,13 +332,13 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
 
 
 def _cohorts(frozen: Sequence[books.Cohort]) -> Part:
-    names = ("rows", "missing", "overridden", "repeated", "forgotten", "unknown")
+    names = ("rows", "missing", "overridden", "repeated", "forgotten")
     return Part(
         "Frozen cohorts, and labels that never came",
         ["In a proof a missing label counts against the candidate, whatever it would have been. "
          "Who applies again within an epoch is left out."],
         columns=("cohort", "version", "decisions", "labels missing", "overridden", "applied again",
-                 "forgotten", "group unknown"),
+                 "forgotten"),
         rows=[
             [cohort.period, cohort.version, *(count(cohort.counts.get(name, 0)) for name in names)]
             for cohort in frozen

@@ -16,7 +16,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from consequential.service.deciding import Live
+from consequential.service.candidates import settings_version
+from consequential.service.deciding import Live, live_at
 from consequential.service.keys import Account
 from consequential.service.loops import clock
 from consequential.service.pages import changes, history, proofs, sections, sessions
@@ -256,6 +257,7 @@ def _change(visit: Visit) -> Response:
     visit.require(changes.SCOPES.get(kind, "approve"))
     if visit.request.method == "POST":
         with service.store.write() as connection:
+            live = live_at(connection, live.loop, settings_version(connection, live.loop), 0)
             at = clock(connection, live.loop, live.settings, now())
             done = changes.do(connection, live, visit.account, visit.form, at)
         service.refresh()
