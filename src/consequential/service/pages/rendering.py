@@ -58,15 +58,16 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share in percent, with a decimal where it is small."""
+    """Return a share in percent, with a decimal where it is small and not whole."""
     return "–" if value is None or not math.isfinite(value) else f"{points(value)}{_SPACE}%"
 
 
 def points(value: float) -> str:
     """Return a share in percentage points, without the sign."""
     share = 100.0 * value
-    close_to_an_end = 0.0 < abs(share) < 10.0 or 99.0 < share < 100.0
-    return f"{share:.{1 if close_to_an_end else 0}f}".replace("-", "−")
+    close_to_an_end = abs(share) < 10.0 or 99.0 < share < 100.0
+    is_whole = math.isclose(share, round(share))
+    return f"{share:.{1 if close_to_an_end and not is_whole else 0}f}".replace("-", "−")
 
 
 def count(value: int) -> str:
