@@ -205,7 +205,7 @@ def accepted(days: Sequence[tuple[str, int, int, float]], agreed: tuple[float, .
     return Chart(
         "Accepted by day",
         "Solid: share of people accepted. Dashed: what their propensities add up to; the lines "
-        "stay together while chance is sound. Lines are means of seven days, numbers are of each day"
+        "stay together while chance is sound. Lines are means of seven days, numbers of single days"
         + ("; dotted lines are the agreed range." if agreed else "."),
         _accepted(tuple(days), agreed),
         ("day", "people", "accepted", "expected"),

@@ -47,6 +47,8 @@ def figure(value: float | None, digits: int = 3) -> str:
     >>> from consequential.service.pages.rendering import figure, percent
     >>> print(figure(0.1749), figure(-0.02), figure(1.0), percent(0.684), percent(0.0241))
     .175 −.020 1 68\N{NO-BREAK SPACE}% 2.4\N{NO-BREAK SPACE}%
+    >>> print(percent(0.05), percent(0.0004))
+    5\N{NO-BREAK SPACE}% 0.0\N{NO-BREAK SPACE}%
     """
     if value is None or not math.isfinite(value):
         return "–"
