@@ -60,7 +60,7 @@ def _drawn(draw: Callable[..., None]) -> Callable[..., Markup]:
 def import_matplotlib() -> None:
     """Import what charts are drawn with: a second or two that nobody should wait for a page."""
     with _drawing:  # modules that import each other must not be imported by two threads at once
-        svg_of(panels(1, 1, WIDTH, HEIGHT)[0], "page")
+        panels(1, 1, WIDTH, HEIGHT)
 
 
 def themed(svg: str) -> Markup:
