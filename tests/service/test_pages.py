@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import product
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 from trial import served_here
 
 from consequential.service import schema
-from consequential.service.keys import create_key, revoke_keys
+from consequential.service.keys import Account, create_key, revoke_keys
 from consequential.service.loops import settings_in_force
-from consequential.service.pages import charts
-from consequential.service.pages.books import frozen_cohorts
+from consequential.service.pages import charts, sections
+from consequential.service.pages.books import Cohort, frozen_cohorts
 from consequential.service.pages.groups import Gap, Rate, shown_groups, summed
+from consequential.service.pages.rendering import render
 from consequential.service.pages.sessions import COOKIE, new_session
 from consequential.service.pages.views import PAGES
 from consequential.service.records import now
+from consequential.service.state import Service
 
 PLACES = ["/loops/lending", *(f"/loops/lending/{page}" for page in PAGES[1:])]
 BROWSER = {"Accept": "text/html"}
@@ -216,15 +222,39 @@ def test_utility_of_a_cohort_is_the_mean_of_what_its_applicants_brought(page_tri
     cohort = next(each for each in found if each.counts["missing"])
     labels = {row["decision"]: row["label"] for row in rows}
     own = decisions(store, loop="lending", cohort=cohort.period)
-    known = [labels[row["id"]] for row in own if row["accepted"] and row["id"] in labels]
-    missing = sum(row["accepted"] for row in own) - len(known)
-    assert missing > 0
+    accepted = [row for row in own if row["accepted"]]
+    assert any(row["id"] not in labels for row in accepted)
     (earned,) = cohort.earned.values()
-    worth = [label - 0.6 for label in known]
-    likely = sum(known) / len(known) - 0.6  # of somebody whose label is missing
-    assert earned.mean == pytest.approx((sum(worth) + missing * likely) / len(own))
-    assert earned.bounds[0] < (sum(worth) - 0.6 * missing) / len(own) < earned.mean
-    assert earned.mean < (sum(worth) + 0.4 * missing) / len(own) < earned.bounds[1]
+
+    def total(missing: dict[bool, float]) -> float:
+        return sum(
+            labels.get(row["id"], missing[row["propensity"] < 1.0]) - 0.6 for row in accepted
+        )
+
+    likely = {  # of somebody whose label is missing
+        by_chance: np.mean([
+            labels[row["id"]]
+            for row in accepted
+            if row["id"] in labels and (row["propensity"] < 1.0) == by_chance
+        ])
+        for by_chance in (False, True)
+    }  # fmt: skip
+    assert earned.mean == pytest.approx(total(likely) / len(own))
+    assert earned.bounds[0] < total({False: 0.0, True: 0.0}) / len(own) < earned.mean
+    assert earned.mean < total({False: 1.0, True: 1.0}) / len(own) < earned.bounds[1]
+
+
+def test_a_missing_label_of_somebody_accepted_by_chance_is_taken_from_others_like_them(tmp_path):
+    """Of 10 people accepted by chance half have a label and 1 of 5 succeeded; others all did."""
+    file = tmp_path / "cohort.parquet"
+    chance = {"propensity": [0.1] * 10, "label": [1.0, 0.0, 0.0, 0.0, 0.0] + [np.nan] * 5}
+    sure = {"propensity": [1.0] * 90, "label": [1.0] * 89 + [np.nan]}
+    told = {name: chance[name] + sure[name] for name in chance}
+    same = {"deployment": [1] * 100, "decision": [1] * 100, "amount": [1.0] * 100}
+    pq.write_table(pa.table(told | same), file)
+    (earned,) = Cohort("2026-01", 1, {}, file, "digest", cost=0.6).earned.values()
+    assert earned.exploring_costs == pytest.approx(1000 * 10 * (0.6 - 0.2) / 100)
+    assert earned.mean == pytest.approx((90 * 0.4 - 10 * 0.4) / 100)
 
 
 def test_a_decision_is_found_by_its_id_and_by_its_application(session, store):
@@ -234,6 +264,7 @@ def test_a_decision_is_found_by_its_id_and_by_its_application(session, store):
         assert answer.status_code == 200
         assert "Refused on" in answer.text
         assert row["id"] in answer.text
+        assert row["digest"] in answer.text  # the receipt, whole
     again = client.get("/loops/lending/decision", params={"of": row["id"], "replay": "1"})
     assert "the same draw, propensity and decision come out" in again.text
     # a decision belongs to its loop
@@ -247,11 +278,37 @@ def test_what_is_not_found_is_shown_as_text(session, name):
     assert "<script>alert" not in answer.text
 
 
-@pytest.mark.parametrize("day", ["2026-01-20", "1999-01-01", "no day"])
-def test_verifying_a_day_says_what_was_found(session, day):
+@pytest.mark.parametrize(
+    ("day", "told"),
+    [
+        ("2026-01-20", "every decision replays"),
+        ("20260120", "every decision replays"),
+        ("1999-01-01", "it is not closed"),
+        ("2030-01-01", "1 January 2030 is not closed yet"),
+        ("no day", "No such day"),
+    ],
+)
+def test_verifying_a_day_says_what_was_found(session, day, told):
     text = session().get("/loops/lending/audit", params={"verify": day}).text
-    told = {"2026-01-20": "every decision replays", "1999-01-01": "it is not closed"}
-    assert told.get(day, "No such day") in text
+    assert told in text
+    assert ("1 finding" in text) == (day == "1999-01-01")
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [(0.5, ""), (0.1, "May be above the limit"), (0.05, "Above the limit")]
+)
+def test_a_gap_that_may_be_above_its_limit_is_marked(page_trial, limit, told):
+    """The gap is 7.6 percentage points, at most 14."""
+    service = Service(page_trial.settings, page_trial.store())
+    live = service.live("lending")
+    live = replace(live, settings=replace(live.settings, max_gap=limit))
+    frame = {"account": Account("risk", frozenset({"read"})), "loops": ["lending"], "alarms": [],
+             "pages": PAGES, "page": "overview", "loop_name": "lending"}  # fmt: skip
+    text = render("overview.html", live=live, **frame, **sections.overview(service, live))
+    service.store.close()
+    assert ('<div class="wrong">' in text) == bool(told)
+    assert ("above the limit" in text.lower()) == bool(told)
+    assert told in text
 
 
 # --- changing what decides

@@ -179,20 +179,23 @@ def _figures(file: Path, digest: str, cost: float) -> _Figures:
     deployment, propensity, decision, label, amount = (
         table[name].to_numpy(zero_copy_only=False) for name in _COLUMNS
     )
-    accepted, known = decision == 1, np.isfinite(label)
-    likely = float(label[known].mean()) if known.any() else cost
+    accepted, known, by_chance = decision == 1, np.isfinite(label), propensity < 1.0
+    likely = np.full(len(label), cost)
+    for kind in (by_chance, ~by_chance):  # their success rates differ much
+        if (known & kind).any():
+            likely[kind] = label[known & kind].mean()
     earned = {}
     for number in np.unique(deployment).tolist():
         own = deployment == number
 
-        def worth(missing: float, own: NDArray[np.bool_] = own) -> Floats:
+        def worth(missing: float | Floats, own: NDArray[np.bool_] = own) -> Floats:
             labels = np.where(known, label, missing)
             value: Floats = np.where(accepted, amount * (labels - cost), 0.0)[own]
             return value
 
         values = worth(likely)
-        by_chance = values[propensity[own] < 1.0].sum()
-        sums = (values.sum(), (values**2).sum(), worth(0.0).sum(), worth(1.0).sum(), by_chance)
+        explored = values[by_chance[own]].sum()
+        sums = (values.sum(), (values**2).sum(), worth(0.0).sum(), worth(1.0).sum(), explored)
         earned[number] = Earned(int(own.sum()), *map(float, sums))
     rates = []
     if "sensitive" in table.column_names:

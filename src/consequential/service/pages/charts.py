@@ -57,6 +57,12 @@ def _drawn(draw: Callable[..., None]) -> Callable[..., Markup]:
     return drawn
 
 
+def import_matplotlib() -> None:
+    """Import what charts are drawn with: a second or two that nobody should wait for a page."""
+    with _drawing:  # modules that import each other must not be imported by two threads at once
+        panels(1, 1, WIDTH, HEIGHT)
+
+
 def themed(svg: str) -> Markup:
     """Return an SVG element without styles of its own, so that the page's stylesheet rules.
 
@@ -199,8 +205,8 @@ def accepted(days: Sequence[tuple[str, int, int, float]], agreed: tuple[float, .
     return Chart(
         "Accepted by day",
         "Solid: share of people accepted. Dashed: what their propensities add up to; the lines "
-        "stay together while chance is sound. Means of seven days"
-        + (", dotted lines are the agreed range." if agreed else "."),
+        "stay together while chance is sound. Lines are means of seven days, numbers of single days"
+        + ("; dotted lines are the agreed range." if agreed else "."),
         _accepted(tuple(days), agreed),
         ("day", "people", "accepted", "expected"),
         shown[::-1],

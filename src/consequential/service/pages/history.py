@@ -50,11 +50,10 @@ def audit(service: Service, live: Live, before: str, verify: str) -> Context:
         policies = policies_of(connection, live.loop, deployments)
         closed = last_closed(connection, live.loop)
     findings = None
-    if verify and _is_day(verify):
-        findings = [
-            str(each)
-            for each in verify_day(service.store, live.loop, verify, service.settings.secret)
-        ][:LISTED]
+    day_asked = _day(verify)
+    if day_asked and day_asked <= closed:
+        found = verify_day(service.store, live.loop, day_asked, service.settings.secret)
+        findings = [str(each) for each in found][:LISTED]
     return {
         "events": events[:LISTED],
         "older": events[LISTED - 1]["id"] if len(events) > LISTED else None,
@@ -63,17 +62,18 @@ def audit(service: Service, live: Live, before: str, verify: str) -> Context:
         "policies": policies,
         "deployments": deployments[::-1],
         "closed": closed,
-        "verify": verify,
+        "verify": day_asked or verify,
+        "is_open": day_asked > closed,
         "findings": findings,
     }
 
 
-def _is_day(text: str) -> bool:
+def _day(text: str) -> str:
+    """Return a day as it is stored; nothing if the text is none."""
     try:
-        date.fromisoformat(text)
+        return str(date.fromisoformat(text))
     except ValueError:
-        return False
-    return True
+        return ""
 
 
 def deployments_of(connection: Connection, loop: str) -> list[dict[str, Any]]:

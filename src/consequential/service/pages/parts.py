@@ -265,7 +265,7 @@ def _exploring(
         rows.append([number, count(earned.people), *known, figure(earned.exploring_costs, 1)])
     sentences = [
         "Exploring costs what people lost who were accepted by chance, below 0 what they brought; "
-        "per 1000 applicants of frozen cohorts."
+        "per 1,000 applicants of frozen cohorts."
     ]
     used = {_number(row["evidence"]) for row in deployments}
     proved = [look for number, look in looks.items() if number in used]
@@ -281,7 +281,7 @@ def _exploring(
     return Part(
         "What exploring cost, and what it proved",
         sentences,
-        columns=("deployment", "applicants", "utility", "95 % interval", "cost per 1000"),
+        columns=("deployment", "applicants", "utility", "95 % interval", "cost per 1,000"),
         rows=rows,
     )
 
@@ -304,7 +304,7 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
         columns=("", "people", "accepted", "effective people", "least probability", "mean weight"),
         rows=[
             [found.overall.name, count(found.overall.people), count(found.overall.accepted),
-             f"{found.overall.effective_sample_size:.0f}", f"{found.overall.smallest:.3g}",
+             f"{found.overall.effective_sample_size:,.0f}", f"{found.overall.smallest:.3g}",
              f"{found.overall.mean_weight:.3f}"]
         ],
     )  # fmt: skip

@@ -47,6 +47,8 @@ def figure(value: float | None, digits: int = 3) -> str:
     >>> from consequential.service.pages.rendering import figure, percent
     >>> print(figure(0.1749), figure(-0.02), figure(1.0), percent(0.684), percent(0.0241))
     .175 −.020 1 68\N{NO-BREAK SPACE}% 2.4\N{NO-BREAK SPACE}%
+    >>> print(percent(0.05), percent(0.0004))
+    5\N{NO-BREAK SPACE}% 0.0\N{NO-BREAK SPACE}%
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -58,15 +60,16 @@ def figure(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share in percent, with a decimal where it is small."""
+    """Return a share in percent, with a decimal where it is small and not whole."""
     return "–" if value is None or not math.isfinite(value) else f"{points(value)}{_SPACE}%"
 
 
 def points(value: float) -> str:
     """Return a share in percentage points, without the sign."""
     share = 100.0 * value
-    close_to_an_end = 0.0 < abs(share) < 10.0 or 99.0 < share < 100.0
-    return f"{share:.{1 if close_to_an_end else 0}f}".replace("-", "−")
+    close_to_an_end = abs(share) < 10.0 or 99.0 < share < 100.0
+    is_whole = math.isclose(share, round(share))
+    return f"{share:.{1 if close_to_an_end and not is_whole else 0}f}".replace("-", "−")
 
 
 def count(value: int) -> str:
