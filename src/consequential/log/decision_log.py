@@ -259,7 +259,7 @@ class DecisionLog:
         if period is not None and time_step is None:
             raise DecisionLogError("period says what a time step is: name the column of dates")
         for role, name in {"decision": decision, "label": label, "value": value}.items():
-            if name is not None and name in (features or ()):
+            if name is not None and features is not None and name in list(features):
                 raise DecisionLogError(f"{name!r} is the {role}, so it cannot be a feature")
         table = frames.as_table(frame)
         columns = frames.named_columns(
