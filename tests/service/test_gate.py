@@ -66,6 +66,17 @@ def test_a_worse_candidate_and_an_equal_one_do_not(log):
         assert line.needed.startswith("an estimate above 0")
 
 
+def test_a_candidate_that_was_better_and_is_worse_by_now_does_not_pass(log):
+    worse = replace(log, label=np.where(log.decision, 0.0, log.label))
+    both = cq.DecisionLog.concatenate([log, worse])
+    gain = Gain.of(BETTER, LIVE, both, SETTINGS)
+    assert gain.least.mean() < 0.0 < gain.lower(0.025)[-1]
+    line = look(BETTER, LIVE, both, SETTINGS, 1)["utility"]
+    assert not line.passed
+    assert line.low == line.value
+    assert line.needed.startswith("an estimate above 0")
+
+
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_bound_is_one_side_of_the_sequence_at_the_candidates_own_level(log, number):
     alpha = 0.05 / (number * (number + 1))

@@ -184,7 +184,9 @@ def look(
 
 def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
     margin, n = settings.gate.margin, len(gain.least)
-    value, low = float(gain.least.mean()), float(gain.lower(alpha)[-1])
+    value = float(gain.least.mean())
+    # the largest bound so far stays true, but nothing passes that looks worse by now
+    low = min(float(gain.lower(alpha)[-1]), value)
     passed = low > margin
     sentence = (
         f"On {n} decisions after those it was learned from, the candidate brings {value:.4f} more "
@@ -196,7 +198,7 @@ def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
         needed = f"an estimate above {margin:g}: more decisions like these would not do"
         if value > margin:
             needed = _more(n * _growth(value - low, value - margin, n / gain.tuned_for))
-    high = float(gain.upper(alpha)[-1])
+    high = max(float(gain.upper(alpha)[-1]), value)
     return Line("utility", passed, value, low, high, margin, sentence, needed)
 
 

@@ -182,9 +182,10 @@ def utility(
     policy here.
     """
     gain = Gain.of(live, before, log, settings)
-    value = float(gain.upper(1.0 - settings.gate.confidence)[-1])
+    mean = float(gain.most.mean())
+    value = max(float(gain.upper(1.0 - settings.gate.confidence)[-1]), mean)
     sentence = (
-        f"On {len(log)} decisions the live policy brings {float(gain.most.mean()):.4f} more per "
+        f"On {len(log)} decisions the live policy brings {mean:.4f} more per "
         f"decision than the one before it, and at most {value:.4f} with a confidence of "
         f"{settings.gate.confidence:.4g}; an alarm below 0."
     )
