@@ -56,25 +56,38 @@ def test_each_cohort_is_a_look_at_every_candidate_and_each_is_kept(rehearsed):
     assert first[0]["passed"] == all(line["passed"] for line in lines)
 
 
-def test_changed_settings_are_looked_at_again_but_bounds_stay_tuned(rehearsed, monkeypatch):
+def test_changed_settings_are_looked_at_again_but_bounds_stay_as_filed(rehearsed, monkeypatch):
     from consequential.service import looks as looking
 
     seen = []
     look = looking.gate.look
 
-    def watched(new, old, log, settings, number):
-        seen.append((settings.gate.tuned_for, settings.gate.margin))
-        return look(new, old, log, settings, number)
+    def watched(new, old, log, settings, number, limits):
+        gate = settings.gate
+        seen.append((gate.tuned_for, gate.confidence, gate.margin, *limits))
+        return look(new, old, log, settings, number, limits)
 
     monkeypatch.setattr(looking.gate, "look", watched)
     before = looks(rehearsed, 1)
-    rehearsed.put(gate={"effective": 20, "tuned_for": 9, "margin": 0.5})
+    lax = {"effective": 20, "tuned_for": 9, "margin": 0.5, "confidence": 0.5}
+    rehearsed.put(gate=lax, floor=0.05, largest_amount=9.0)
     rehearsed.work()
     after = looks(rehearsed, 1)
+    assert after[-1]["alpha"] == before[-1]["alpha"]
     assert [row["version"] for row in after] == [1] * len(before) + [2]
     assert after[-1]["cohorts"] == before[-1]["cohorts"]
     assert not after[-1]["passed"]
-    assert seen == [(1000, 0.5)] * 2  # of the two that have proving cohorts
+    # of the two that have proving cohorts
+    assert seen == [(1000, 0.95, 0.5, 0.1, 1.0)] * 2
+
+
+def test_a_smaller_margin_is_for_candidates_that_are_filed_later(sqlite_loop):
+    sqlite_loop.put(gate=SETTINGS["gate"] | {"margin": 0.9})
+    sqlite_loop.days(4)
+    sqlite_loop.put()
+    sqlite_loop.work()
+    line = json.loads(looks(sqlite_loop, 1)[-1]["checklist"])[0]
+    assert (line["name"], line["limit"]) == ("utility", 0.9)
 
 
 # --- approval

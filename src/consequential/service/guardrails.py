@@ -21,7 +21,7 @@ from consequential.log import DecisionLog
 from consequential.policies import DecisionRule, FeatureSummary
 from consequential.policies.summary import SHARES
 from consequential.service.exports import UNKNOWN
-from consequential.service.gate import FEWEST, Gain
+from consequential.service.gate import FEWEST, Gain, Limits
 from consequential.service.settings import LoopSettings
 
 Floats = NDArray[np.float64]
@@ -173,7 +173,11 @@ def people_needed(reference: FeatureSummary) -> int:
 
 
 def utility(
-    live: DecisionRule, before: DecisionRule, log: DecisionLog, settings: LoopSettings
+    live: DecisionRule,
+    before: DecisionRule,
+    log: DecisionLog,
+    settings: LoopSettings,
+    limits: Limits | None = None,
 ) -> Finding:
     """Say whether the live policy is proven to bring less than the one before it.
 
@@ -181,7 +185,7 @@ def utility(
     `1 - confidence` at most however often one looks: labels that are missing speak for the live
     policy here.
     """
-    gain = Gain.of(live, before, log, settings)
+    gain = Gain.of(live, before, log, settings, limits)
     mean = float(gain.most.mean())
     value = max(float(gain.upper(1.0 - settings.gate.confidence)[-1]), mean)
     sentence = (

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, func, select
 from consequential.service import gate, schema
 from consequential.service.candidates import candidates, deployed, settings_version
 from consequential.service.cohorts import Cohorts, Row, name_of
-from consequential.service.deciding import live_at
+from consequential.service.deciding import live_at, settings_until
 from consequential.service.exports import as_log
 from consequential.service.policies import stored_policy
 from consequential.service.records import canonical
+from consequential.service.settings import LoopSettings
 
 
 def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
@@ -40,17 +41,16 @@ def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime
         if _was_seen(connection, candidate, last, version):
             return None
         settings = live_at(connection, loop, version, 0).settings
-        filed = live_at(connection, loop, candidate["version"], 0).settings.gate
+        past = settings_until(connection, loop, candidate["version"])
         against = deployed(connection, loop).live
         assert against is not None  # else nothing could wait
         new = stored_policy(connection, loop, candidate["policy"])
         old = stored_policy(connection, loop, against)
-    # bounds are tuned once, when a candidate is filed
-    settings = replace(settings, gate=replace(settings.gate, tuned_for=filed.tuned_for))
+    settings = _as_filed(settings, past[-1])
     rows = replace(cohorts, settings=settings).rows(proving)
     log = as_log(rows, settings, missing="against")
     number = candidate["number"]
-    checklist = gate.look(new, old, log, settings, number)
+    checklist = gate.look(new, old, log, settings, number, gate.Limits.of(past))
     values = {
         "candidate": candidate["policy"],
         "candidate_number": number,
@@ -69,6 +69,17 @@ def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime
         before = select(func.max(table.c.number)).where(table.c.loop == loop)
         values["number"] = (connection.execute(before).scalar() or 0) + 1
         return schema.add(connection, table, loop, time, values)
+
+
+def _as_filed(settings: LoopSettings, filed: LoopSettings) -> LoopSettings:
+    """Return settings under which bounds stay those of the filing, and the margin no smaller.
+
+    Another confidence, like another `tuned_for`, would begin another sequence of bounds.
+    """
+    now, then = settings.gate, filed.gate
+    margin = max(now.margin, then.margin)
+    strict = replace(now, confidence=then.confidence, margin=margin, tuned_for=then.tuned_for)
+    return replace(settings, gate=strict)
 
 
 def _was_seen(connection: Connection, candidate: Row, cohort: str, version: int) -> bool:
