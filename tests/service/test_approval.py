@@ -10,6 +10,7 @@ from learning_loop import LOOP, SETTINGS, Rehearsal, rule
 
 from consequential.service import schema
 from consequential.service.candidates import candidates, withdraw
+from consequential.service.forgetting import forget
 from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.verify import verify
@@ -88,6 +89,50 @@ def test_a_smaller_margin_is_for_candidates_that_are_filed_later(sqlite_loop):
     sqlite_loop.work()
     line = json.loads(looks(sqlite_loop, 1)[-1]["checklist"])[0]
     assert (line["name"], line["limit"]) == ("utility", 0.9)
+
+
+def test_a_feature_that_is_asked_for_later_takes_no_decision_from_a_proof(rehearsed):
+    before = looks(rehearsed, 1)[-1]
+    age = {"low": 0, "high": 99, "phrase": "Age"}
+    rehearsed.put(features=SETTINGS["features"] | {"age": age})
+    rehearsed.work()
+    last = looks(rehearsed, 1)[-1]
+    assert last["version"] == 2
+    assert last["checklist"] == before["checklist"]
+
+
+def failures(loop: Rehearsal) -> list[str]:
+    return [row["about"] for row in loop.rows(schema.event) if row["what"] == "work failed"]
+
+
+def test_a_candidate_whose_proving_cohorts_were_deleted_is_withdrawn(rehearsed):
+    before = [looks(rehearsed, number) for number in (1, 2)]
+    rehearsed.put(retention=1)
+    rehearsed.day = "2026-03-01"
+    rehearsed.days(3)
+    assert states(rehearsed)[:3] == ["withdrawn", "withdrawn", "waiting"]
+    assert [looks(rehearsed, number) for number in (1, 2)] == before
+    assert looks(rehearsed, 3)  # which had none before
+    told = [about for about in failures(rehearsed) if "looking at candidate" in about]
+    assert len(told) == 2
+    assert all("proving cohorts are not as they were" in about for about in told)
+
+
+def test_a_candidate_is_withdrawn_when_a_proving_cohort_is_frozen_again(rehearsed):
+    rehearsed.cohorts().freeze("2026-01-02", now())
+    rehearsed.days(1)
+    assert states(rehearsed) == ["withdrawn", "waiting", "waiting"]
+
+
+def test_a_proof_goes_on_without_people_who_were_forgotten(rehearsed):
+    forget(rehearsed.store, rehearsed.service.directory, "2026-01-02-7", now())
+    before = len(looks(rehearsed, 1))
+    rehearsed.days(1)
+    assert states(rehearsed) == ["waiting"] * 3
+    last = looks(rehearsed, 1)
+    assert len(last) == before + 1
+    assert json.loads(last[-1]["cohorts"])[:2] == ["2026-01-02-2", "2026-01-03-1"]
+    assert failures(rehearsed) == []
 
 
 # --- approval
