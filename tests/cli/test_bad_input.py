@@ -109,7 +109,7 @@ BAD = {
         "say with --sensitive which column has it",
     ),
     "a floor for normal intervals": ([*EVALUATE, "logged", "--past-floor", "0.1"], "bernstein"),
-    "a file for a folder": ([*OVERLAP, "--out", "empty.csv"], "is a file"),
+    "a file for a folder": ([*OVERLAP, "--out", "empty.csv"], "is not a folder"),
     "a folder that cannot be": ([*OVERLAP, "--out", "no/where"], "choose another place"),
     "an improvement out of reach": (
         ["plan", "loans.csv", *FEATURES, *LOGGED, *COST, "--improvement", "0.9"],

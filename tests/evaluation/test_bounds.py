@@ -164,7 +164,7 @@ def test_against_the_log_bounds_close_in_sooner():
     world = cq.worlds.first_setting()
     log_ = world.collect(world.initial_policy().with_floor(0.05), 3000, np.random.default_rng(0))
     policy, start = cq.Policy([1.5, 5.0]), world.initial_policy().with_floor(0.05)
-    nearly = start.at(start.theta + 1e-9).with_floor(0.05)
+    nearly = start.at(start.theta + 1e-6).with_floor(0.05)
     lower, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=cq.Logged())
     other, _ = cq.statistics.utility_sequence(policy, log_, cost=world.cost, versus=nearly)
     assert lower[-1] > 0.0 > other[-1]

@@ -27,6 +27,7 @@ LOOP = loop_settings(
             "purpose": {"words": ["car", "tv"], "phrase": "Purpose"},
         },
         "sensitive": "sex",
+        "largest_amount": 2,
     }
 )
 GOOD: dict[str, Any] = {
@@ -132,6 +133,10 @@ def test_ids_may_have_any_other_characters():
 @pytest.mark.parametrize("amount", [0, -1, -0.0, -1e-300])
 def test_an_amount_is_above_zero(amount):
     assert refused(amount=amount) == (422, "amount")
+
+
+def test_an_amount_is_no_larger_than_the_loop_allows():
+    assert refused(amount=2.001) == (422, "amount")
 
 
 def test_amounts_are_numbers():

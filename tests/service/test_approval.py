@@ -10,6 +10,7 @@ from learning_loop import LOOP, SETTINGS, Rehearsal, rule
 
 from consequential.service import schema
 from consequential.service.candidates import candidates, withdraw
+from consequential.service.forgetting import forget
 from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.verify import verify
@@ -56,25 +57,82 @@ def test_each_cohort_is_a_look_at_every_candidate_and_each_is_kept(rehearsed):
     assert first[0]["passed"] == all(line["passed"] for line in lines)
 
 
-def test_changed_settings_are_looked_at_again_but_bounds_stay_tuned(rehearsed, monkeypatch):
+def test_changed_settings_are_looked_at_again_but_bounds_stay_as_filed(rehearsed, monkeypatch):
     from consequential.service import looks as looking
 
     seen = []
     look = looking.gate.look
 
-    def watched(new, old, log, settings, number):
-        seen.append((settings.gate.tuned_for, settings.gate.margin))
-        return look(new, old, log, settings, number)
+    def watched(new, old, log, settings, number, limits):
+        gate = settings.gate
+        seen.append((gate.tuned_for, gate.confidence, gate.margin, *limits))
+        return look(new, old, log, settings, number, limits)
 
     monkeypatch.setattr(looking.gate, "look", watched)
     before = looks(rehearsed, 1)
-    rehearsed.put(gate={"effective": 20, "tuned_for": 9, "margin": 0.5})
+    lax = {"effective": 20, "tuned_for": 9, "margin": 0.5, "confidence": 0.5}
+    rehearsed.put(gate=lax, floor=0.05, largest_amount=9.0)
     rehearsed.work()
     after = looks(rehearsed, 1)
+    assert after[-1]["alpha"] == before[-1]["alpha"]
     assert [row["version"] for row in after] == [1] * len(before) + [2]
     assert after[-1]["cohorts"] == before[-1]["cohorts"]
     assert not after[-1]["passed"]
-    assert seen == [(1000, 0.5)] * 2  # of the two that have proving cohorts
+    # of the two that have proving cohorts
+    assert seen == [(1000, 0.95, 0.5, 0.1, 1.0)] * 2
+
+
+def test_a_smaller_margin_is_for_candidates_that_are_filed_later(sqlite_loop):
+    sqlite_loop.put(gate=SETTINGS["gate"] | {"margin": 0.9})
+    sqlite_loop.days(4)
+    sqlite_loop.put()
+    sqlite_loop.work()
+    line = json.loads(looks(sqlite_loop, 1)[-1]["checklist"])[0]
+    assert (line["name"], line["limit"]) == ("utility", 0.9)
+
+
+def test_a_feature_that_is_asked_for_later_takes_no_decision_from_a_proof(rehearsed):
+    before = looks(rehearsed, 1)[-1]
+    age = {"low": 0, "high": 99, "phrase": "Age"}
+    rehearsed.put(features=SETTINGS["features"] | {"age": age})
+    rehearsed.work()
+    last = looks(rehearsed, 1)[-1]
+    assert last["version"] == 2
+    assert last["checklist"] == before["checklist"]
+
+
+def failures(loop: Rehearsal) -> list[str]:
+    return [row["about"] for row in loop.rows(schema.event) if row["what"] == "work failed"]
+
+
+def test_a_candidate_whose_proving_cohorts_were_deleted_is_withdrawn(rehearsed):
+    before = [looks(rehearsed, number) for number in (1, 2)]
+    rehearsed.put(retention=1)
+    rehearsed.day = "2026-03-01"
+    rehearsed.days(3)
+    assert states(rehearsed)[:3] == ["withdrawn", "withdrawn", "waiting"]
+    assert [looks(rehearsed, number) for number in (1, 2)] == before
+    assert looks(rehearsed, 3)  # which had none before
+    told = [about for about in failures(rehearsed) if "looking at candidate" in about]
+    assert len(told) == 2
+    assert all("proving cohorts are not as they were" in about for about in told)
+
+
+def test_a_candidate_is_withdrawn_when_a_proving_cohort_is_frozen_again(rehearsed):
+    rehearsed.cohorts().freeze("2026-01-02", now())
+    rehearsed.days(1)
+    assert states(rehearsed) == ["withdrawn", "waiting", "waiting"]
+
+
+def test_a_proof_goes_on_without_people_who_were_forgotten(rehearsed):
+    forget(rehearsed.store, rehearsed.service.directory, "2026-01-02-7", now())
+    before = len(looks(rehearsed, 1))
+    rehearsed.days(1)
+    assert states(rehearsed) == ["waiting"] * 3
+    last = looks(rehearsed, 1)
+    assert len(last) == before + 1
+    assert json.loads(last[-1]["cohorts"])[:2] == ["2026-01-02-2", "2026-01-03-1"]
+    assert failures(rehearsed) == []
 
 
 # --- approval

@@ -10,7 +10,8 @@ import pytest
 
 import consequential as cq
 from consequential.service.exports import UNKNOWN
-from consequential.service.gate import Gain, look
+from consequential.service.gate import Gain, Limits, look
+from consequential.service.problems import Problem
 from consequential.service.settings import LoopSettings, Number
 
 WORLD = cq.worlds.first_setting()
@@ -66,6 +67,17 @@ def test_a_worse_candidate_and_an_equal_one_do_not(log):
         assert line.needed.startswith("an estimate above 0")
 
 
+def test_a_candidate_that_was_better_and_is_worse_by_now_does_not_pass(log):
+    worse = replace(log, label=np.where(log.decision, 0.0, log.label))
+    both = cq.DecisionLog.concatenate([log, worse])
+    gain = Gain.of(BETTER, LIVE, both, SETTINGS)
+    assert gain.least.mean() < 0.0 < gain.lower(0.025)[-1]
+    line = look(BETTER, LIVE, both, SETTINGS, 1)["utility"]
+    assert not line.passed
+    assert line.low == line.value
+    assert line.needed.startswith("an estimate above 0")
+
+
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_bound_is_one_side_of_the_sequence_at_the_candidates_own_level(log, number):
     alpha = 0.05 / (number * (number + 1))
@@ -110,10 +122,31 @@ def test_policies_may_have_changed_while_the_candidate_was_proven():
 
 def test_a_floor_of_the_past_below_the_settings_is_reckoned_with(log):
     strict = replace(SETTINGS, floor=0.2)
-    found = look(cut_at(-0.1, floor=0.2), LIVE, log, strict, 1)
+    limits = Limits.of([SETTINGS, strict])
+    found = look(cut_at(-0.1, floor=0.2), LIVE, log, strict, 1, limits)
     assert found["floor"].passed
     assert found["utility"].low < found["utility"].value
-    assert not look(BETTER, LIVE, log, strict, 1)["floor"].passed
+    assert not look(BETTER, LIVE, log, strict, 1, limits)["floor"].passed
+    with pytest.raises(Problem, match=r"a floor of 0\.1, below 0\.2") as raised:
+        look(BETTER, LIVE, log, strict, 1)
+    assert raised.value.code == "past_floor"
+
+
+def test_bounds_rest_on_the_limits_and_not_on_what_was_seen(log):
+    def low(**changes: float) -> float:
+        settings = replace(SETTINGS, **changes)
+        return float(Gain.of(BETTER, LIVE, log, settings).lower(0.025)[-1])
+
+    assert low(floor=0.05) < low()
+    assert low(largest_amount=5.0) < low()
+    small = replace(log, amount=np.full(len(log), 0.5))
+    settings = replace(SETTINGS, largest_amount=0.5)
+    narrow, wide = (Gain.of(BETTER, LIVE, small, each) for each in (settings, SETTINGS))
+    assert narrow.lower(0.025)[-1] == pytest.approx(0.5 * low(), abs=1e-12)
+    assert wide.span == Gain.of(BETTER, LIVE, log, SETTINGS).span
+    with pytest.raises(Problem, match=r"an amount of 1, above 0\.5") as raised:
+        look(BETTER, LIVE, replace(log, amount=np.ones(len(log))), settings, 1)
+    assert raised.value.code == "past_amount"
 
 
 def test_small_groups_and_unknown_ones_are_neither_judged_nor_named(log):

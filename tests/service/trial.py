@@ -34,6 +34,7 @@ LOOP: dict[str, Any] = {
     "period": "month",
     "horizon": 2,
     "sensitive": "sex",
+    "largest_amount": 10,
     "features": {
         "income": {"low": 0, "high": 10_000, "phrase": "Income"},
         "debt": {"low": 0, "high": 10_000, "phrase": "Debt"},

@@ -108,7 +108,7 @@ def test_a_point_is_the_cross_fitted_evaluation_with_a_wider_interval(found):
 
 
 def test_the_default_learner_traces_the_true_frontier():
-    log = explored(4000, floor=0.1)
+    log = explored(16_000, floor=0.1)
     traced = cq.frontier(log, cost=world().cost, max_gaps=[0.0, 0.1], folds=2)
     # of thresholds: accept all .1596, gap .1 .1744
     for point, truth in zip(traced.points, [0.1596, 0.1744], strict=True):

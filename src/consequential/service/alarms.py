@@ -16,12 +16,13 @@ from sqlalchemy import Connection, func, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
 from consequential.service import guardrails, schema
-from consequential.service.candidates import ROLL_BACK, Deployed, deployed
+from consequential.service.candidates import ROLL_BACK, Deployed, deployed, settings_version
 from consequential.service.closing import repeats, within
 from consequential.service.cohorts import Cohorts, Row, name_of
 from consequential.service.database import Store
-from consequential.service.deciding import live_loops, policy_features
+from consequential.service.deciding import live_loops, policy_features, settings_until
 from consequential.service.exports import UNKNOWN, as_log, reported_groups
+from consequential.service.gate import Limits
 from consequential.service.guardrails import Day, Finding
 from consequential.service.policies import deploy, stored_policy
 from consequential.service.records import canonical, first_id
@@ -131,8 +132,10 @@ class Watch:
                     stored_policy(connection, self.cohorts.loop, digest)
                     for digest in (now.live, now.replaced)
                 )
+                version = settings_version(connection, self.cohorts.loop)
+                limits = Limits.of(settings_until(connection, self.cohorts.loop, version))
             log = as_log(self.cohorts.rows(later), settings, missing="against")
-            self._kept[name] = guardrails.utility(live, before, log, settings)
+            self._kept[name] = guardrails.utility(live, before, log, settings, limits)
         return [self._kept[name]]
 
     def _store(self, connection: Connection, date: str, time: datetime, finding: Finding) -> None:

@@ -48,6 +48,9 @@ def read_application(value: Any, loop: LoopSettings) -> Application:
     amount = checked_number(members.get("amount", 1.0), "amount")
     if amount <= 0.0:
         raise Problem("amount", 422, f"amount is {amount:g}: it must be above 0")
+    if amount > loop.largest_amount:
+        most = f"the loop's largest_amount is {loop.largest_amount:g}"
+        raise Problem("amount", 422, f"amount is {amount:g}: {most}")
     return Application(
         checked_id(members["application_id"], "application_id"),
         None if "subject_id" not in members else checked_id(subject, "subject_id"),

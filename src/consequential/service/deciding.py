@@ -184,6 +184,11 @@ def live_at(connection: Connection, loop: str, version: int, number: int) -> Liv
     return Live(loop, version, settings, number, tuple(shares))
 
 
+def settings_until(connection: Connection, loop: str, version: int) -> list[LoopSettings]:
+    """Return all versions of a loop's settings up to one of them, in order."""
+    return [live_at(connection, loop, k, 0).settings for k in range(1, version + 1)]
+
+
 def live_before(connection: Connection, loop: str, ids: Sequence[str]) -> Live | None:
     """Return what decided on all these applications, if they were decided, and by the same."""
     table = schema.decision

@@ -20,16 +20,18 @@ loop ever promotes a policy that is no better than what decided before, and the 
 promotes one whose gap is above the limit, are each at most alpha; and for a candidate for which
 either is true the chance to pass is at most alpha_k.
 
-What this rests on: propensities as logged, none below the floor; a `tuned_for`, a confidence and a
-largest amount that do not follow from the proving cohorts; a candidate that does not either. Where
-people change over time, a candidate is "no better" if it was at no time better.
+What this rests on: propensities as logged; proving cohorts that only grow; a `tuned_for`, a
+confidence, a lowest floor and a largest amount that do not follow from the proving cohorts; a
+candidate that does not either. Where people change over time, a candidate is "no better" if it was
+at no time better.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,7 @@ from consequential.log import DecisionLog
 from consequential.objective import Objective
 from consequential.policies import DecisionRule
 from consequential.service.exports import UNKNOWN
+from consequential.service.problems import Problem
 from consequential.service.settings import LoopSettings
 
 Floats = NDArray[np.float64]
@@ -51,6 +54,7 @@ Floats = NDArray[np.float64]
 FEWEST = 10  # people of a group that is judged, and shown
 _GROUP = 0.1  # share of people for which the bounds of a group are tuned
 _ROUNDING = 1e-12
+_SHARES = 1e-8  # which policies' shares may lack of 1
 _MOST = 2_000_000  # decisions that are foreseen
 
 
@@ -86,6 +90,30 @@ class Checklist(Result):
         return next(line for line in self.lines if line.name == name)
 
 
+class Limits(NamedTuple):
+    """The lowest floor and the largest amount that decisions can have: how far a value can go."""
+
+    floor: float
+    amount: float
+
+    @classmethod
+    def of(cls, versions: Sequence[LoopSettings]) -> Limits:
+        """Return those of a loop that had these settings, one after another."""
+        return cls(
+            min(each.floor for each in versions), max(each.largest_amount for each in versions)
+        )
+
+    def check(self, log: DecisionLog) -> None:
+        """Refuse decisions that lie beyond."""
+        lowest = float(log.propensity.min())
+        if lowest < self.floor * (1.0 - _SHARES):
+            why = f"these cohorts were decided with a floor of {lowest:.3g}, below {self.floor:g}"
+            raise Problem("past_floor", 409, f"{why}, which the proof rests on: propose it again")
+        if (largest := _largest_amount(log)) > self.amount:
+            why = f"these cohorts have an amount of {largest:g}, above {self.amount:g}"
+            raise Problem("past_amount", 409, f"{why}, which the proof rests on: propose it again")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gain:
     """How much more a rule brings than another: one value per decision, in order of time.
@@ -101,17 +129,24 @@ class Gain:
 
     @classmethod
     def of(
-        cls, rule: DecisionRule, against: DecisionRule, log: DecisionLog, settings: LoopSettings
+        cls,
+        rule: DecisionRule,
+        against: DecisionRule,
+        log: DecisionLog,
+        settings: LoopSettings,
+        limits: Limits | None = None,
     ) -> Gain:
-        """Measure two rules on a log."""
+        """Measure two rules on a log whose decisions have these limits, else the settings'."""
+        limits = limits or Limits.of([settings])
+        limits.check(log)
         objective = Objective(settings.cost, settings.fairness)
-        possible = log.propensity[log.propensity > 0.0]
-        # a floor that was lower in the past was known before any of these decisions
-        floor = min(settings.floor, float(possible.min(initial=1.0)))
+        floor = min(limits.floor, float(log.propensity.min()))
         found = measure_rules((rule, against), log, objective, AnyTime, floor=floor)
         sides: tuple[Any, Any] = found[-1].utility.low, found[-1].utility.high
         least, most = (side.numerator for side in sides)
-        return cls(least, most, sides[0].reach.at(0.0), settings.gate.tuned_for, found[0])
+        times = limits.amount / _largest_amount(log)
+        span = Span(*(times * end for end in sides[0].reach.at(0.0)))
+        return cls(least, most, span, settings.gate.tuned_for, found[0])
 
     def lower(self, alpha: float) -> Floats:
         """Lower bounds of the mean after each decision, all of them right but for chance alpha."""
@@ -132,6 +167,7 @@ def look(
     log: DecisionLog,
     settings: LoopSettings,
     number: int,
+    limits: Limits | None = None,
 ) -> Checklist:
     """Return what the proving cohorts so far say about a candidate.
 
@@ -145,6 +181,8 @@ def look(
         Those of the loop; `gate.tuned_for` as it was when the candidate was filed.
     number
         The candidate is the loop's k-th.
+    limits
+        Those of the decisions, known when the candidate was filed; without them, the settings'.
 
     Examples
     --------
@@ -163,7 +201,7 @@ def look(
     The labels say as much as those of 3829 people whom the candidate accepts; 1000 are needed.
     """
     alpha = (1.0 - settings.gate.confidence) / (number * (number + 1))
-    gain = Gain.of(candidate, against, log, settings)
+    gain = Gain.of(candidate, against, log, settings, limits)
     judged = [
         k
         for k, name in enumerate(log.groups)
@@ -184,7 +222,9 @@ def look(
 
 def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
     margin, n = settings.gate.margin, len(gain.least)
-    value, low = float(gain.least.mean()), float(gain.lower(alpha)[-1])
+    value = float(gain.least.mean())
+    # the largest bound so far stays true, but nothing passes that looks worse by now
+    low = min(float(gain.lower(alpha)[-1]), value)
     passed = low > margin
     sentence = (
         f"On {n} decisions after those it was learned from, the candidate brings {value:.4f} more "
@@ -196,7 +236,7 @@ def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
         needed = f"an estimate above {margin:g}: more decisions like these would not do"
         if value > margin:
             needed = _more(n * _growth(value - low, value - margin, n / gain.tuned_for))
-    high = float(gain.upper(alpha)[-1])
+    high = max(float(gain.upper(alpha)[-1]), value)
     return Line("utility", passed, value, low, high, margin, sentence, needed)
 
 
@@ -281,6 +321,10 @@ def _chance(log: DecisionLog) -> Line:
     )
     needed = None if passed else "an explanation from whoever operates the service"
     return Line("chance", passed, None, None, None, None, sentence, needed)
+
+
+def _largest_amount(log: DecisionLog) -> float:
+    return 1.0 if log.amount is None else float(log.amount.max())
 
 
 def _percent(alpha: float) -> str:

@@ -21,7 +21,7 @@ from consequential.log import DecisionLog
 from consequential.policies import DecisionRule, FeatureSummary
 from consequential.policies.summary import SHARES
 from consequential.service.exports import UNKNOWN
-from consequential.service.gate import FEWEST, Gain
+from consequential.service.gate import FEWEST, Gain, Limits
 from consequential.service.settings import LoopSettings
 
 Floats = NDArray[np.float64]
@@ -177,7 +177,11 @@ def people_needed(reference: FeatureSummary) -> int:
 
 
 def utility(
-    live: DecisionRule, before: DecisionRule, log: DecisionLog, settings: LoopSettings
+    live: DecisionRule,
+    before: DecisionRule,
+    log: DecisionLog,
+    settings: LoopSettings,
+    limits: Limits | None = None,
 ) -> Finding:
     """Say whether the live policy is proven to bring less than the one before it.
 
@@ -185,10 +189,11 @@ def utility(
     `1 - confidence` at most however often one looks: labels that are missing speak for the live
     policy here.
     """
-    gain = Gain.of(live, before, log, settings)
-    value = float(gain.upper(1.0 - settings.gate.confidence)[-1])
+    gain = Gain.of(live, before, log, settings, limits)
+    mean = float(gain.most.mean())
+    value = max(float(gain.upper(1.0 - settings.gate.confidence)[-1]), mean)
     sentence = (
-        f"On {len(log)} decisions the live policy brings {float(gain.most.mean()):.4f} more per "
+        f"On {len(log)} decisions the live policy brings {mean:.4f} more per "
         f"decision than the one before it, and at most {value:.4f} with a confidence of "
         f"{settings.gate.confidence:.4g}; an alarm below 0."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -11,12 +12,20 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from consequential.service import gate, schema
-from consequential.service.candidates import candidates, deployed, settings_version
+from consequential.service.candidates import (
+    candidates,
+    deployed,
+    newest_evaluation,
+    settings_version,
+    withdraw,
+)
 from consequential.service.cohorts import Cohorts, Row, name_of
-from consequential.service.deciding import live_at
+from consequential.service.deciding import live_at, settings_until
 from consequential.service.exports import as_log
 from consequential.service.policies import stored_policy
+from consequential.service.problems import Problem
 from consequential.service.records import canonical
+from consequential.service.settings import LoopSettings
 
 
 def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
@@ -29,7 +38,8 @@ def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
 def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime) -> Row | None:
     """Look at a candidate on the cohorts after those it was learned from, and store what is seen.
 
-    None where it was looked at already, or where there is no such cohort yet.
+    None where it was looked at already, or where there is no such cohort yet. A candidate whose
+    earlier proving cohorts are not there any more is withdrawn.
     """
     proving = [row for row in cohorts.kept(frozen, time) if row["period"] > candidate["since"]]
     if not proving:
@@ -39,18 +49,26 @@ def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime
         version = settings_version(connection, loop)
         if _was_seen(connection, candidate, last, version):
             return None
+        before = newest_evaluation(connection, loop, candidate["number"])
         settings = live_at(connection, loop, version, 0).settings
-        filed = live_at(connection, loop, candidate["version"], 0).settings.gate
+        past = settings_until(connection, loop, candidate["version"])
         against = deployed(connection, loop).live
         assert against is not None  # else nothing could wait
         new = stored_policy(connection, loop, candidate["policy"])
         old = stored_policy(connection, loop, against)
-    # bounds are tuned once, when a candidate is filed
-    settings = replace(settings, gate=replace(settings.gate, tuned_for=filed.tuned_for))
+    if before is not None and not _only_grew(cohorts, json.loads(before["cohorts"]), proving):
+        with cohorts.store.write() as connection:
+            withdraw(connection, loop, candidate["number"], "worker", time)
+        raise Problem(
+            "proof_lost", 409,
+            "the proving cohorts are not as they were at the last look, and bounds hold only while "
+            "they grow: the candidate is withdrawn; propose it again",
+        )  # fmt: skip
+    settings = _as_filed(settings, past[-1])
     rows = replace(cohorts, settings=settings).rows(proving)
     log = as_log(rows, settings, missing="against")
     number = candidate["number"]
-    checklist = gate.look(new, old, log, settings, number)
+    checklist = gate.look(new, old, log, settings, number, gate.Limits.of(past))
     values = {
         "candidate": candidate["policy"],
         "candidate_number": number,
@@ -66,9 +84,34 @@ def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime
         if _was_seen(connection, candidate, last, version):
             return None
         table = schema.evaluation
-        before = select(func.max(table.c.number)).where(table.c.loop == loop)
-        values["number"] = (connection.execute(before).scalar() or 0) + 1
+        last_number = select(func.max(table.c.number)).where(table.c.loop == loop)
+        values["number"] = (connection.execute(last_number).scalar() or 0) + 1
         return schema.add(connection, table, loop, time, values)
+
+
+def _only_grew(cohorts: Cohorts, seen: Sequence[str], proving: Sequence[Row]) -> bool:
+    """Whether the cohorts of a look are the first of those there are now.
+
+    One that has fewer rows than it had is the same without people who were forgotten.
+    """
+    versions = {name_of(row): row for row in cohorts.versions()}
+    return len(seen) <= len(proving) and all(
+        old["period"] == new["period"]
+        and (old["version"] == new["version"] or new["rows"] < old["rows"])
+        for old, new in zip((versions[name] for name in seen), proving, strict=False)
+    )
+
+
+def _as_filed(settings: LoopSettings, filed: LoopSettings) -> LoopSettings:
+    """Return settings under which bounds stay those of the filing, and the margin no smaller.
+
+    Another confidence, like another `tuned_for`, would begin another sequence of bounds, and so
+    would another feature, which earlier decisions lack.
+    """
+    now, then = settings.gate, filed.gate
+    margin = max(now.margin, then.margin)
+    strict = replace(now, confidence=then.confidence, margin=margin, tuned_for=then.tuned_for)
+    return replace(settings, gate=strict, features=filed.features)
 
 
 def _was_seen(connection: Connection, candidate: Row, cohort: str, version: int) -> bool:

@@ -150,6 +150,8 @@ class LoopSettings:
         for no limit.
     acceptance
         The smallest and the largest share of people that is to be accepted, also of each group.
+    largest_amount
+        No application may have a larger amount; the gate's bounds rest on it.
     gate
         What a candidate must prove.
     auto_rollback
@@ -177,6 +179,7 @@ class LoopSettings:
     fairness: str = "demographic_parity"
     max_gap: float | None = None
     acceptance: tuple[float, float] = (0.0, 1.0)
+    largest_amount: float = 1.0
     gate: GateSettings = GateSettings()
     auto_rollback: bool = False
     rehearsal: bool = False
@@ -186,6 +189,8 @@ class LoopSettings:
             if not _is_number(getattr(self, name)):
                 raise SettingsError(f"the {name} must be a number")
             checked_share(f"the {name}", getattr(self, name))
+        if not _is_number(self.largest_amount) or self.largest_amount <= 0.0:
+            raise SettingsError("the largest_amount is a number above 0")
         for name in ("period", "epoch"):
             if getattr(self, name) not in get_args(Period):
                 raise SettingsError(f"the {name} is day, week or month")
