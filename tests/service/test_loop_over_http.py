@@ -62,7 +62,8 @@ def test_a_loop_is_read_learned_approved_and_rolled_back_by_its_people(rehearsed
     assert (told["id"], told["by"], told["answer"]["request"]) == (request, "science", request)
     assert told["answer"]["policy"] == found[0]["policy"]  # the same files, the same policy
     own = science.propose(LOOP, rule(0.1), cohorts=["2026-01-04", "2026-01-03"])
-    assert reader.listed(LOOP, "policies")[0]["cohorts"] == ["2026-01-03", "2026-01-04"]
+    named = {each["policy"]: each["cohorts"] for each in reader.listed(LOOP, "policies")}
+    assert named[own] == ["2026-01-03", "2026-01-04"]
     assert code_of(lambda: science.propose(LOOP, rule(0.2))) == (422, "cohorts")
     science.withdraw(LOOP, 4)
     assert reader.listed(LOOP, "candidates")[0]["state"] == "withdrawn"
