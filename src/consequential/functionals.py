@@ -8,6 +8,7 @@ for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -246,7 +247,7 @@ def _inverse(totals: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return np.divide(1.0, totals, out=np.zeros(len(totals)), where=defined), defined
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sums:
     """What an objective looks at: the functionals' values at one policy."""
 
@@ -255,13 +256,13 @@ class Sums:
     denominators: Floats  # (benefits, groups); ones where a benefit is linear
     acceptance: Floats | None = None  # rates of the groups, then of everybody, where counted
 
-    @property
+    @cached_property
     def benefits(self) -> Floats:
         """Benefit by notion and group; NaN where nobody is there to measure it on."""
         undefined = np.full_like(self.numerators, np.nan)
         return np.divide(self.numerators, self.denominators, out=undefined, where=self.usable)
 
-    @property
+    @cached_property
     def usable(self) -> NDArray[np.bool_]:
         """Where there is anybody to divide by."""
         return self.denominators > NOBODY

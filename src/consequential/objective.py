@@ -208,6 +208,8 @@ class Objective:
 
     def value_at(self, sums: Sums) -> float:
         """Return `F(S)`."""
+        if not self.penalty:
+            return sums.utility
         spread = deviations(sums.benefits)
         return sums.utility - self.penalty * float((spread * spread).sum())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -76,7 +77,7 @@ class GapBound:
         return np.array([[part == name for part in merged] for name in self.names(())], np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Constraint:
     """`b_z - ratio b_z' <= slack` for benefits and ordered pairs of groups, and acceptance rates.
 
@@ -116,7 +117,7 @@ class Constraint:
         """Whether acceptance rates are bounded."""
         return bool(self.most or self.least)
 
-    @property
+    @cached_property
     def gaps(self) -> tuple[GapBound, ...]:
         """What is compared: all bounds, or the one that `max_gap` or `min_ratio` stands for."""
         if self.max_gap is None and self.min_ratio is None:
@@ -133,11 +134,11 @@ class Constraint:
         for bound in self.gaps:
             benefits = bound.benefits(sums)
             pairs = self._up * benefits[:, :, None] - benefits[:, None, :] - bound.max_gap
-            pairs[:, np.eye(benefits.shape[1], dtype=bool)] = -np.inf
+            np.einsum("kzz->kz", pairs)[:] = -np.inf  # a view of each group with itself
             broken.append(pairs.ravel())
         for sign, rates in self._rates:
             assert sums.acceptance is not None  # it is counted where there is a bound
-            broken.append(sign * (sums.acceptance - np.array(rates)))
+            broken.append(sign * (sums.acceptance - rates))
         found = np.concatenate(broken)
         return np.where(np.isfinite(found), found, -1.0)
 
@@ -165,10 +166,11 @@ class Constraint:
     def _up(self) -> float:
         return 1.0 if self.min_ratio is None else self.min_ratio
 
-    @property
-    def _rates(self) -> list[tuple[float, tuple[float, ...]]]:
+    @cached_property
+    def _rates(self) -> list[tuple[float, Floats]]:
         """The bounds on acceptance there are, with the sign of an excess."""
-        return [(sign, rates) for sign, rates in ((1.0, self.most), (-1.0, self.least)) if rates]
+        bounds = ((1.0, self.most), (-1.0, self.least))
+        return [(sign, np.array(rates)) for sign, rates in bounds if rates]
 
     def violation(self, sums: Sums) -> float:
         """Return the largest excess, at least 0."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ _NEARBY = 1e-6  # a relative difference of sums that is small enough for a deriv
 _LEAST_ROOT = 1e-2  # from 0 itself a root would never move
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """How a pass's columns become utility and benefits: what they are divided by, and constants."""
 
@@ -44,9 +45,9 @@ class Columns:
             group_shares,
         )
 
-    @property
+    @cached_property
     def counted_at(self) -> int:
-        """The column of acceptance, where it is counted."""
+        """The column of acceptance, where it is counted: after utility, benefits and ratios."""
         return 1 + len(self.constants) + int(self.is_ratio.sum())
 
     def sums(self, values: Floats) -> Sums:
@@ -54,7 +55,7 @@ class Columns:
         n_benefits = len(self.constants)
         numerators = np.where(self.defined, values[1 : 1 + n_benefits] + self.constants, np.nan)
         denominators = np.ones_like(numerators)
-        denominators[self.is_ratio] = values[1 + n_benefits :][: int(self.is_ratio.sum())]
+        denominators[self.is_ratio] = values[1 + n_benefits : self.counted_at]
         rates = None
         if self.group_shares is not None:
             accepted = values[self.counted_at]
@@ -95,7 +96,7 @@ class Price:
         return float((pressure**2 - self.multipliers**2).sum()) / (2.0 * self.steepness)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """An objective over the thetas of one policy class, on the rows of one log.
 
@@ -115,22 +116,24 @@ class Problem:
     variance_penalty: float = 0.0
     signs: Floats | None = None  # of the parameters: 1, -1, or 0 where any is allowed
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
         """Groups that have parameters of their own, else 1."""
         return self.passes.n_parameters // (len(self.centre) + 1)
 
     def original(self, beta: Floats) -> Floats:
         """Return theta for the inputs as they are, from one for standardised inputs."""
-        blocks = beta.reshape(self.n_blocks, -1)
-        slopes = blocks[:, 1:] / self.scale
-        return np.column_stack([blocks[:, 0] - slopes @ self.centre, slopes]).ravel()
+        blocks = beta.copy().reshape(self.n_blocks, -1)
+        blocks[:, 1:] /= self.scale
+        blocks[:, 0] -= blocks[:, 1:] @ self.centre
+        return blocks.ravel()
 
     def standardised(self, theta: Floats) -> Floats:
         """Return theta for standardised inputs."""
-        blocks = theta.reshape(self.n_blocks, -1)
-        intercept = blocks[:, 0] + blocks[:, 1:] @ self.centre
-        return np.column_stack([intercept, blocks[:, 1:] * self.scale]).ravel()
+        blocks = theta.copy().reshape(self.n_blocks, -1)
+        blocks[:, 0] += blocks[:, 1:] @ self.centre
+        blocks[:, 1:] *= self.scale
+        return blocks.ravel()
 
     def rooted(self, beta: Floats) -> Floats:
         """Return the solver's parameters of the nearest policy whose signs are as given."""
@@ -186,9 +189,9 @@ class Problem:
         return loss, gradient * by_free
 
     def _loss(self, beta: Floats, price: Price) -> tuple[float, Floats]:
-        _, passed = self._passed(beta)
+        passed = self._passed(beta)
         value, weights = self._priced(passed[:, :, 0], price)
-        free = beta * self._shrunk()
+        free = beta * self._shrunk
         loss = -value / self.unit + 0.5 * self.l2 * float((free**2).sum())
         return loss, -self._gradient(weights, passed) / self.unit + self.l2 * free
 
@@ -201,7 +204,7 @@ class Problem:
         return curved + np.diag(2.0 * self.signs * self._loss(beta, price)[1])
 
     def _curvature(self, beta: Floats, price: Price) -> Floats:
-        theta, (_, passed) = self.original(beta), self._passed(beta)
+        theta, passed = self.original(beta), self._passed(beta)
         values = passed[:, :, 0]
         _, weights = self._priced(values, price)
         to_theta = np.column_stack([self.original(unit) for unit in np.eye(len(beta))])
@@ -213,26 +216,27 @@ class Problem:
             alone[at], there[at] = 1.0, values[at] + step
             change = (self._priced(there, price)[1] - weights) / step
             total += np.outer(self._gradient(alone, passed), self._gradient(change, passed))
-        return np.diag(self.l2 * self._shrunk()) - (total + total.T) / (2.0 * self.unit)
+        return np.diag(self.l2 * self._shrunk) - (total + total.T) / (2.0 * self.unit)
 
     def _priced(self, values: Floats, price: Price) -> tuple[float, Floats]:
         """The objective less what breaking the constraint costs, and its derivative in sums."""
         sums = self.columns.sums(values)
-        value = self._value(sums, values)
-        by_benefit = -2.0 * self.objective.penalty * deviations(sums.benefits)
-        by_rate = np.zeros(by_benefit.shape[1] + 1)
+        value, weights = self._value(sums, values), np.zeros_like(values)
+        if self.objective.penalty:
+            spread = deviations(sums.benefits)
+            self._add_weights(weights, sums, -2.0 * self.objective.penalty * spread)
         if price.constraint.binds:
             pressure = price.pressure(sums)
             value -= self.unit * price.cost(pressure)
-            pulled = price.constraint.pulled_back(pressure, sums)
-            by_benefit, by_rate = by_benefit - self.unit * pulled[0], -self.unit * pulled[1]
-        weights = self._weights(sums, by_benefit, by_rate)
+            by_benefit, by_rate = price.constraint.pulled_back(pressure, sums)
+            self._add_weights(weights, sums, -self.unit * by_benefit, -self.unit * by_rate)
         _, by_squares, by_utility = self._error(sums, values)
         weights[0] = 1.0 - self.variance_penalty * by_utility
         if self.variance_penalty:
             weights[-1] = -self.variance_penalty * by_squares
         return value, weights
 
+    @cached_property
     def _shrunk(self) -> Floats:
         """1 for a parameter that is shrunk, 0 for an intercept."""
         shrunk = np.ones((self.n_blocks, len(self.centre) + 1))
@@ -242,39 +246,38 @@ class Problem:
     def worst(self, free: Floats, constraint: Constraint) -> tuple[float, Floats]:
         """Return the largest excess over a constraint, and its gradient."""
         beta, by_free = self.squared(free)
-        sums, passed = self._passed(beta)
+        passed = self._passed(beta)
+        sums = self.columns.sums(passed[:, :, 0])
         excess = constraint.excess(sums)
         pressure = np.zeros_like(excess)
         pressure[int(excess.argmax())] = 1.0
-        weights = self._weights(sums, *constraint.pulled_back(pressure, sums))
+        weights = np.zeros_like(passed[:, :, 0])
+        self._add_weights(weights, sums, *constraint.pulled_back(pressure, sums))
         return float(excess.max()), self._gradient(weights, passed) * by_free
 
-    def _passed(self, beta: Floats) -> tuple[Sums, Floats]:
-        passed = self.passes.sums(self.original(beta), self.link)
-        return self.columns.sums(passed[:, :, 0]), passed
+    def _passed(self, beta: Floats) -> Floats:
+        return self.passes.sums(self.original(beta), self.link)
 
-    def _weights(self, sums: Sums, by_benefit: Floats, by_rate: Floats) -> Floats:
-        """The derivative in each column's sums, from that in benefits and rates; 0 for utility."""
-        n_benefits, n_ratios = len(by_benefit), int(self.columns.is_ratio.sum())
-        shares, counted_at = self.columns.group_shares, self.columns.counted_at
-        n_columns = counted_at + (shares is not None) + (self.variance_penalty > 0.0)
-        weights = np.zeros((n_columns, by_benefit.shape[1]))
-        if shares is not None:
-            weights[counted_at] = _divided(by_rate[:-1], shares) + by_rate[-1]
-        usable = sums.usable & self.columns.defined
-        by_numerator = np.divide(
-            by_benefit, sums.denominators, out=np.zeros_like(by_benefit), where=usable
-        )
-        weights[1 : 1 + n_benefits] = by_numerator
-        ratio = self.columns.is_ratio
-        weights[1 + n_benefits :][:n_ratios] = -(
-            by_numerator[ratio] * np.nan_to_num(sums.benefits[ratio], nan=0.0)
-        )
-        return weights
+    def _add_weights(
+        self, weights: Floats, sums: Sums, by_benefit: Floats, by_rate: Floats | None = None
+    ) -> None:
+        """Add the derivative in each column's sums, from that in benefits and acceptance rates."""
+        columns, n_benefits = self.columns, len(by_benefit)
+        if columns.group_shares is not None and by_rate is not None:
+            by_share = _divided(by_rate[:-1], columns.group_shares)
+            weights[columns.counted_at] += by_share + by_rate[-1]
+        usable = sums.usable & columns.defined
+        by_numerator = np.zeros_like(by_benefit)
+        np.divide(by_benefit, sums.denominators, out=by_numerator, where=usable)
+        weights[1 : 1 + n_benefits] += by_numerator
+        if columns.is_ratio.any():
+            ratios = np.where(usable, sums.benefits, 0.0)
+            by_denominator = -(by_numerator * ratios)[columns.is_ratio]
+            weights[1 + n_benefits : columns.counted_at] += by_denominator
 
     def _gradient(self, weights: Floats, passed: Floats) -> Floats:
         """The gradient of weighted sums in standardised parameters."""
         by_group = np.einsum("cz,czm->zm", weights, passed[:, :, 1:])
         blocks = by_group if self.n_blocks > 1 else by_group.sum(axis=0, keepdims=True)
-        slopes = (blocks[:, 1:] - blocks[:, :1] * self.centre) / self.scale
-        return np.column_stack([blocks[:, 0], slopes]).ravel()
+        blocks[:, 1:] = (blocks[:, 1:] - blocks[:, :1] * self.centre) / self.scale
+        return blocks.ravel()

@@ -247,6 +247,8 @@ def moments(inputs: Floats) -> tuple[Floats, Floats]:
 def _added_up(chunk: Callable[[int], Floats], n: int, n_threads: int | None = None) -> Floats:
     """Return the sum of a function over chunks of n rows, given where they start."""
     starts = range(0, n, _CHUNK)
+    if len(starts) == 1:
+        return chunk(0)
     found: list[Floats] = [np.zeros(1)] * len(starts)
     left = iter(enumerate(starts))
 
