@@ -96,8 +96,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Start services as processes of their own, which end with the test."""
     started: list[Served] = []
 
-    def start(trial: Trial, *more: str) -> Served:
-        started.append(Served(trial, free_port(), *more))
+    def start(trial: Trial, *more: str, worker: bool = True) -> Served:
+        started.append(Served(trial, free_port(), *more, worker=worker))
         return started[-1]
 
     yield start

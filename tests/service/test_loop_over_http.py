@@ -96,7 +96,7 @@ def test_a_roll_back_by_the_worker_is_in_force_in_two_processes_within_two_secon
     tmp_path, postgres_url, serve
 ):
     trial = make_trial(tmp_path, postgres_url, rehearsal=True)
-    services: list[Served] = [serve(trial), serve(trial)]
+    services: list[Served] = [serve(trial, worker=False) for _ in range(2)]
     header, address = trial.header(), "/v1/loops/trial"
     bold = rule(-2.0)
     with httpx.Client(base_url=services[0].url, headers=header, timeout=30.0) as http:

@@ -174,17 +174,20 @@ def test_a_service_that_is_stopped_finishes_what_it_took(trial, serve):
 
 
 def test_many_clients_with_one_id_get_one_decision(trial, serve):
-    served = [serve(trial)]
+    served = [serve(trial, worker=False)]
     if not trial.settings.is_sqlite:  # a second process, which SQLite does not allow
-        served.append(serve(trial))
+        served.append(serve(trial, worker=False))
 
     def post(k: int) -> tuple[int, str]:
         url = served[k % len(served)].url
-        sent = {"json": application("one"), "headers": trial.header(), "timeout": 30.0}
-        answer = httpx.post(f"{url}/v1/loops/trial/decisions", **sent)
+        answer = client.post(f"{url}/v1/loops/trial/decisions", json=application("one"))
         return answer.status_code, answer.text
 
-    with ThreadPoolExecutor(32) as threads:
+    # each thread has a connection of its own
+    with (
+        httpx.Client(headers=trial.header(), timeout=30.0) as client,
+        ThreadPoolExecutor(32) as threads,
+    ):
         answers = list(threads.map(post, range(32)))
     assert len({text for _, text in answers}) == 1
     assert [status for status, _ in answers].count(201) == 1
@@ -194,17 +197,17 @@ def test_many_clients_with_one_id_get_one_decision(trial, serve):
 
 
 def test_a_second_service_on_one_sqlite_is_refused(sqlite_trial, serve):
-    served = serve(sqlite_trial)
+    served = serve(sqlite_trial, worker=False)
     with pytest.raises(RuntimeError, match="another process serves"):
-        serve(sqlite_trial)
+        serve(sqlite_trial, worker=False)
     assert served.stop() == 0
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace counts the syncs")
 def test_sqlite_syncs_at_least_once_a_decision(sqlite_trial, serve):
     trace = sqlite_trial.settings.directory / "trace"
-    follow = ["strace", "-f", "-e", "trace=fdatasync,fsync", "-o", str(trace)]
-    served = serve(sqlite_trial, *follow)
+    follow = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fdatasync,fsync", "-o", str(trace)]
+    served = serve(sqlite_trial, *follow, worker=False)  # which would sync too
     before = len(re.findall(r"sync\(", trace.read_text()))
     with httpx.Client(headers=sqlite_trial.header()) as client:
         for k in range(20):
@@ -217,7 +220,7 @@ def test_sqlite_syncs_at_least_once_a_decision(sqlite_trial, serve):
 def test_postgresql_syncs_at_least_once_a_decision(postgres, tmp_path, serve):
     postgres.execute("create database synced")
     trial = make_trial(tmp_path, postgres.url("synced"))
-    served = serve(trial)
+    served = serve(trial, worker=False)  # which would sync too
 
     def syncs() -> int:
         store = trial.store()

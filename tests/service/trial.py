@@ -170,12 +170,13 @@ class Served:
 
     def _wait(self) -> None:
         end = time.monotonic() + 60.0
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                if httpx.get(f"{self.url}/readyz").status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
+        with httpx.Client() as client:  # one for all attempts: to make one reads certificates
+            while time.monotonic() < end and self.process.poll() is None:
+                try:
+                    if client.get(f"{self.url}/readyz").status_code == 200:
+                        return
+                except httpx.TransportError:
+                    time.sleep(0.05)
         self.kill()
         raise RuntimeError(self.log.read_text())
 

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import SplineTransformer
 from sqlalchemy import Connection, select
 
-from consequential.estimator import FairPolicyLearner
 from consequential.log import DecisionLog
 from consequential.policies import Policy, policy_to_json
 from consequential.service import schema
@@ -157,6 +154,9 @@ def learned_policy(rows: pa.Table, settings: LoopSettings) -> Policy:
 
     People whose labels have come stand for those whose labels have not.
     """
+    # imported here, with scikit-learn: a service that only decides starts in half the time
+    from consequential.estimator import FairPolicyLearner
+
     accepted = rows.filter(pc.equal(rows["=decision"], 1))
     n_labels = len(accepted) - accepted["=label"].null_count
     _check(rows, accepted, n_labels, settings)
@@ -217,6 +217,9 @@ def _check(rows: pa.Table, accepted: pa.Table, n_labels: int, settings: LoopSett
 
 def _shapes(log: DecisionLog, settings: LoopSettings) -> Any:
     """Return the feature map: splines in features whose shape is one, the others as they are."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import SplineTransformer
+
     curved = [
         name
         for name, kind in settings.features.items()
