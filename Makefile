@@ -33,14 +33,14 @@ test: $(INSTALLED) system
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/compile_kernels.py
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # counting lines takes a third of the time again, so it is not part of `make test`
 coverage: $(INSTALLED) system
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
 slow: $(VENV)/.docs system
-	$(BIN)/python -m pytest -m slow -n auto
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 bench: $(INSTALLED) system
 	$(BIN)/python benchmarks/run.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -28,6 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[_FONTS] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         import matplotlib.font_manager  # noqa: F401
+
+
+def pytest_collection() -> None:
+    """Collect tests without collecting garbage: all that is imported stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of later searches for garbage, which go through every object."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from learning_loop import Rehearsal
+from lending_loop import settings_in
 from page_data import make_loop
 from postgres_server import PostgresServer
 from trial import Served, Trial, add_loop, free_port, make_trial, served_here
@@ -41,11 +42,8 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> ServiceSettings:
     """Where an empty service keeps things: once in SQLite, once in PostgreSQL."""
-    if request.param == "sqlite":
-        files = [f"sqlite:///{tmp_path / name}.db" for name in ("service", "sensitive")]
-    else:
-        files = [request.getfixturevalue("postgres_url")] * 2
-    settings = ServiceSettings(tmp_path, files[0], files[1], b"s" * 32)
+    is_sqlite = request.param == "sqlite"
+    settings = settings_in(tmp_path, "" if is_sqlite else request.getfixturevalue("postgres_url"))
     migrate(settings)
     return settings
 
@@ -132,8 +130,7 @@ def rehearsed(_six_days: tuple[Path, str], tmp_path: Path) -> Iterator[Rehearsal
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[tuple[Store, ServiceSettings]]:
-    files = [f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
-    settings = ServiceSettings(folder, files[0], files[1], b"s" * 32)
+    settings = settings_in(folder)
     store = open_store(settings)
     yield store, settings
     store.close()

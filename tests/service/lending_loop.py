@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ SETTINGS: dict[str, Any] = {
         "purpose": {"words": ["car", "tv"], "phrase": "Purpose"},
     },
 }
+
+
+def settings_in(folder: Path, url: str = "") -> ServiceSettings:
+    """Settings of a service that keeps things in SQLite, or in one PostgreSQL."""
+    files = [url or f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
+    return ServiceSettings(folder, files[0], files[1], b"s" * 32)
 
 
 def policy(theta: tuple[float, ...] = (-3.0, 0.5, 0.4, 0.0)) -> str:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
-from itertools import islice
+from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +18,17 @@ from lending_loop import (
     decide,
     outcome,
     policy,
+    settings_in,
     start,
 )
+from postgres_server import PostgresServer
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from tampering import exchange, rows_of, tampered, unguarded
 
 from consequential.service import schema
 from consequential.service.bodies import Override
+from consequential.service.database import Store, migrate, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.forgetting import forget
 from consequential.service.keys import create_key, revoke_keys
@@ -30,11 +36,49 @@ from consequential.service.loops import put_loop
 from consequential.service.outcomes import add_attributes, add_outcomes, add_overrides
 from consequential.service.policies import deploy, propose
 from consequential.service.records import first_id, row_digest
+from consequential.service.settings import ServiceSettings
 from consequential.service.verify import verify, verify_day, verify_decision
 from consequential.service.worker import work
 
 LATER = START + timedelta(2)
 DAILY = SETTINGS | {"period": "day", "epoch": "day"}
+FULL = "verify_full"  # the filled database of PostgreSQL
+_numbers = count()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def full(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ServiceSettings, list[dict[str, Any]]]:
+    """A filled service, once in SQLite, once in PostgreSQL, for tests to copy; its decisions."""
+    url = ""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        server.execute(f"create database {FULL}")
+        url = server.url(FULL)
+    settings = settings_in(tmp_path_factory.mktemp("full"), url)
+    migrate(settings)
+    with closing(open_store(settings)) as store:
+        return settings, fill(store, settings)
+
+
+@pytest.fixture
+def filled(
+    full: tuple[ServiceSettings, list[dict[str, Any]]],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> Iterator[tuple[Store, ServiceSettings, list[dict[str, Any]]]]:
+    """A copy of that service: its databases, its settings, its decisions."""
+    settings, bodies = full
+    shutil.copytree(settings.directory, tmp_path, dirs_exist_ok=True)
+    name, url = f"verify_{next(_numbers)}", ""
+    if not settings.is_sqlite:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        server.execute(f"create database {name} template {FULL}")
+        url = server.url(name)
+    copy = settings_in(tmp_path, url)
+    with closing(open_store(copy)) as store:
+        yield store, copy, bodies
 
 
 def fill(store, service) -> list[dict[str, Any]]:
@@ -101,8 +145,8 @@ def is_clean(store, service) -> bool:
         return next(found, None) is None
 
 
-def test_nothing_is_found_where_nothing_was_changed(store, service):
-    bodies = fill(store, service)
+def test_nothing_is_found_where_nothing_was_changed(filled):
+    store, service, bodies = filled
     assert findings(store, service) == []
     assert list(verify(store)) == []  # also without the secret
     for body in bodies:
@@ -112,8 +156,8 @@ def test_nothing_is_found_where_nothing_was_changed(store, service):
     ]
 
 
-def test_a_day_can_be_verified_by_itself(store, service):
-    fill(store, service)
+def test_a_day_can_be_verified_by_itself(filled):
+    store, service, _ = filled
     days = [str(time.date()) for time in (START, LATER)]
     for day in days:
         assert list(verify_day(store, LOOP, day, service.secret)) == []
@@ -126,8 +170,8 @@ def test_a_day_can_be_verified_by_itself(store, service):
     assert [found.what for found in verify_day(store, LOOP, "2025-12-31")] == ["it is not closed"]
 
 
-def test_a_kept_seal_tells_of_deleted_days(store, service):
-    fill(store, service)
+def test_a_kept_seal_tells_of_deleted_days(filled):
+    store, service, _ = filled
     days = rows_of(store, schema.day)
     last = max(day["date"] for day in days)
     newest = [day for day in days if day["date"] == last]
@@ -138,8 +182,8 @@ def test_a_kept_seal_tells_of_deleted_days(store, service):
     assert any(kept[0] in str(found) for found in verify(store, service.secret, kept))
 
 
-def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(store, service):
-    fill(store, service)
+def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(filled):
+    store, service, _ = filled
     unseen = []
     every = 1 if service.is_sqlite else 5  # what verifies is the same program on both
     for table in (*schema.SEALED, schema.day):
@@ -158,8 +202,8 @@ def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(store, ser
     assert findings(store, service) == []
 
 
-def test_each_dropped_or_added_row_is_found(store, service):
-    fill(store, service)
+def test_each_dropped_or_added_row_is_found(filled):
+    store, service, _ = filled
     unseen = []
     for table in (*schema.SEALED, schema.day):
         rows = closed_rows(store, table)
@@ -193,8 +237,8 @@ def forged(table, row: dict[str, Any]) -> dict[str, Any]:
     return made | {"digest": row_digest(made, table.info["filled_in"])}
 
 
-def test_a_finding_names_the_row_or_the_day(store, service):
-    bodies = fill(store, service)
+def test_a_finding_names_the_row_or_the_day(filled):
+    store, service, bodies = filled
     id = bodies[0]["id"]
     table = schema.decision
     with unguarded(store, table) as connection:
@@ -210,8 +254,8 @@ def test_a_finding_names_the_row_or_the_day(store, service):
     assert [str(found) for found in verify_decision(store, id)] == [day]
 
 
-def test_features_and_attributes_that_were_deleted_by_hand_are_found(store, service):
-    fill(store, service)
+def test_features_and_attributes_that_were_deleted_by_hand_are_found(filled):
+    store, service, _ = filled
     for table, name, write in (
         (schema.decision, "features", store.write),
         (schema.attribute, "value", store.write_sensitive),
@@ -237,8 +281,8 @@ def test_rows_of_open_days_are_checked_too(store, service):
     assert all(body["id"] in each for each in found)
 
 
-def test_a_wrong_secret_is_said_once(store, service):
-    fill(store, service)
+def test_a_wrong_secret_is_said_once(filled):
+    store, _, _ = filled
     assert [str(found) for found in verify(store, b"w" * 32)] == [
         "epoch all: the secret is not the one that they were opened with"
     ]
