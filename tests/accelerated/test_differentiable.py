@@ -289,7 +289,7 @@ def test_logs_of_about_the_same_size_share_a_compiled_loop():
 
 def test_nothing_global_changes():
     policy = DifferentiablePolicy(THETA, logistic)
-    learn = UpdateDifferentiable(cq.Objective(0.5), 5, 20, optimiser=SGD)
+    learn = UpdateDifferentiable(cq.Objective(0.5), 20, 50, optimiser=SGD)
     learned = learn(policy, exploring_log(), rng=np.random.default_rng(0)).policy
     assert learned.propensity(np.zeros((3, 2))).dtype == np.float64
     assert not jax.config.jax_enable_x64

@@ -70,7 +70,7 @@ def test_the_source_distribution_can_be_tested_and_documented(dist):
     with tarfile.open(archive) as packed:
         names = {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
     wanted = ["Makefile", "constraints.txt", "CITATION.cff", "CONTRIBUTING.md", "docs/conf.py"]
-    assert {*wanted, "tests/conftest.py", "src/consequential/py.typed"} <= names
+    assert {*wanted, "conftest.py", "src/consequential/py.typed"} <= names
     built = ("docs/_build", "docs/examples", "docs/api/generated")
     assert not [name for name in names if name.startswith(built) or "__pycache__" in name]
 

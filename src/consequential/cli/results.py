@@ -21,7 +21,6 @@ from consequential.cli.inputs import Source
 from consequential.evaluation.estimate import json_ready
 from consequential.log import DecisionLog
 from consequential.provenance import versions
-from consequential.report import render
 from consequential.workers import cluster
 
 _FORMAT = "consequential results"
@@ -121,6 +120,8 @@ class Folder:
         self, found: Findings, log: DecisionLog, source: Source, rules: dict[str, str]
     ) -> None:
         """Write all files: the folder appears, or takes the place of the old one, as a whole."""
+        from consequential.report import render  # heavy, and `decide` writes no report
+
         notes = list(dict.fromkeys([*log.notes, *log.concerns, *found.notes]))
         document = {
             "format": _FORMAT,

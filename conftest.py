@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests."""
+"""Settings and fixtures of all tests, those in docstrings and on pages included."""
 
 from __future__ import annotations
 
@@ -44,4 +44,5 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
+    """Return a generator that is the same for every test."""
     return np.random.default_rng(20_200_626)
