@@ -99,9 +99,14 @@ class Modelled:
             weighting = weighting.weighting
         return Predicted(weighting=weighting, values=self.outcome.predicted)
 
+    @property
+    def by_model(self) -> Predicted:
+        """The model's predictions alone."""
+        return Predicted(weighting=ModelOnly(), values=self.outcome.predicted)
+
     def model_rule(self, rng: np.random.Generator) -> Fitted:
         """Return the best rule for the model: a threshold that moves with the groups' chances."""
-        modelled = Predicted(weighting=ModelOnly(), values=self.outcome.deciding[:, 0])
+        modelled = replace(self.by_model, values=self.outcome.deciding[:, 0])
         return self._over_scores(self.outcome.rule_scores, modelled, self.learner.l2, rng)
 
     def score_search(self, rng: np.random.Generator) -> Fitted:
