@@ -59,9 +59,8 @@ def test_frontier_traces_bounds_and_draws_them(shared, here, capsys, drawn):
     assert [point["max_gap"] for point in points] == [0.05, None]
 
 
-def test_a_frontier_within_a_capacity(here):
-    pa.csv.write_csv(people(4000), here / "many.csv")  # with few rows folds differ too much
-    arguments = ["frontier", "many.csv", "--features", "income", *LOGGED, *COST]
+def test_a_frontier_within_a_capacity(shared, here):
+    arguments = ["frontier", str(shared / "loans.csv"), "--features", "income", *LOGGED, *COST]
     bounds = ["--max-gaps", "0.05", "--max-acceptance", "0.2"]
     assert main([*arguments, *bounds, "--folds", "2", "--learn", "model"]) == 0
     points = results(here / "consequential-frontier")["results"]["frontier"]["points"]

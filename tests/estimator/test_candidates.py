@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -9,6 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 import consequential as cq
+from consequential.estimator.candidates import _Contest
+from consequential.estimator.modelled import Modelled
 
 COST = 0.55
 
@@ -237,3 +241,19 @@ def test_what_replaces_a_candidate_does_not_look_further_off_the_bound():
     assert scores.difference.value > 2.0 * scores.difference.standard_error
     assert scores.value.benefit_gap.value > chosen.value.benefit_gap.value + 0.02
     assert any("cannot tell whether it is kept" in note for note in learner.result_.notes)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_gap_is_the_models_unless_labels_contradict_it(log, is_wrong):
+    learner = cq.FairPolicyLearner(cost=COST, fairness="equal_opportunity", max_gap=0.02)
+    modelled = Modelled.of(learner.set_params(outcome_model=LogisticRegression()), log, folds=2)
+    accepted = np.where(log.group == 1, log.features[:, 2] > -0.5, log.features[:, 2] > 0.0)
+    if is_wrong:  # as if only those would repay in group 1 who are rejected
+        predicted = np.where((log.group == 1) & accepted, 0.01, modelled.outcome.predicted)
+        modelled = replace(modelled, outcome=replace(modelled.outcome, predicted=predicted))
+    contest = _Contest.of(modelled, {"rule": accepted.astype(float)})
+    (labels,), (model,) = contest.values["rule"], contest.predicted["rule"]
+    off = abs(labels.benefit_gap.value - model.benefit_gap.value)
+    assert (off > 2.0 * labels.benefit_gap.standard_error) == is_wrong
+    stands = labels if is_wrong else model
+    assert contest.excess("rule") == pytest.approx(abs(stands.benefit_gap.value) - 0.02)

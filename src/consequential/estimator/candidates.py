@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from consequential.evaluation.weighted_log import WeightedLog
 from consequential.learning import Fitted
 from consequential.objective import Objective
 from consequential.tables import text_table
+from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
 Fit = Callable[[Modelled, np.random.Generator], Fitted]
@@ -36,6 +37,7 @@ _MARGIN = 0.5  # standard errors of the gap by which a learner stays inside its 
 _TRIVIAL = ("accept all", "reject all")
 _CONFIDENCE = 0.95
 _SURELY_BROKEN = 2.0  # standard errors by which a bound must be exceeded to count as broken
+_CONTRADICTED = 2.0  # standard errors by which labels must contradict the gap of a model
 _FURTHER = 0.02  # by which the estimated gap of what is taken instead may be further off a bound
 
 
@@ -162,28 +164,36 @@ class _Contest:
     gains: Floats  # what accepting each person is worth
     propensities: Mapping[str, Floats]
     values: Mapping[str, tuple[Evaluation, ...]]  # under each bound, the first at first
+    predicted: Mapping[str, tuple[Evaluation, ...]]  # the same by the model alone
     penalties: Mapping[str, float]
 
     @classmethod
     def of(cls, modelled: Modelled, propensities: Mapping[str, Floats]) -> _Contest:
         learner = modelled.learner
-        objective = Objective(learner.cost, weighting=modelled.doubly_robust)
-        compared = [
-            WeightedLog.of(
-                replace(objective, fairness=bound.notion), compared_in(modelled.log, bound)
-            )
-            for bound in asked_bounds(learner) or (first_bound(learner),)
-        ]
-        values = {
-            name: tuple(_evaluated(weighted, propensity) for weighted in compared)
-            for name, propensity in propensities.items()
-        }
-        penalised = replace(compared[0].objective, penalty=learner.penalty)
+        bounds = asked_bounds(learner) or (first_bound(learner),)
+
+        def evaluated(weighting: Weighting) -> dict[str, tuple[Evaluation, ...]]:
+            compared = [
+                WeightedLog.of(
+                    Objective(learner.cost, bound.notion, weighting=weighting),
+                    compared_in(modelled.log, bound),
+                )
+                for bound in bounds
+            ]
+            return {
+                name: tuple(_evaluated(weighted, propensity) for weighted in compared)
+                for name, propensity in propensities.items()
+            }
+
+        penalised = Objective(
+            learner.cost, bounds[0].notion, learner.penalty, weighting=modelled.doubly_robust
+        )
         coefficients = penalised.coefficients(modelled.log)
         sums = {name: coefficients.sums(each) for name, each in propensities.items()}
         penalties = {name: each.utility - penalised.value_at(each) for name, each in sums.items()}
         gains = len(modelled.log) * coefficients.utility
-        return cls(modelled, gains, propensities, values, penalties)
+        values, predicted = map(evaluated, (modelled.doubly_robust, modelled.by_model))
+        return cls(modelled, gains, propensities, values, predicted, penalties)
 
     def difference(self, name: str, other: str) -> Estimate:
         """Return one rule's utility less another's; rows on which they agree add no error."""
@@ -192,11 +202,23 @@ class _Contest:
         reach, of = normal_quantile(_CONFIDENCE) * error, self.values[name][0].utility
         return replace(of, value=value, low=value - reach, high=value + reach, standard_error=error)
 
-    def excess(self, name: str, less: float = 0.0) -> float:
-        """Return by how much a rule's gaps, less some standard errors, exceed their bounds."""
+    def excess(self, name: str) -> float:
+        """Return by how much a rule's gaps exceed their bounds, as far as can be told.
+
+        The model's gap has far less variance than the one corrected by weighted labels, and stands
+        unless these contradict it.
+        """
+        gaps = []
+        for value, modelled in zip(self.values[name], self.predicted[name], strict=True):
+            gap, predicted = value.benefit_gap, modelled.benefit_gap
+            off = abs(gap.value - predicted.value)
+            gaps.append(gap if off > _CONTRADICTED * gap.standard_error else predicted)
+        return self._beyond(gaps)
+
+    def _beyond(self, gaps: Sequence[Estimate], less: float = 0.0) -> float:
+        """Return by how much gaps, less some standard errors, exceed their bounds."""
         # with bounds=() in place of the learner's own there is nothing to keep
         asked = asked_bounds(self.modelled.learner) if self.modelled.bounds else ()
-        gaps = [value.benefit_gap for value in self.values[name]]
         return max(
             (
                 abs(gap.value) - less * gap.standard_error - bound.max_gap
@@ -209,7 +231,8 @@ class _Contest:
     def within(self, name: str) -> bool:
         """Return whether a rule may be within the bounds."""
         modelled = self.modelled
-        if self.excess(name, less=_SURELY_BROKEN) > 0.0:
+        gaps = [value.benefit_gap for value in self.values[name]]
+        if self._beyond(gaps, less=_SURELY_BROKEN) > 0.0:
             return False
         for sign, rates in ((1.0, modelled.most), (-1.0, modelled.least)):
             for code, rate in enumerate(rates):

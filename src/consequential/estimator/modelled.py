@@ -99,9 +99,14 @@ class Modelled:
             weighting = weighting.weighting
         return Predicted(weighting=weighting, values=self.outcome.predicted)
 
+    @property
+    def by_model(self) -> Predicted:
+        """The model's predictions alone."""
+        return Predicted(weighting=ModelOnly(), values=self.outcome.predicted)
+
     def model_rule(self, rng: np.random.Generator) -> Fitted:
         """Return the best rule for the model: a threshold that moves with the groups' chances."""
-        modelled = Predicted(weighting=ModelOnly(), values=self.outcome.deciding[:, 0])
+        modelled = replace(self.by_model, values=self.outcome.deciding[:, 0])
         return self._over_scores(self.outcome.rule_scores, modelled, self.learner.l2, rng)
 
     def score_search(self, rng: np.random.Generator) -> Fitted:
@@ -139,13 +144,14 @@ class Modelled:
         for k in shown(range(len(by_fold)), f"policies, {name}"):
             rng = np.random.default_rng(self.learner.random_state)
             modelled = replace(self, outcome=self.outcome.of_fold(k))
-            policy = fit(modelled.take(fold != k), rng).policy
-            by_fold[k] = modelled.propensity(policy)
+            rest = modelled.take(fold != k)
+            policy = decides = fit(rest, rng).policy
             if isinstance(policy.feature_map, Scores):
                 own = self.outcome.fold_scores[k]
                 rule = policy.feature_map is self.outcome.rule_scores
-                policy = replace(policy, feature_map=own.for_rule() if rule else own)
-            policies.append(policy)
+                decides = rest.deciding_by(own.for_rule() if rule else own, policy)
+            by_fold[k] = modelled.propensity(replace(policy, theta=decides.theta))
+            policies.append(decides)
         return CrossFitted(by_fold, fold, tuple(policies))
 
     def propensity(self, policy: Policy) -> Floats:
@@ -163,12 +169,19 @@ class Modelled:
 
     def at_capacity(self, found: Fitted) -> Fitted:
         """Return a policy whose bounds on acceptance hold with the models it decides with."""
-        scores = self.outcome.scores, self.outcome.rule_scores
-        if found.policy.feature_map not in scores:
+        scores = found.policy.feature_map
+        if scores not in (self.outcome.scores, self.outcome.rule_scores):
             return found
-        crossed = self.propensity(found.policy)
-        policy = at_rate(found.policy, self.log, self.least, crossed, upper=False)
-        return replace(found, policy=at_rate(policy, self.log, self.most, crossed, upper=True))
+        return replace(found, policy=self.deciding_by(scores, found.policy))
+
+    def deciding_by(self, scores: Any, policy: Policy) -> Policy:
+        """Return a policy over cross-fitted scores, with the scores of models that will decide.
+
+        Bounds on acceptance hold with these.
+        """
+        crossed, policy = self.propensity(policy), replace(policy, feature_map=scores)
+        policy = at_rate(policy, self.log, self.least, crossed, upper=False)
+        return at_rate(policy, self.log, self.most, crossed, upper=True)
 
     def _columns(self, scores: Any) -> Floats:
         """Return the columns of some scores for the rows."""

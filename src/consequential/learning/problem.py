@@ -277,7 +277,7 @@ class Problem:
 
     def _gradient(self, weights: Floats, passed: Floats) -> Floats:
         """The gradient of weighted sums in standardised parameters."""
-        by_group = np.einsum("cz,czm->zm", weights, passed[:, :, 1:])
+        by_group: Floats = np.einsum("cz,czm->zm", weights, passed[:, :, 1:])
         blocks = by_group if self.n_blocks > 1 else by_group.sum(axis=0, keepdims=True)
         blocks[:, 1:] = (blocks[:, 1:] - blocks[:, :1] * self.centre) / self.scale
         return blocks.ravel()
