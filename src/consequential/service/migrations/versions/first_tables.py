@@ -29,7 +29,7 @@ _MAIN = {
     "decision": "application_id {t}, subject_id {n}, version integer not null, cohort {t}, "
     "epoch {t}, deployment integer not null, features {n}, salt {n}, features_digest {t}, "
     "amount {f}, score {f}, propensity {f}, u {f}, accepted boolean not null, "
-    "unique (application_id, loop)",
+    "unique (loop, application_id)",
     "override": 'decision {t} references decision (id), accepted boolean not null, "by" {t}, '
     "why {t}, unique (decision)",
     "outcome": "event_id {t}, decision {t} references decision (id), label integer, "
