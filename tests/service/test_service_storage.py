@@ -218,13 +218,11 @@ def test_an_old_database_gets_the_new_key_and_keeps_its_rows(kind, request, tmp_
         execute(trial, schema.decision, "delete from decision")
     columns = ", ".join(f'"{column.name}"' for column in schema.decision.c)
     copied = columns.replace('"id"', "'x'").replace('"time"', "'2999'")
-    with pytest.raises(IntegrityError, match="never replaced|already exists"):
-        again = f"insert into decision ({columns}) select {copied} from decision"
-        execute(trial, schema.decision, again)
-    with pytest.raises(IntegrityError, match="the day is closed"):
-        late = copied.replace('"application_id"', "'late'").replace("'2999'", '"time"')
-        again = f"insert into decision ({columns}) select {late} from decision limit 1"
-        execute(trial, schema.decision, again)
+    late = columns.replace('"id"', "'x'").replace('"application_id"', "'late'")
+    for values, why in ((copied, r"never replaced|already exists"), (late, "the day is closed")):
+        again = f"insert into decision ({columns}) select {values} from decision limit 1"
+        with pytest.raises(IntegrityError, match=why):
+            execute(trial, schema.decision, again)
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from datetime import date, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from consequential.service import schema
-from consequential.service.pages.groups import Rate
+from consequential.service.pages.groups import Rate, shown_groups
 from consequential.service.settings import LoopSettings
 
 DAYS = 400  # that pages look back
@@ -112,12 +113,9 @@ class Earned:
         return -1000.0 * self.explored / self.people
 
     @classmethod
-    def sum(cls, parts: Sequence[Earned]) -> Earned | None:
-        """Add up parts; None if there are none."""
-        if not parts:
-            return None
-        names = ("people", "total", "squares", "low", "high", "explored")
-        return cls(*(sum(getattr(part, name) for part in parts) for name in names))
+    def sum(cls, parts: Iterable[Earned]) -> Earned:
+        """Add up parts."""
+        return cls(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -163,6 +161,20 @@ def frozen_cohorts(
         )
         for period, row in last.items()
     ]  # fmt: skip
+
+
+def earned_by_deployment(cohorts: Sequence[Cohort]) -> dict[int, Earned]:
+    """Return what was earned in cohorts, by the number of the deployment, in order."""
+    parts: dict[int, list[Earned]] = defaultdict(list)
+    for cohort in cohorts:
+        for number, part in cohort.earned.items():
+            parts[number].append(part)
+    return {number: Earned.sum(parts[number]) for number in sorted(parts)}
+
+
+def shown_rates(cohorts: Sequence[Cohort]) -> dict[str, list[Rate]]:
+    """Return acceptance by cohort and group, of groups that may be shown."""
+    return shown_groups({cohort.period: cohort.rates for cohort in cohorts})
 
 
 @dataclass(frozen=True, slots=True)

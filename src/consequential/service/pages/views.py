@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -16,14 +17,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from consequential.service.candidates import settings_version
-from consequential.service.deciding import Live, live_at
+from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.loops import clock
-from consequential.service.pages import changes, history, proofs, sections, sessions
+from consequential.service.pages import changes, sections, sessions
 from consequential.service.pages.rendering import render
+from consequential.service.pages.report import report
 from consequential.service.problems import Problem
-from consequential.service.records import now
+from consequential.service.records import now, stamp
 from consequential.service.state import Service
 
 PAGES = ("overview", "outcomes", "people", "candidates", "decision", "audit")
@@ -43,6 +43,7 @@ _HELP = {
     409: "Nothing was changed. Look at the page again: somebody else may have been faster.",
     503: "The service is busy or its database does not answer. Try again in a moment.",
 }
+_reporting = Lock()
 
 Form = dict[str, str]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -245,7 +246,7 @@ def _section(page: str, section: Callable[[Service, Live], dict[str, Any]]) -> H
 def _candidates(visit: Visit) -> Response:
     live = visit.live()
     may = {f"may_{scope}": visit.may(scope) for scope in ("approve", "admin", "learn")}
-    found = proofs.candidates(visit.service, live, visit.account.name)
+    found = sections.candidates(visit.service, live, visit.account.name)
     return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **may, **found)
 
 
@@ -256,9 +257,7 @@ def _change(visit: Visit) -> Response:
     kind = visit.form.get("kind", "")
     visit.require(changes.SCOPES.get(kind, "approve"))
     if visit.request.method == "POST":
-        with service.store.write() as connection:
-            live = live_at(connection, live.loop, settings_version(connection, live.loop), 0)
-            at = clock(connection, live.loop, live.settings, now())
+        with service.changing(live.loop) as (connection, live, at):
             done = changes.do(connection, live, visit.account, visit.form, at)
         service.refresh()
         return _redirect(f"/loops/{live.loop}/candidates?{urlencode({'done': done})}")
@@ -271,7 +270,7 @@ def _change(visit: Visit) -> Response:
 @_page
 def _decision(visit: Visit) -> Response:
     live, asked = visit.live(), visit.form.get("of", "").strip()
-    found = history.decision(visit.service, live, asked, replay="replay" in visit.form)
+    found = sections.decision(visit.service, live, asked, replay="replay" in visit.form)
     status = 404 if asked and found["row"] is None else 200
     return _shown(visit, "decision", status, live=live, asked=asked, **found)
 
@@ -279,10 +278,24 @@ def _decision(visit: Visit) -> Response:
 @_page
 def _audit(visit: Visit) -> Response:
     live = visit.live()
-    found = history.audit(
+    found = sections.audit(
         visit.service, live, visit.form.get("before", ""), visit.form.get("verify", "")
     )
     return _shown(visit, "audit", live=live, **found)
+
+
+@_page
+def _report(visit: Visit) -> Response:
+    """Answer with the report as a file, one at a time: all rows are verified for it."""
+    loop = visit.live().loop
+    if not _reporting.acquire(blocking=False):
+        raise Problem("busy", 503, "another report is being written: try again in a minute")
+    try:
+        text = report(visit.service, loop, now())
+    finally:
+        _reporting.release()
+    kept = {"Content-Disposition": f'attachment; filename="{loop}-{stamp(now())[:10]}.html"'}
+    return HTMLResponse(text, headers=_SECURITY | kept)
 
 
 @_page
@@ -309,6 +322,7 @@ def routes() -> list[Route | Mount]:
         Route("/loops/{loop}/candidates/change", _change, methods=["GET", "POST"]),
         Route("/loops/{loop}/decision", _decision),
         Route("/loops/{loop}/audit", _audit),
+        Route("/loops/{loop}/audit/report", _report),
         Mount("/static", static),
     ]
     return found
