@@ -186,8 +186,8 @@ class _Figures:
 @lru_cache(maxsize=4096)
 def _figures(file: Path, digest: str, cost: float) -> _Figures:
     """Read a cohort's file once; the digest tells its versions apart."""
-    columns = pq.read_schema(file).names
-    table = pq.read_table(file, columns=[*_COLUMNS, *({"sensitive"} & set(columns))])
+    there = {*_COLUMNS, "sensitive"} & set(pq.read_schema(file).names)
+    table = pq.read_table(file, columns=sorted(there), read_dictionary=["sensitive"])
     deployment, propensity, decision, label, amount = (
         table[name].to_numpy(zero_copy_only=False) for name in _COLUMNS
     )
@@ -196,28 +196,24 @@ def _figures(file: Path, digest: str, cost: float) -> _Figures:
     for kind in (by_chance, ~by_chance):  # their success rates differ much
         if (known & kind).any():
             likely[kind] = label[known & kind].mean()
-    earned = {}
-    for number in np.unique(deployment).tolist():
-        own = deployment == number
 
-        def worth(missing: float | Floats, own: NDArray[np.bool_] = own) -> Floats:
-            labels = np.where(known, label, missing)
-            value: Floats = np.where(accepted, amount * (labels - cost), 0.0)[own]
-            return value
+    def worth(missing: float | Floats) -> Floats:
+        gained: Floats = amount * (np.where(known, label, missing) - cost)
+        return np.where(accepted, gained, 0.0)
 
-        values = worth(likely)
-        explored = values[by_chance[own]].sum()
-        sums = (values.sum(), (values**2).sum(), worth(0.0).sum(), worth(1.0).sum(), explored)
-        earned[number] = Earned(int(own.sum()), *map(float, sums))
-    rates = []
-    if "sensitive" in table.column_names:
-        groups, codes = np.unique(table["sensitive"].to_numpy(zero_copy_only=False).astype(str),
-                                  return_inverse=True)  # fmt: skip
-        marks = (accepted, known, known & (label == 1))
-        sums_of = [np.bincount(codes, mark, len(groups)).astype(int) for mark in marks]
-        sizes = np.bincount(codes, minlength=len(groups))
-        rates = [
-            Rate(str(group), *(int(each) for each in row))
-            for group, *row in zip(groups, sizes, *sums_of, strict=True)
-        ]
-    return _Figures(earned, tuple(rates))
+    values = worth(likely)
+    terms = (values, values**2, worth(0.0), worth(1.0), values * by_chance)
+    numbers, own = np.unique(deployment, return_inverse=True)
+    sums = np.array([np.bincount(own), *(np.bincount(own, term) for term in terms)]).T
+    earned = {
+        int(k): Earned(int(row[0]), *row[1:].tolist()) for k, row in zip(numbers, sums, strict=True)
+    }
+    rates: tuple[Rate, ...] = ()
+    if "sensitive" in there:
+        groups = table["sensitive"].combine_chunks()
+        own, n = groups.indices.to_numpy(), len(groups.dictionary)
+        marks = (None, accepted, known, known & (label == 1))
+        counts = np.array([np.bincount(own, mark, n) for mark in marks], dtype=int).T
+        named = zip(groups.dictionary.to_pylist(), counts.tolist(), strict=True)
+        rates = tuple(Rate(group, *row) for group, row in sorted(named))
+    return _Figures(earned, rates)

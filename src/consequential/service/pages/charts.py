@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from markupsafe import Markup
 
 from consequential.plotting import BLUE, GREY, ORANGE, RED, panels, svg_of
@@ -56,12 +57,6 @@ def _drawn(draw: Callable[..., None]) -> Callable[..., Markup]:
             return themed(svg_of(canvas, "page"))
 
     return drawn
-
-
-def import_matplotlib() -> None:
-    """Import what charts are drawn with: a second or two that nobody should wait for a page."""
-    with _drawing:  # modules that import each other must not be imported by two threads at once
-        panels(1, 1, WIDTH, HEIGHT)
 
 
 def themed(svg: str) -> Markup:
@@ -279,3 +274,9 @@ def successes(found: Sequence[Rate]) -> Chart:
         ("group", "succeeded", "from", "to"),
         [(rate.group, *in_percent(rate)) for rate in found],
     )
+
+
+def import_libraries() -> None:
+    """Import what charts need, a second's work, before anybody waits for a page."""
+    pa.chunked_array([[0.0]]).to_numpy()  # imports pandas
+    propensities([0] * 10)  # imports matplotlib, and finds its fonts
