@@ -296,7 +296,7 @@ def test_verifying_a_day_says_what_was_found(session, day, told):
     assert ("1 finding" in text) == (day == "1999-01-01")
 
 
-def test_the_audit_page_offers_the_report_as_a_file(session, page_trial, store):
+def test_the_audit_page_offers_the_report_as_a_file(session, page_trial, store, monkeypatch):
     """It is what the command writes but for the time; two at once would keep the service busy."""
     client = session("reader")
     assert f'href="{REPORT}"' in client.get("/loops/lending/audit").text
@@ -314,6 +314,8 @@ def test_the_audit_page_offers_the_report_as_a_file(session, page_trial, store):
     with views._reporting:
         assert client.get(REPORT).status_code == 503
     assert client.get("/loops/cards/audit/report").status_code == 409  # nobody was decided on
+    monkeypatch.setattr(views, "_LARGEST_REPORT", 100)
+    assert "run consequential report on the server" in client.get(REPORT).text
 
 
 @pytest.mark.parametrize(

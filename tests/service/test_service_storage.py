@@ -197,7 +197,9 @@ def test_an_old_database_gets_the_new_key_and_keeps_its_rows(kind, request, tmp_
         older.setattr(database, "_newest", lambda: "0002")
         trial = make_trial(tmp_path, url)
         with served_here(trial) as http:
-            batch = {"applications": [application(f"A-{k}", subject_id="P-1") for k in range(20)]}
+            batch = {
+                "applications": [application(f"A-{k}", subject_id=f"P-{k}") for k in range(40)]
+            }
             bodies = http.post("/v1/loops/trial/decisions/batch", json=batch).json()["decisions"]
             taken = next(body["id"] for body in bodies if body["accepted"])
             told = {"event_id": "E-1", "decision_id": taken, "label": 1, "happened": stamp(now())}
@@ -210,7 +212,7 @@ def test_an_old_database_gets_the_new_key_and_keeps_its_rows(kind, request, tmp_
     database.migrate(trial.settings)
     assert key_of_decisions(trial) == ["application_id", "loop"]
     assert all_rows(trial) == before
-    assert len(before["decision"]) == 20
+    assert len(before["decision"]) == 40
     store = open_store(trial.settings)
     assert list(verify(store, trial.settings.secret)) == []
     store.close()

@@ -11,12 +11,14 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from consequential.service import schema
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
 from consequential.service.pages import changes, sections, sessions
@@ -28,6 +30,7 @@ from consequential.service.state import Service
 
 PAGES = ("overview", "outcomes", "people", "candidates", "decision", "audit")
 _LARGEST_FORM = 16_384  # bytes
+_LARGEST_REPORT = 300_000  # decisions: verifying them takes a quarter of a minute
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
@@ -287,7 +290,13 @@ def _audit(visit: Visit) -> Response:
 @_page
 def _report(visit: Visit) -> Response:
     """Answer with the report as a file, one at a time: all rows are verified for it."""
-    loop = visit.live().loop
+    loop, day = visit.live().loop, schema.day.c
+    closed = select(func.sum(day.rows)).where(day.table == schema.decision.name)
+    with visit.service.store.read() as connection:
+        rows = connection.execute(closed).scalar() or 0
+    if rows > _LARGEST_REPORT:
+        raise Problem("too_large", 413, f"{rows} decisions would keep the service busy for long: "
+                      "run consequential report on the server")  # fmt: skip
     if not _reporting.acquire(blocking=False):
         raise Problem("busy", 503, "another report is being written: try again in a minute")
     try:
