@@ -47,29 +47,6 @@ def closed_days(connection: Connection, loop: str, table: str, most: int = DAYS)
     return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """How many people some days accepted, and how many chance should have."""
-
-    people: int
-    accepted: int
-    expected: float
-
-    @classmethod
-    def of(cls, days: Sequence[Day]) -> Accepted:
-        """Add up days of decisions."""
-        return cls(
-            sum(day.rows for day in days),
-            sum(day.summary["accepted"] for day in days),
-            sum(day.summary["propensity"] for day in days),
-        )
-
-    @property
-    def share(self) -> float:
-        """The share of people accepted."""
-        return self.accepted / self.people if self.people else float("nan")
-
-
 def last_days(days: Sequence[Day], number: int) -> list[Day]:
     """Return the days of the last stretch of the calendar, counted from the last closed day."""
     if not days:

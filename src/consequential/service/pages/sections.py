@@ -17,6 +17,7 @@ from consequential.service.alarms import last_findings, raised_alarms
 from consequential.service.candidates import deployed
 from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
+from consequential.service.keys import Account
 from consequential.service.pages import books, charts, groups, parts
 from consequential.service.pages.history import History, Row, is_unproven, line_of
 from consequential.service.pages.parts import LISTED
@@ -50,12 +51,15 @@ def overview(service: Service, live: Live) -> Context:
             connection, service.settings.directory, live.loop, live.settings
         )
         history = History.of(connection, live.loop)
+    recent = books.last_days(days, _RECENT)
     earned = books.earned_by_deployment(cohorts)
     newest = list(islice(reversed(earned.items()), 2))
     proofs = history.proofs()
     return {
         "deployed": history.deployments[-1] if history.deployments else None,
-        "recent": books.Accepted.of(books.last_days(days, _RECENT)),
+        "recent": sum(day.rows for day in recent),
+        "accepted": sum(day.summary["accepted"] for day in recent),
+        "expected": sum(day.summary["propensity"] for day in recent),
         "earned_by": newest[0][0] if newest else None,
         "earned": newest[0][1] if newest else None,
         "was": newest[1][1] if len(newest) > 1 else None,
@@ -206,7 +210,7 @@ def people(service: Service, live: Live) -> Context:
     return {"people": parts.people(cohorts, live)}
 
 
-def candidates(service: Service, live: Live, name: str) -> Context:
+def candidates(service: Service, live: Live, account: Account) -> Context:
     """Return what waits to be approved, with its proof, and what became of the others."""
     with service.store.read() as connection:
         now = deployed(connection, live.loop)
@@ -220,13 +224,14 @@ def candidates(service: Service, live: Live, name: str) -> Context:
         looks, policy = history.looks_at(row["number"]), policies[row["policy"]]
         waiting.append(row | {
             "learned": policy["cohorts"],
-            "is_own": policy["by"] == name,
+            "is_own": policy["by"] == account.name,
             "is_proven": history.is_proven(row),
             "seen": looks[-1] if looks else None,
             "chart": charts.gain(_gains(looks), live.settings.gate.margin) if looks else None,
         })  # fmt: skip
     return {
         "now": now,
+        **{f"may_{scope}": scope in account.scopes for scope in ("approve", "admin", "learn")},
         "without_evidence": bool(history.deployments) and is_unproven(history.deployments[-1]),
         "waiting": sorted(waiting, key=lambda row: (not row["is_proven"], -row["number"])),
         "earlier": parts.candidates("Earlier candidates", earlier, history) if earlier else None,

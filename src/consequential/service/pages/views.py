@@ -65,15 +65,6 @@ class Visit:
         """Return the loop that the page is about."""
         return self.service.live(self.request.path_params["loop"])
 
-    def may(self, scope: str) -> bool:
-        """Whether the key is good for something."""
-        return scope in self.account.scopes
-
-    def require(self, scope: str) -> None:
-        """Refuse what the key is not good for."""
-        if not self.may(scope):
-            raise Problem("scope", 403, f"the key of {self.account.name} is not good for {scope}")
-
 
 def _page(view: Callable[[Visit], Response]) -> Handler:
     """Make a view a route: it needs a session, and its problems are pages, too."""
@@ -90,7 +81,7 @@ def _page(view: Callable[[Visit], Response]) -> Handler:
                     raise Problem("session", 401, "your session has ended: nothing was changed")
                 return _redirect(f"/sign-in?next={quote(_address(request))}")
             visit = Visit(service, account, request, form)
-            visit.require("read")
+            account.require("read")
             return await service.on_thread(lambda: view(visit))
         except Problem as problem:
             return help_page(request, problem, visit)
@@ -248,9 +239,8 @@ def _section(page: str, section: Callable[[Service, Live], dict[str, Any]]) -> H
 @_page
 def _candidates(visit: Visit) -> Response:
     live = visit.live()
-    may = {f"may_{scope}": visit.may(scope) for scope in ("approve", "admin", "learn")}
-    found = sections.candidates(visit.service, live, visit.account.name)
-    return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **may, **found)
+    found = sections.candidates(visit.service, live, visit.account)
+    return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **found)
 
 
 @_page
@@ -258,7 +248,7 @@ def _change(visit: Visit) -> Response:
     """Show what a change will do; sent as a form, do it."""
     live, service = visit.live(), visit.service
     kind = visit.form.get("kind", "")
-    visit.require(changes.SCOPES.get(kind, "approve"))
+    visit.account.require(changes.SCOPES.get(kind, "approve"))
     if visit.request.method == "POST":
         with service.changing(live.loop) as (connection, live, at):
             done = changes.do(connection, live, visit.account, visit.form, at)

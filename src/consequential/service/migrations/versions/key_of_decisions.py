@@ -10,16 +10,13 @@ from collections.abc import Iterator
 from alembic import context, op
 
 from consequential.service.migrations.rows import sqlite_rules, sqlite_tables
+from consequential.service.migrations.versions.first_tables import MAIN
 
 revision = "0003"
 down_revision = "0002"
 
-_DECISION = {
-    "decision": "application_id {t}, subject_id {n}, version integer not null, cohort {t}, "
-    "epoch {t}, deployment integer not null, features {n}, salt {n}, features_digest {t}, "
-    "amount {f}, score {f}, propensity {f}, u {f}, accepted boolean not null, "
-    "unique (application_id, loop)",
-}
+_OLD, _NEW = "unique (loop, application_id)", "unique (application_id, loop)"
+_DECISION = {"decision": MAIN["decision"].replace(_OLD, _NEW)}
 
 
 def upgrade() -> None:
