@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import SplineTransformer
 from sqlalchemy import Connection, select
 
-from consequential.estimator import FairPolicyLearner
 from consequential.log import DecisionLog
 from consequential.policies import Policy, policy_to_json
 from consequential.service import schema
@@ -157,6 +154,8 @@ def learned_policy(rows: pa.Table, settings: LoopSettings) -> Policy:
 
     People whose labels have come stand for those whose labels have not.
     """
+    from consequential.estimator import FairPolicyLearner  # `serve` never learns
+
     accepted = rows.filter(pc.equal(rows["=decision"], 1))
     n_labels = len(accepted) - accepted["=label"].null_count
     _check(rows, accepted, n_labels, settings)
@@ -224,6 +223,9 @@ def _shapes(log: DecisionLog, settings: LoopSettings) -> Any:
     ]
     if not curved:
         return None
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import SplineTransformer
+
     splines = SplineTransformer(n_knots=_KNOTS, knots="quantile", include_bias=False)
     if curved == list(log.feature_names):
         return splines
