@@ -19,16 +19,18 @@ from trial import served_here
 from consequential.service import schema
 from consequential.service.keys import Account, create_key, revoke_keys
 from consequential.service.loops import settings_in_force
-from consequential.service.pages import charts, sections
+from consequential.service.pages import charts, sections, views
 from consequential.service.pages.books import Cohort, frozen_cohorts
 from consequential.service.pages.groups import Gap, Rate, shown_groups, summed
 from consequential.service.pages.rendering import render
+from consequential.service.pages.report import report
 from consequential.service.pages.sessions import COOKIE, new_session
 from consequential.service.pages.views import PAGES
 from consequential.service.records import now
 from consequential.service.state import Service
 
 PLACES = ["/loops/lending", *(f"/loops/lending/{page}" for page in PAGES[1:])]
+REPORT = "/loops/lending/audit/report"
 BROWSER = {"Accept": "text/html"}
 
 
@@ -92,7 +94,7 @@ def test_the_session_of_a_key_is_a_cookie_that_scripts_and_other_sites_do_not_ge
     http.cookies.clear()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*PLACES, REPORT])
 def test_without_a_session_every_page_leads_to_the_sign_in(http, place):
     answer = http.get(f"{place}?of=A-1")
     assert answer.status_code == 303
@@ -292,6 +294,28 @@ def test_verifying_a_day_says_what_was_found(session, day, told):
     text = session().get("/loops/lending/audit", params={"verify": day}).text
     assert told in text
     assert ("1 finding" in text) == (day == "1999-01-01")
+
+
+def test_the_audit_page_offers_the_report_as_a_file(session, page_trial, store, monkeypatch):
+    """It is what the command writes but for the time; two at once would keep the service busy."""
+    client = session("reader")
+    assert f'href="{REPORT}"' in client.get("/loops/lending/audit").text
+    answer = client.get(REPORT)
+    assert answer.status_code == 200
+    name = rf'attachment; filename="lending-{now():%Y-%m-%d}\.html"'
+    assert re.fullmatch(name, answer.headers["content-disposition"])
+    written = report(Service(page_trial.settings, store), "lending", now())
+    assert len(written.encode()) < 2e6
+
+    def without_time(text: str) -> str:
+        return re.sub(r"Written on [\d: -]+ UTC", "", text)
+
+    assert without_time(answer.text) == without_time(written)
+    with views._reporting:
+        assert client.get(REPORT).status_code == 503
+    assert client.get("/loops/cards/audit/report").status_code == 409  # nobody was decided on
+    monkeypatch.setattr(views, "_LARGEST_REPORT", 100)
+    assert "run consequential report on the server" in client.get(REPORT).text
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +18,8 @@ from consequential.files import write_atomically
 from consequential.plotting import add_legend, svg_of
 from consequential.simulation import Runs
 
+Filters = tuple[Callable[..., str], ...]
+
 _CAPTIONS = {
     "utility": "What the policy in force is worth: average gain per applicant, everybody counted.",
     "effective_utility": "What was gained while learning, up to each step: exploration included.",
@@ -24,18 +27,25 @@ _CAPTIONS = {
 }
 
 
-def render(template: str, package: str = "consequential.report", /, **context: Any) -> str:
+def render(
+    template: str,
+    package: str = "consequential.report",
+    /,
+    filters: Filters = (),
+    **context: Any,
+) -> str:
     """Return the page that a template makes of the context.
 
-    Templates of another package can extend and import those of this one. Texts in the context are
-    escaped: the page shows them and the browser does not obey them. In Markdown, quotes stay.
+    Templates of another package can extend and import those of this one, and have more filters.
+    Texts in the context are escaped: the page shows them and the browser does not obey them. In
+    Markdown, quotes stay.
     """
-    page = _environment(package).get_template(template).render(context).lstrip()
+    page = _environment(package, filters).get_template(template).render(context).lstrip()
     return page.replace("&#39;", "'").replace("&#34;", '"') if template.endswith(".md") else page
 
 
 @cache
-def _environment(package: str) -> Environment:
+def _environment(package: str, filters: Filters) -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("consequential.report")]),
         autoescape=True,
@@ -48,6 +58,7 @@ def _environment(package: str) -> Environment:
         "count": as_count,
         "money": as_money,
         "words": lambda name: name.replace("_", " "),
+        **{each.__name__: each for each in filters},
     }
     environment.tests |= {"finite": math.isfinite, "contains": lambda all_, one: one in all_}
     return environment

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import Body, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, select
 
 from consequential.service import (
     alarms,
@@ -40,7 +40,6 @@ from consequential.service.applications import (
     read_json,
 )
 from consequential.service.closing import open_books
-from consequential.service.deciding import live_at
 from consequential.service.problems import Problem
 from consequential.service.records import now
 from consequential.service.routing import (
@@ -196,9 +195,9 @@ def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
 @allowed("learn")
 async def propose(request: Request) -> Response:
     """Propose a policy, the file that `save_policy` writes, to be deployed by another person."""
-    service = service_of(request)
+    service, loop = service_of(request), request.path_params["loop"]
     by = service.account(request, "learn").name
-    loop = service.live(request.path_params["loop"]).loop
+    service.live(loop)
     body = await read_body(request, LIST_LIMIT)
     try:
         document = body.decode()
@@ -211,9 +210,7 @@ async def propose(request: Request) -> Response:
         checked_id(parent, "parent")
 
     def stored() -> str:
-        with service.store.write() as connection:
-            live = live_at(connection, loop, candidates.settings_version(connection, loop), 0)
-            at = loops.clock(connection, loop, live.settings, now())
+        with service.changing(loop) as (connection, live, at):
             return policies.propose(
                 connection, live, document, by, at, parent=parent, cohorts=cohorts
             )
@@ -234,11 +231,8 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
     evidence it takes the scope admin, and a reason.
     """
     service, account = service_of(request), request.state.account
-    service.live(loop)
     told: dict[str, Any] = {"evidence": body.evidence, "why": body.why}
-    with service.store.write() as connection:
-        live = live_at(connection, loop, candidates.settings_version(connection, loop), 0)
-        at = loops.clock(connection, loop, live.settings, now())
+    with service.changing(loop) as (connection, live, at):
         number = approval.approve(connection, live, body.shares, account, at, **told)
     service.refresh()
     return {"number": number}
@@ -248,30 +242,8 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
 @allowed("learn")
 def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
     """Ask the worker to learn from all frozen cohorts; the candidate comes later."""
-    service, by = service_of(request), request.state.account.name
-    live = service.live(loop)
-    with service.store.write() as connection:
-        at = loops.clock(connection, loop, live.settings, now())
-        return {"request": learning.ask(connection, loop, by, at)}
-
-
-@router.get("/v1/loops/{loop}/learn")
-@allowed("read")
-def get_learning(request: Request, loop: str) -> JSONResponse:
-    """Return what became of the requests to learn, the newest first."""
-    service_of(request).live(loop)
-    with service_of(request).store.read() as connection:
-        return JSONResponse({"requests": learning.asked(connection, loop)[::-1][:_LISTED]})
-
-
-@router.get("/v1/loops/{loop}/candidates")
-@allowed("read")
-def get_candidates(request: Request, loop: str) -> JSONResponse:
-    """Return the policies that wait for their proof, and those that did, the newest first."""
-    service_of(request).live(loop)
-    with service_of(request).store.read() as connection:
-        found = candidates.candidates(connection, loop)
-    return JSONResponse({"candidates": found[::-1][:_LISTED]})
+    with service_of(request).changing(loop) as (connection, _, at):
+        return {"request": learning.ask(connection, loop, request.state.account.name, at)}
 
 
 @router.post(
@@ -280,27 +252,33 @@ def get_candidates(request: Request, loop: str) -> JSONResponse:
 @allowed("learn")
 def withdraw(request: Request, loop: str, body: bodies.Withdrawal) -> dict[str, int]:
     """Let a candidate wait no longer."""
-    service, by = service_of(request), request.state.account.name
-    live = service.live(loop)
-    with service.store.write() as connection:
-        at = loops.clock(connection, loop, live.settings, now())
-        candidates.withdraw(connection, loop, body.candidate, by, at)
+    with service_of(request).changing(loop) as (connection, _, at):
+        candidates.withdraw(connection, loop, body.candidate, request.state.account.name, at)
     return {"candidate": body.candidate}
 
 
-def _listing(name: str, table: Table, hidden: tuple[str, ...] = ()) -> None:
-    """Add a route that lists a loop's rows, the newest first."""
+# --- lists, the newest first
 
-    @router.get(f"/v1/loops/{{loop}}/{name}", name=name, description=f"A loop's {name}.")
+
+def _listing(
+    path: str, read: Callable[[Connection, str], list[dict[str, Any]]], name: str = ""
+) -> None:
+    """Add a route that lists what a loop has."""
+    name = name or path
+
+    @router.get(f"/v1/loops/{{loop}}/{path}", name=name, description=f"A loop's {name}.")
     @allowed("read")
     def listed(request: Request, loop: str) -> JSONResponse:
         service_of(request).live(loop)
-        columns = [column for column in table.c if column.name not in hidden]
-        order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
-        wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
         with service_of(request).store.read() as connection:
-            rows = schema.rows(connection, wanted)
-        return JSONResponse({name: [_readable(row) for row in rows]})
+            return JSONResponse({name: read(connection, loop)[:_LISTED]})
+
+
+def _rows(table: Table, connection: Connection, loop: str) -> list[dict[str, Any]]:
+    columns = [column for column in table.c if column is not schema.policy.c.content]
+    order = next(table.c[name] for name in ("number", "date", "id") if name in table.c)
+    wanted = select(*columns).where(table.c.loop == loop).order_by(order.desc()).limit(_LISTED)
+    return [_readable(row) for row in schema.rows(connection, wanted)]
 
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,13 +289,18 @@ def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-_listing("policies", schema.policy, hidden=("content",))
-_listing("deployments", schema.deployment)
-_listing("epochs", schema.epoch)
-_listing("days", schema.day)
-_listing("cohorts", schema.cohort)
-_listing("evaluations", schema.evaluation)
-_listing("guardrails", schema.guardrail)
+for _name, _table in {
+    "policies": schema.policy,
+    "deployments": schema.deployment,
+    "epochs": schema.epoch,
+    "days": schema.day,
+    "cohorts": schema.cohort,
+    "evaluations": schema.evaluation,
+    "guardrails": schema.guardrail,
+}.items():
+    _listing(_name, partial(_rows, _table))
+_listing("candidates", lambda *of: candidates.candidates(*of)[::-1])
+_listing("learn", lambda *of: learning.asked(*of)[::-1], "requests")
 
 
 @router.get(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -41,8 +40,8 @@ def make_app(settings: ServiceSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        pages.import_libraries()
         await service.start()
-        asyncio.get_running_loop().run_in_executor(None, pages.import_matplotlib)
         yield
         await service.stop()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from consequential.service.settings import ServiceSettings
@@ -219,12 +219,10 @@ def _check_durable(connection: Connection) -> None:
 
 
 def _version(connection: Connection, part: str) -> str | None:
-    schema = _schema(connection, part)
-    if not inspect(connection).has_table("alembic_version", schema=schema):
-        return None
-    place = f"{schema}.alembic_version" if schema else "alembic_version"
-    found: str | None = connection.execute(text(f"select version_num from {place}")).scalar()
-    return found
+    from alembic.migration import MigrationContext
+
+    options = {"version_table_schema": _schema(connection, part)}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
 
 
 def _schema(connection: Connection, part: str) -> str | None:

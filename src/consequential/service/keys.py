@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, select, update
 
@@ -33,6 +34,11 @@ class Account:
     name: str
     scopes: frozenset[str]
     revoked: bool = False
+
+    def require(self, scope: str) -> None:
+        """Refuse what the key is not good for."""
+        if scope not in self.scopes:
+            raise Problem("scope", 403, f"the key of {self.name} is not good for {scope}")
 
 
 def create_key(
@@ -66,12 +72,13 @@ def revoke_keys(connection: Connection, name: str, time: datetime, by: str = "op
 def accounts(connection: Connection) -> dict[str, Account]:
     """Return all accounts by the hash of their key."""
     rows = connection.execute(select(schema.account)).mappings()
-    return {
-        row["key_hash"]: Account(
-            row["name"], frozenset(json.loads(row["scopes"])), row["revoked"] is not None
-        )
-        for row in rows
-    }
+    return {row["key_hash"]: account_of(row) for row in rows}
+
+
+def account_of(row: Mapping[Any, Any]) -> Account:
+    """Return what a row says."""
+    scopes = frozenset(json.loads(row["scopes"]))
+    return Account(row["name"], scopes, row["revoked"] is not None)
 
 
 def authenticated(known: Mapping[str, Account], header: str | None, scope: str) -> Account:
@@ -96,8 +103,7 @@ def authenticated(known: Mapping[str, Account], header: str | None, scope: str) 
         raise Problem("unknown_key", 401, "this key is not known")
     if found.revoked:
         raise Problem("revoked_key", 401, f"this key of {found.name} is revoked")
-    if scope not in found.scopes:
-        raise Problem("scope", 403, f"the key of {found.name} is not good for {scope}")
+    found.require(scope)
     return found
 
 

@@ -154,8 +154,7 @@ def learned_policy(rows: pa.Table, settings: LoopSettings) -> Policy:
 
     People whose labels have come stand for those whose labels have not.
     """
-    # imported here, with scikit-learn: a service that only decides starts in half the time
-    from consequential.estimator import FairPolicyLearner
+    from consequential.estimator import FairPolicyLearner  # `serve` never learns
 
     accepted = rows.filter(pc.equal(rows["=decision"], 1))
     n_labels = len(accepted) - accepted["=label"].null_count
@@ -217,9 +216,6 @@ def _check(rows: pa.Table, accepted: pa.Table, n_labels: int, settings: LoopSett
 
 def _shapes(log: DecisionLog, settings: LoopSettings) -> Any:
     """Return the feature map: splines in features whose shape is one, the others as they are."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.preprocessing import SplineTransformer
-
     curved = [
         name
         for name, kind in settings.features.items()
@@ -227,6 +223,9 @@ def _shapes(log: DecisionLog, settings: LoopSettings) -> Any:
     ]
     if not curved:
         return None
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import SplineTransformer
+
     splines = SplineTransformer(n_knots=_KNOTS, knots="quantile", include_bias=False)
     if curved == list(log.feature_names):
         return splines

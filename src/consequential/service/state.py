@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from threading import Lock
 from typing import Any, TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from consequential.service.candidates import settings_version
 from consequential.service.chance import check_secret
 from consequential.service.database import Store, connected
-from consequential.service.deciding import Live, live_before, live_loops
+from consequential.service.deciding import Live, live_at, live_before, live_loops
 from consequential.service.keys import Account, accounts, authenticated
+from consequential.service.loops import clock
 from consequential.service.problems import Problem
+from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
 from consequential.service.writer import Writer
 
@@ -98,6 +103,14 @@ class Service:
     def loops(self) -> list[str]:
         """Return the names of all loops, in order."""
         return sorted(self._lives)
+
+    @contextmanager
+    def changing(self, loop: str) -> Iterator[tuple[Connection, Live, datetime]]:
+        """Begin a transaction that changes a loop: with its settings now, and its time."""
+        self.live(loop)
+        with self.store.write() as connection:
+            live = live_at(connection, loop, settings_version(connection, loop), 0)
+            yield connection, live, clock(connection, loop, live.settings, now())
 
     def live_before(self, loop: str, ids: Sequence[str]) -> Live | None:
         """Return what decided on applications, if all were decided, and by the same."""

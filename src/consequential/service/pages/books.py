@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from datetime import date, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from consequential.service import schema
-from consequential.service.pages.groups import Rate
+from consequential.service.pages.groups import Rate, shown_groups
 from consequential.service.settings import LoopSettings
 
 DAYS = 400  # that pages look back
@@ -44,29 +45,6 @@ def closed_days(connection: Connection, loop: str, table: str, most: int = DAYS)
     wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
     found = connection.execute(wanted.order_by(day.date.desc()).limit(most)).all()
     return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """How many people some days accepted, and how many chance should have."""
-
-    people: int
-    accepted: int
-    expected: float
-
-    @classmethod
-    def of(cls, days: Sequence[Day]) -> Accepted:
-        """Add up days of decisions."""
-        return cls(
-            sum(day.rows for day in days),
-            sum(day.summary["accepted"] for day in days),
-            sum(day.summary["propensity"] for day in days),
-        )
-
-    @property
-    def share(self) -> float:
-        """The share of people accepted."""
-        return self.accepted / self.people if self.people else float("nan")
 
 
 def last_days(days: Sequence[Day], number: int) -> list[Day]:
@@ -112,12 +90,9 @@ class Earned:
         return -1000.0 * self.explored / self.people
 
     @classmethod
-    def sum(cls, parts: Sequence[Earned]) -> Earned | None:
-        """Add up parts; None if there are none."""
-        if not parts:
-            return None
-        names = ("people", "total", "squares", "low", "high", "explored")
-        return cls(*(sum(getattr(part, name) for part in parts) for name in names))
+    def sum(cls, parts: Iterable[Earned]) -> Earned:
+        """Add up parts."""
+        return cls(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -165,6 +140,20 @@ def frozen_cohorts(
     ]  # fmt: skip
 
 
+def earned_by_deployment(cohorts: Sequence[Cohort]) -> dict[int, Earned]:
+    """Return what was earned in cohorts, by the number of the deployment, in order."""
+    parts: dict[int, list[Earned]] = defaultdict(list)
+    for cohort in cohorts:
+        for number, part in cohort.earned.items():
+            parts[number].append(part)
+    return {number: Earned.sum(parts[number]) for number in sorted(parts)}
+
+
+def shown_rates(cohorts: Sequence[Cohort]) -> dict[str, list[Rate]]:
+    """Return acceptance by cohort and group, of groups that may be shown."""
+    return shown_groups({cohort.period: cohort.rates for cohort in cohorts})
+
+
 @dataclass(frozen=True, slots=True)
 class _Figures:
     earned: dict[int, Earned]
@@ -174,8 +163,8 @@ class _Figures:
 @lru_cache(maxsize=4096)
 def _figures(file: Path, digest: str, cost: float) -> _Figures:
     """Read a cohort's file once; the digest tells its versions apart."""
-    columns = pq.read_schema(file).names
-    table = pq.read_table(file, columns=[*_COLUMNS, *({"sensitive"} & set(columns))])
+    there = {*_COLUMNS, "sensitive"} & set(pq.read_schema(file).names)
+    table = pq.read_table(file, columns=sorted(there), read_dictionary=["sensitive"])
     deployment, propensity, decision, label, amount = (
         table[name].to_numpy(zero_copy_only=False) for name in _COLUMNS
     )
@@ -184,28 +173,24 @@ def _figures(file: Path, digest: str, cost: float) -> _Figures:
     for kind in (by_chance, ~by_chance):  # their success rates differ much
         if (known & kind).any():
             likely[kind] = label[known & kind].mean()
-    earned = {}
-    for number in np.unique(deployment).tolist():
-        own = deployment == number
 
-        def worth(missing: float | Floats, own: NDArray[np.bool_] = own) -> Floats:
-            labels = np.where(known, label, missing)
-            value: Floats = np.where(accepted, amount * (labels - cost), 0.0)[own]
-            return value
+    def worth(missing: float | Floats) -> Floats:
+        gained: Floats = amount * (np.where(known, label, missing) - cost)
+        return np.where(accepted, gained, 0.0)
 
-        values = worth(likely)
-        explored = values[by_chance[own]].sum()
-        sums = (values.sum(), (values**2).sum(), worth(0.0).sum(), worth(1.0).sum(), explored)
-        earned[number] = Earned(int(own.sum()), *map(float, sums))
-    rates = []
-    if "sensitive" in table.column_names:
-        groups, codes = np.unique(table["sensitive"].to_numpy(zero_copy_only=False).astype(str),
-                                  return_inverse=True)  # fmt: skip
-        marks = (accepted, known, known & (label == 1))
-        sums_of = [np.bincount(codes, mark, len(groups)).astype(int) for mark in marks]
-        sizes = np.bincount(codes, minlength=len(groups))
-        rates = [
-            Rate(str(group), *(int(each) for each in row))
-            for group, *row in zip(groups, sizes, *sums_of, strict=True)
-        ]
-    return _Figures(earned, tuple(rates))
+    values = worth(likely)
+    terms = (values, values**2, worth(0.0), worth(1.0), values * by_chance)
+    numbers, own = np.unique(deployment, return_inverse=True)
+    sums = np.array([np.bincount(own), *(np.bincount(own, term) for term in terms)]).T
+    earned = {
+        int(k): Earned(int(row[0]), *row[1:].tolist()) for k, row in zip(numbers, sums, strict=True)
+    }
+    rates: tuple[Rate, ...] = ()
+    if "sensitive" in there:
+        groups = table["sensitive"].combine_chunks()
+        own, n = groups.indices.to_numpy(), len(groups.dictionary)
+        marks = (None, accepted, known, known & (label == 1))
+        counts = np.array([np.bincount(own, mark, n) for mark in marks], dtype=int).T
+        named = zip(groups.dictionary.to_pylist(), counts.tolist(), strict=True)
+        rates = tuple(Rate(group, *row) for group, row in sorted(named))
+    return _Figures(earned, rates)

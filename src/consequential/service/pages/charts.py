@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from markupsafe import Markup
 
 from consequential.plotting import BLUE, GREY, ORANGE, RED, panels, svg_of
-from consequential.service.pages.rendering import figure, percent
+from consequential.service.pages.groups import Gap, Rate
+from consequential.service.pages.rendering import count, figure, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,12 +57,6 @@ def _drawn(draw: Callable[..., None]) -> Callable[..., Markup]:
             return themed(svg_of(canvas, "page"))
 
     return drawn
-
-
-def import_matplotlib() -> None:
-    """Import what charts are drawn with: a second or two that nobody should wait for a page."""
-    with _drawing:  # modules that import each other must not be imported by two threads at once
-        panels(1, 1, WIDTH, HEIGHT)
 
 
 def themed(svg: str) -> Markup:
@@ -162,13 +158,14 @@ def gain(looks: Sequence[Point], margin: float) -> Chart:
     )
 
 
-def gaps(points: Sequence[Point], limit: float | None) -> Chart:
+def gaps(found: Mapping[str, Gap], limit: float | None) -> Chart:
     """The gap between groups by cohort, against its limit; bars end at its upper bound."""
+    points = tuple((name, gap.value, gap.value, gap.at_most) for name, gap in found.items())
     return Chart(
         "Gap between groups by cohort",
         "Largest difference of acceptance between two groups; bars end where it is at most, with "
         "95 % confidence" + (". The dashed line is the limit." if limit is not None else "."),
-        _over_periods(tuple(points), _in_percent, limit, ()),
+        _over_periods(points, _in_percent, limit, ()),
         ("cohort", "gap", "at most"),
         [(name, percent(value), percent(high)) for name, value, _, high in points][::-1],
     )
@@ -198,7 +195,7 @@ def _accepted(ax: Axes, days: tuple[tuple[str, int, int, float], ...], agreed: A
 def accepted(days: Sequence[tuple[str, int, int, float]], agreed: tuple[float, ...] = ()) -> Chart:
     """Shares of people accepted over time, and what their propensities add up to."""
     shown = [
-        (date, f"{people:,}", percent(taken / people if people else None),
+        (date, count(people), percent(taken / people if people else None),
          percent(expected / people if people else None))
         for date, people, taken, expected in days
     ]  # fmt: skip
@@ -232,7 +229,7 @@ def propensities(counts: Sequence[int]) -> Chart:
         "Share of people of the last 30 closed days by their probability of being accepted.",
         _propensities(shares),
         ("probability", "people", "share"),
-        [(name, f"{n:,}", percent(s)) for name, n, s in zip(names, counts, shares, strict=True)],
+        [(name, count(n), percent(s)) for name, n, s in zip(names, counts, shares, strict=True)],
     )
 
 
@@ -252,23 +249,34 @@ def _rates(ax: Axes, rows: tuple[Point, ...]) -> None:
     ax.xaxis.set_major_formatter(lambda value, _: _in_percent(value))
 
 
-def rates(rows: Sequence[Point], numbers: Sequence[Any]) -> Chart:
+def in_percent(rate: Rate) -> tuple[str, ...]:
+    """Return a share and its interval."""
+    return tuple(map(percent, (rate.share, *rate.bounds)))
+
+
+def rates(found: Sequence[Rate]) -> Chart:
     """Acceptance by group with intervals."""
     return Chart(
         "Accepted by group",
         "Share of each group that was accepted, with 95 % intervals.",
-        _rates(tuple(rows)),
+        _rates(tuple((rate.group, rate.share, *rate.bounds) for rate in found)),
         ("group", "people", "accepted", "from", "to"),
-        numbers,
+        [(rate.group, count(rate.people), *in_percent(rate)) for rate in found],
     )
 
 
-def successes(rows: Sequence[Point]) -> Chart:
+def successes(found: Sequence[Rate]) -> Chart:
     """How many of the accepted people of each group succeeded."""
     return Chart(
         "Success by group",
         "Of accepted people whose outcome is known, the share that succeeded, with 95 % intervals.",
-        _rates(tuple(rows)),
+        _rates(tuple((rate.group, rate.share, *rate.bounds) for rate in found)),
         ("group", "succeeded", "from", "to"),
-        [(group, *map(percent, numbers)) for group, *numbers in rows],
+        [(rate.group, *in_percent(rate)) for rate in found],
     )
+
+
+def import_libraries() -> None:
+    """Import what charts need, a second's work, before anybody waits for a page."""
+    pa.chunked_array([[0.0]]).to_numpy()  # imports pandas
+    propensities([0] * 10)  # imports matplotlib, and finds its fonts

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
 
 from consequential.service.exports import UNKNOWN
 
@@ -21,19 +20,6 @@ class Rate:
     accepted: int
     labels: int
     successes: int
-
-    def __add__(self, other: Rate) -> Rate:
-        return Rate(
-            self.group,
-            self.people + other.people,
-            self.accepted + other.accepted,
-            self.labels + other.labels,
-            self.successes + other.successes,
-        )
-
-    def named(self, group: str) -> Rate:
-        """Return the same for a group of another name."""
-        return replace(self, group=group)
 
     @property
     def share(self) -> float:
@@ -121,12 +107,15 @@ def _with_pool(rates: Iterable[Rate], pool: set[str], name: str) -> list[Rate]:
     rates = list(rates)
     inside = [rate for rate in rates if rate.group in pool]
     shown = [rate for rate in rates if rate.group not in pool]
-    return sorted(shown + together(name, inside), key=lambda rate: rate.group)
+    if inside:
+        shown.append(_together(name, inside))
+    return sorted(shown, key=lambda rate: rate.group)
 
 
-def together(group: str, rates: Sequence[Rate]) -> list[Rate]:
-    """Return one rate for several, or none for none."""
-    return [reduce(lambda a, b: a + b, rates).named(group)] if rates else []
+def _together(group: str, rates: Iterable[Rate]) -> Rate:
+    """Return one rate for several."""
+    counts = [(r.people, r.accepted, r.labels, r.successes) for r in rates]
+    return Rate(group, *map(sum, zip(*counts, strict=True)))
 
 
 def summed(cohorts: Mapping[str, Iterable[Rate]]) -> list[Rate]:
@@ -135,4 +124,4 @@ def summed(cohorts: Mapping[str, Iterable[Rate]]) -> list[Rate]:
     for rates in cohorts.values():
         for rate in rates:
             found.setdefault(rate.group, []).append(rate)
-    return [rate for group, rates in sorted(found.items()) for rate in together(group, rates)]
+    return [_together(group, rates) for group, rates in sorted(found.items())]

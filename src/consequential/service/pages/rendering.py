@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from consequential import report
 from consequential.service.records import moment
 
 _SPACE = "\N{NO-BREAK SPACE}"
-
-
-def render(template: str, /, **context: Any) -> str:
-    """Return the page that a template makes; texts in the context are escaped."""
-    return _environment().get_template(template).render(context)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("consequential.service.pages"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "figure": figure,
-        "percent": percent,
-        "points": points,
-        "count": count,
-        "date": date_of,
-        "minute": minute,
-        "short": short,
-    }
-    return environment
 
 
 def figure(value: float | None, digits: int = 3) -> str:
@@ -77,7 +52,7 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def date_of(stamp: str) -> str:
+def date(stamp: str) -> str:
     """Return the day of a time or a date, such as 3 March 2026."""
     day = moment(f"{stamp[:10]}T00:00:00.000000Z")
     return f"{day.day} {day:%B %Y}"
@@ -88,6 +63,22 @@ def minute(stamp: str) -> str:
     return f"{stamp[:10]} {stamp[11:16]}"
 
 
-def short(digest: str) -> str:
-    """Return the first letters of a digest."""
-    return digest[:8]
+def short(digest: str) -> Markup:
+    """Return the first letters of a digest; the whole of it appears above them."""
+    return Markup('<code title="{}">{}</code>').format(digest, digest[:8])
+
+
+def shares(told: Mapping[str, float]) -> Markup:
+    """Return policies with their shares of decisions, the largest first."""
+    ordered = sorted(told.items(), key=lambda each: -each[1])
+    return Markup(", ").join(
+        short(digest) + ("" if share == 1 else f" {percent(share)}") for digest, share in ordered
+    )
+
+
+FILTERS = (figure, percent, points, count, date, minute, short, shares)
+
+
+def render(template: str, /, **context: Any) -> str:
+    """Return the page that a template makes; texts in the context are escaped."""
+    return report.render(template, "consequential.service.pages", filters=FILTERS, **context)

@@ -1,24 +1,30 @@
-"""Sections: what overview, outcomes and people say, from closed days and frozen cohorts."""
+"""Sections: what each page of a loop says, from closed days and frozen cohorts."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from itertools import pairwise
+from datetime import date
+from itertools import islice, pairwise
+from math import nan
 from typing import Any
 
 from prometheus_client import REGISTRY
 from sqlalchemy import select
 
-from consequential.service import schema
+from consequential.service import lookups, schema
 from consequential.service.alarms import last_findings, raised_alarms
+from consequential.service.candidates import deployed
+from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
-from consequential.service.pages import books, charts, groups
-from consequential.service.pages.history import deployments_of
-from consequential.service.pages.proofs import authors_of_proven, last_proof
-from consequential.service.pages.rendering import percent
-from consequential.service.settings import period_after, period_of, period_start
+from consequential.service.keys import Account
+from consequential.service.pages import books, charts, groups, parts
+from consequential.service.pages.history import History, Row, is_unproven, line_of
+from consequential.service.pages.parts import LISTED
+from consequential.service.pages.rendering import minute
+from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
 from consequential.service.state import Service
+from consequential.service.verify import verify_day
 from consequential.service.worker import FAILED
 
 _RECENT = 30  # days
@@ -28,6 +34,15 @@ _COHORTS = 24  # rows
 Context = dict[str, Any]
 
 
+def alarms(service: Service, loop: str) -> list[Row]:
+    """Return the alarms that every page of a loop shows."""
+    with service.store.read() as connection:
+        return raised_alarms(connection, loop)
+
+
+# --- overview
+
+
 def overview(service: Service, live: Live) -> Context:
     """Return how the loop does."""
     with service.store.read() as connection:
@@ -35,36 +50,28 @@ def overview(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-        deployments = deployments_of(connection, live.loop)
-        proof = last_proof(deployments)
-        ready = authors_of_proven(connection, live.loop)
+        history = History.of(connection, live.loop)
     recent = books.last_days(days, _RECENT)
-    by_number: dict[int, list[books.Earned]] = defaultdict(list)
-    for cohort in cohorts:
-        for number, part in cohort.earned.items():
-            by_number[number].append(part)
-    numbers = sorted(by_number)
-    earned = {number: books.Earned.sum(by_number[number]) for number in numbers[-2:]}
+    earned = books.earned_by_deployment(cohorts)
+    newest = list(islice(reversed(earned.items()), 2))
+    proofs = history.proofs()
     return {
-        "deployed": deployments[-1] if deployments else None,
-        "recent": books.Accepted.of(recent),
-        "earned_by": numbers[-1] if numbers else None,
-        "earned": earned[numbers[-1]] if numbers else None,
-        "was": earned[numbers[-2]] if len(numbers) > 1 else None,
-        "gap": groups.Gap.of(groups.summed(_rates(cohorts))),
-        "max_gap": _max_gap(live),
+        "deployed": history.deployments[-1] if history.deployments else None,
+        "recent": sum(day.rows for day in recent),
+        "accepted": sum(day.summary["accepted"] for day in recent),
+        "expected": sum(day.summary["propensity"] for day in recent),
+        "earned_by": newest[0][0] if newest else None,
+        "earned": newest[0][1] if newest else None,
+        "was": newest[1][1] if len(newest) > 1 else None,
+        "gap": groups.Gap.of(groups.summed(books.shown_rates(cohorts))),
+        "max_gap": parts.max_gap(live),
         "agreed": _agreed(live),
-        "proof": proof,
-        "ready": ready,
+        "proof": line_of(proofs[0][1], "utility") if proofs else None,
+        "ready": [row["by"] for row in history.candidates if history.is_proven(row)],
         "closed": days[-1].date if days else None,
         "cohorts": len(cohorts),
-        "charts": _overview_charts(days, recent, cohorts, _agreed(live)),
+        "charts": overview_charts(days, cohorts, live),
     }
-
-
-def _max_gap(live: Live) -> float | None:
-    """Return the limit of the gap, where that is one of acceptance."""
-    return live.settings.max_gap if live.settings.fairness == "demographic_parity" else None
 
 
 def _agreed(live: Live) -> tuple[float, ...]:
@@ -72,33 +79,36 @@ def _agreed(live: Live) -> tuple[float, ...]:
     return () if live.settings.acceptance == (0.0, 1.0) else live.settings.acceptance
 
 
-def _overview_charts(
-    days: list[books.Day],
-    recent: list[books.Day],
-    cohorts: list[books.Cohort],
-    agreed: tuple[float, ...],
+def overview_charts(
+    days: list[books.Day], cohorts: list[books.Cohort], live: Live
 ) -> list[charts.Chart]:
+    """Draw how the loop did over time."""
     found: list[charts.Chart] = []
     points: list[charts.Point] = []
     marks, before = [], 1
     for cohort in cohorts:
-        if (earned := books.Earned.sum(list(cohort.earned.values()))) is None:
+        if not cohort.earned:
             continue
         for number in sorted(cohort.earned):
             if number > before:
                 marks.append((len(points), f"no. {number}"))
                 before = number
+        earned = books.Earned.sum(cohort.earned.values())
         points.append((cohort.period, earned.mean, *earned.bounds))
     if points:
         found.append(charts.utility(points, marks))
     if days:
         told = [(d.date, d.rows, d.summary["accepted"], d.summary["propensity"]) for d in days]
-        found.append(charts.accepted(told, agreed))
-    if sum(day.rows for day in recent):
+        found.append(charts.accepted(told, _agreed(live)))
+    recent = books.last_days(days, _RECENT)
+    if people := sum(day.rows for day in recent):
         above = [sum(day.summary[f"from_{k}0"] for day in recent) for k in range(1, 10)]
-        ends = [sum(day.rows for day in recent), *above, 0]
+        ends = [people, *above, 0]
         found.append(charts.propensities([high - low for high, low in pairwise(ends)]))
     return found
+
+
+# --- outcomes
 
 
 def outcomes(service: Service, live: Live) -> Context:
@@ -119,7 +129,7 @@ def outcomes(service: Service, live: Live) -> Context:
         "failed": None if last is None else last | {"about": json.loads(last["about"])},
         "arrivals": _arrivals(live, decisions, arrived),
         "ages": list(range(min(live.settings.horizon + 1, _AGES))),
-        "frozen": cohorts[::-1][:_COHORTS],
+        "frozen": parts.cohorts(cohorts[-_COHORTS:]),
         "reported": [
             ("Succeeded", sum(day.summary["labels_1"] for day in arrived)),
             ("Failed", sum(day.summary["labels_0"] for day in arrived)),
@@ -130,12 +140,6 @@ def outcomes(service: Service, live: Live) -> Context:
         "writing": _writing(),
         "closed": decisions[-1].date if decisions else None,
     }
-
-
-def alarms(service: Service, loop: str) -> list[dict[str, Any]]:
-    """Return the alarms that every page of a loop shows."""
-    with service.store.read() as connection:
-        return raised_alarms(connection, loop)
 
 
 def _arrivals(live: Live, decisions: list[books.Day], arrived: list[books.Day]) -> list[Context]:
@@ -194,8 +198,7 @@ def _quantile(name: str, share: float) -> float | None:
     return None
 
 
-def _rates(cohorts: list[books.Cohort]) -> dict[str, list[groups.Rate]]:
-    return groups.shown_groups({cohort.period: cohort.rates for cohort in cohorts})
+# --- people and candidates
 
 
 def people(service: Service, live: Live) -> Context:
@@ -204,32 +207,100 @@ def people(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-    shown = _rates(cohorts)
-    together = groups.summed(shown)
-    found = []
-    if together:
-        rows = [(rate.group, rate.share, *rate.bounds) for rate in together]
-        numbers = [
-            (rate.group, f"{rate.people:,}", percent(rate.share), *map(percent, rate.bounds))
-            for rate in together
-        ]
-        found.append(charts.rates(rows, numbers))
-        labelled = [rate.success for rate in together if rate.success is not None]
-        if labelled:
-            found.append(charts.successes([(r.group, r.share, *r.bounds) for r in labelled]))
-    gaps = [(period, gap) for period, rates in shown.items() if (gap := groups.Gap.of(rates))]
-    if gaps:
-        found.append(
-            charts.gaps(
-                [(period, gap.value, gap.value, gap.at_most) for period, gap in gaps],
-                _max_gap(live),
-            )
-        )
+    return {"people": parts.people(cohorts, live)}
+
+
+def candidates(service: Service, live: Live, account: Account) -> Context:
+    """Return what waits to be approved, with its proof, and what became of the others."""
+    with service.store.read() as connection:
+        now = deployed(connection, live.loop)
+        history = History.of(connection, live.loop)
+    policies = {row["policy"]: row for row in history.policies}
+    waiting, earlier = [], []
+    for row in history.candidates[-LISTED:]:
+        if row["state"] != "waiting":
+            earlier.append(row)
+            continue
+        looks, policy = history.looks_at(row["number"]), policies[row["policy"]]
+        waiting.append(row | {
+            "learned": policy["cohorts"],
+            "is_own": policy["by"] == account.name,
+            "is_proven": history.is_proven(row),
+            "seen": looks[-1] if looks else None,
+            "chart": charts.gain(_gains(looks), live.settings.gate.margin) if looks else None,
+        })  # fmt: skip
     return {
-        "attribute": live.settings.sensitive,
-        "gap": groups.Gap.of(together),
-        "max_gap": _max_gap(live),
-        "charts": found,
-        "cohorts": len(cohorts),
-        "shown": [(period, rates, groups.Gap.of(rates)) for period, rates in shown.items()][::-1],
+        "now": now,
+        **{f"may_{scope}": scope in account.scopes for scope in ("approve", "admin", "learn")},
+        "without_evidence": bool(history.deployments) and is_unproven(history.deployments[-1]),
+        "waiting": sorted(waiting, key=lambda row: (not row["is_proven"], -row["number"])),
+        "earlier": parts.candidates("Earlier candidates", earlier, history) if earlier else None,
     }
+
+
+def _gains(looks: list[Row]) -> list[charts.Point]:
+    lines = [(look["cohort"].rpartition("-")[0], line_of(look, "utility")) for look in looks]
+    numbers = ("value", "low", "high")
+    return [
+        (period, *(nan if line[n] is None else line[n] for n in numbers))
+        for period, line in lines
+        if line is not None
+    ]
+
+
+# --- decision and audit
+
+
+def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Context:
+    """Return all about one decision, found by its id or its application's."""
+    found = lookups.decision_id(service.store, live.loop, asked) if asked else None
+    if found is None:
+        return {"row": None, "replay": None}
+    again = lookups.replay_document(service.store, found, service.settings.secret)
+    return {
+        "row": lookups.decision_document(service.store, found),
+        "replay": again if replay else None,
+    }
+
+
+def audit(service: Service, live: Live, before: str, verify: str) -> Context:
+    """Return who did what, where policies come from, and what keeps the books honest."""
+    event = schema.event.c
+    with service.store.read() as connection:
+        ours = select(schema.event).where(event.loop.in_([live.loop, ""]))
+        if not NOT_STORED.search(before) and before:
+            ours = ours.where(event.id < before)
+        events = schema.rows(connection, ours.order_by(event.id.desc()).limit(LISTED + 1))
+        history = History.of(connection, live.loop)
+        closed = last_closed(connection, live.loop)
+        found = [
+            parts.policies(history),
+            parts.deployments(history),
+            *parts.evidence(history),
+            parts.epochs(connection, live.loop),
+            parts.seals(connection, live.loop),
+        ]
+    findings = None
+    day = _day(verify)
+    if day and day <= closed:
+        wrong = verify_day(service.store, live.loop, day, service.settings.secret)
+        findings = [str(each) for each in islice(wrong, LISTED)]
+    return {
+        "parts": found,
+        "events": [
+            (minute(row["time"]), row["by"], row["what"], row["about"]) for row in events[:LISTED]
+        ],
+        "older": events[LISTED - 1]["id"] if len(events) > LISTED else None,
+        "closed": closed,
+        "verify": day or verify,
+        "is_open": day > closed,
+        "findings": findings,
+    }
+
+
+def _day(text: str) -> str:
+    """Return a day as it is stored; nothing if the text is none."""
+    try:
+        return str(date.fromisoformat(text))
+    except ValueError:
+        return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -12,7 +11,7 @@ from sqlalchemy import Connection, select
 from starlette.requests import Request
 
 from consequential.service import schema
-from consequential.service.keys import Account, key_hash
+from consequential.service.keys import Account, account_of, key_hash
 from consequential.service.problems import Problem
 
 COOKIE = "consequential_session"
@@ -65,10 +64,7 @@ def account_of_id(connection: Connection, identifier: str) -> Account | None:
 
 def _account(connection: Connection, condition: object) -> tuple[str, Account] | None:
     row = schema.row(connection, select(schema.account).where(condition))  # type: ignore[arg-type]
-    if row is None:
-        return None
-    scopes = frozenset(json.loads(row["scopes"]))
-    return row["id"], Account(row["name"], scopes, row["revoked"] is not None)
+    return None if row is None else (row["id"], account_of(row))
 
 
 def check_origin(request: Request) -> None:

@@ -7,27 +7,30 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from consequential.service.candidates import settings_version
-from consequential.service.deciding import Live, live_at
+from consequential.service import schema
+from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.loops import clock
-from consequential.service.pages import changes, history, proofs, sections, sessions
+from consequential.service.pages import changes, sections, sessions
 from consequential.service.pages.rendering import render
+from consequential.service.pages.report import report
 from consequential.service.problems import Problem
-from consequential.service.records import now
+from consequential.service.records import now, stamp
 from consequential.service.state import Service
 
 PAGES = ("overview", "outcomes", "people", "candidates", "decision", "audit")
 _LARGEST_FORM = 16_384  # bytes
+_LARGEST_REPORT = 300_000  # decisions: verifying them takes a quarter of a minute
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
@@ -43,6 +46,7 @@ _HELP = {
     409: "Nothing was changed. Look at the page again: somebody else may have been faster.",
     503: "The service is busy or its database does not answer. Try again in a moment.",
 }
+_reporting = Lock()
 
 Form = dict[str, str]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -61,15 +65,6 @@ class Visit:
         """Return the loop that the page is about."""
         return self.service.live(self.request.path_params["loop"])
 
-    def may(self, scope: str) -> bool:
-        """Whether the key is good for something."""
-        return scope in self.account.scopes
-
-    def require(self, scope: str) -> None:
-        """Refuse what the key is not good for."""
-        if not self.may(scope):
-            raise Problem("scope", 403, f"the key of {self.account.name} is not good for {scope}")
-
 
 def _page(view: Callable[[Visit], Response]) -> Handler:
     """Make a view a route: it needs a session, and its problems are pages, too."""
@@ -86,7 +81,7 @@ def _page(view: Callable[[Visit], Response]) -> Handler:
                     raise Problem("session", 401, "your session has ended: nothing was changed")
                 return _redirect(f"/sign-in?next={quote(_address(request))}")
             visit = Visit(service, account, request, form)
-            visit.require("read")
+            account.require("read")
             return await service.on_thread(lambda: view(visit))
         except Problem as problem:
             return help_page(request, problem, visit)
@@ -244,9 +239,8 @@ def _section(page: str, section: Callable[[Service, Live], dict[str, Any]]) -> H
 @_page
 def _candidates(visit: Visit) -> Response:
     live = visit.live()
-    may = {f"may_{scope}": visit.may(scope) for scope in ("approve", "admin", "learn")}
-    found = proofs.candidates(visit.service, live, visit.account.name)
-    return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **may, **found)
+    found = sections.candidates(visit.service, live, visit.account)
+    return _shown(visit, "candidates", live=live, done=visit.form.get("done", ""), **found)
 
 
 @_page
@@ -254,11 +248,9 @@ def _change(visit: Visit) -> Response:
     """Show what a change will do; sent as a form, do it."""
     live, service = visit.live(), visit.service
     kind = visit.form.get("kind", "")
-    visit.require(changes.SCOPES.get(kind, "approve"))
+    visit.account.require(changes.SCOPES.get(kind, "approve"))
     if visit.request.method == "POST":
-        with service.store.write() as connection:
-            live = live_at(connection, live.loop, settings_version(connection, live.loop), 0)
-            at = clock(connection, live.loop, live.settings, now())
+        with service.changing(live.loop) as (connection, live, at):
             done = changes.do(connection, live, visit.account, visit.form, at)
         service.refresh()
         return _redirect(f"/loops/{live.loop}/candidates?{urlencode({'done': done})}")
@@ -271,7 +263,7 @@ def _change(visit: Visit) -> Response:
 @_page
 def _decision(visit: Visit) -> Response:
     live, asked = visit.live(), visit.form.get("of", "").strip()
-    found = history.decision(visit.service, live, asked, replay="replay" in visit.form)
+    found = sections.decision(visit.service, live, asked, replay="replay" in visit.form)
     status = 404 if asked and found["row"] is None else 200
     return _shown(visit, "decision", status, live=live, asked=asked, **found)
 
@@ -279,10 +271,30 @@ def _decision(visit: Visit) -> Response:
 @_page
 def _audit(visit: Visit) -> Response:
     live = visit.live()
-    found = history.audit(
+    found = sections.audit(
         visit.service, live, visit.form.get("before", ""), visit.form.get("verify", "")
     )
     return _shown(visit, "audit", live=live, **found)
+
+
+@_page
+def _report(visit: Visit) -> Response:
+    """Answer with the report as a file, one at a time: all rows are verified for it."""
+    loop, day = visit.live().loop, schema.day.c
+    closed = select(func.sum(day.rows)).where(day.table == schema.decision.name)
+    with visit.service.store.read() as connection:
+        rows = connection.execute(closed).scalar() or 0
+    if rows > _LARGEST_REPORT:
+        raise Problem("too_large", 413, f"{rows} decisions would keep the service busy for long: "
+                      "run consequential report on the server")  # fmt: skip
+    if not _reporting.acquire(blocking=False):
+        raise Problem("busy", 503, "another report is being written: try again in a minute")
+    try:
+        text = report(visit.service, loop, now())
+    finally:
+        _reporting.release()
+    kept = {"Content-Disposition": f'attachment; filename="{loop}-{stamp(now())[:10]}.html"'}
+    return HTMLResponse(text, headers=_SECURITY | kept)
 
 
 @_page
@@ -309,6 +321,7 @@ def routes() -> list[Route | Mount]:
         Route("/loops/{loop}/candidates/change", _change, methods=["GET", "POST"]),
         Route("/loops/{loop}/decision", _decision),
         Route("/loops/{loop}/audit", _audit),
+        Route("/loops/{loop}/audit/report", _report),
         Mount("/static", static),
     ]
     return found

@@ -20,7 +20,7 @@ from consequential.service.migrations.rows import (
 revision = "0001"
 down_revision = None
 
-_MAIN = {
+MAIN = {
     "loop": '"version" integer not null, settings {t}, "by" {t}, unique (loop, "version")',
     "policy": 'policy {t}, content {t}, "by" {t}, parent {n}, cohorts {t}, unique (loop, policy)',
     "deployment": '"number" integer not null, shares {t}, "by" {t}, evidence {t}, '
@@ -29,7 +29,7 @@ _MAIN = {
     "decision": "application_id {t}, subject_id {n}, version integer not null, cohort {t}, "
     "epoch {t}, deployment integer not null, features {n}, salt {n}, features_digest {t}, "
     "amount {f}, score {f}, propensity {f}, u {f}, accepted boolean not null, "
-    "unique (application_id, loop)",
+    "unique (loop, application_id)",
     "override": 'decision {t} references decision (id), accepted boolean not null, "by" {t}, '
     "why {t}, unique (decision)",
     "outcome": "event_id {t}, decision {t} references decision (id), label integer, "
@@ -85,12 +85,12 @@ def _sqlite(part: str) -> Iterator[str]:
         yield _SUBJECTS.format(name="attribute")
         yield from sqlite_rules(_SENSITIVE, closed=False)
         return
-    yield from sqlite_tables(_MAIN)
+    yield from sqlite_tables(MAIN)
     yield f"create table day ({columns(_DAY, 'text')}) without rowid"
     yield from _INDEXES
     yield from sqlite_no("day", "update", "delete")
     yield sqlite_is_new("day", [("loop", "date", '"table"')])
-    yield from sqlite_rules(_MAIN, closed=True)
+    yield from sqlite_rules(MAIN, closed=True)
 
 
 def _postgresql(part: str) -> Iterator[str]:
@@ -105,9 +105,9 @@ def _postgresql(part: str) -> Iterator[str]:
         return
     role = "consequential_service"
     yield _REFUSE_CHANGE.format(schema="")
-    yield from postgresql_tables(_MAIN)
+    yield from postgresql_tables(MAIN)
     yield f"create table day ({columns(_DAY, POSTGRESQL_TEXT)})"
     yield from _INDEXES
     yield _REFUSE_CLOSED
     version = f"grant select on alembic_version to {role};"
-    yield from postgresql_rules(_MAIN | {"day": ""}, role, more=(version,))
+    yield from postgresql_rules(MAIN | {"day": ""}, role, more=(version,))
