@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -336,7 +337,8 @@ def checked_time_step(
 
 def checked_horizon(horizon: int | None) -> int | None:
     """Return a number of time steps, or None."""
-    if horizon is not None and (horizon < 0 or horizon != int(horizon)):
+    counts = isinstance(horizon, Real) and 0 <= horizon < 2**53 and horizon == int(horizon)
+    if horizon is not None and not counts:
         raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
     return horizon
 
