@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from decimal import Decimal
 
@@ -342,6 +343,12 @@ def test_a_whole_number_that_floats_cannot_hold_is_refused_by_its_column():
     named = {"features": ["income"], "decision": "approved", "propensity": "p"}
     with pytest.raises(cq.DecisionLogError, match="the column 'income': Integer value 9007"):
         cq.DecisionLog.from_frame(table, **named, label=None)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "loans.csv")
+    with pytest.raises(cq.DecisionLogError, match="is a device or a pipe: save it as a file"):
+        cq.DecisionLog.from_file(tmp_path / "loans.csv", **NAMED)
 
 
 def test_lines_within_quotes_may_be_anywhere_in_a_file(tmp_path):
