@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
+import numba
 import pytest
 from numba.core import caching
 
@@ -68,9 +69,13 @@ def test_a_cache_file_that_was_cut_off_is_made_again(load, tmp_path, suffix):
         assert [is_from_cache(load()) for _ in range(2)] == [False, True], length
 
 
-def test_without_a_place_for_the_cache_every_process_compiles(load, monkeypatch):
+def test_without_a_place_for_the_cache_every_process_compiles(load, tmp_path, monkeypatch):
+    # as in a container whose installation and home are read-only, also for root
+    (tmp_path / "__pycache__").touch()
+    monkeypatch.setenv("HOME", os.devnull)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setattr(jit, "_once", jit._once)
-    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
     assert [is_from_cache(load()) for _ in range(2)] == [False, False]
     assert "NUMBA_CACHE_DIR" in jit._once  # which is what a long compilation says
 

@@ -17,6 +17,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
+from threadpoolctl import threadpool_limits
 
 import consequential as cq
 from consequential.policies import NamedFeatures, Support
@@ -318,7 +319,8 @@ def test_many_rows_take_hardly_longer_than_with_blas(rng):
         work()
         return time.process_time() - started
 
-    pairs = [(seconds(lambda: policy.propensity(matrix)), seconds(with_blas)) for _ in range(7)]
+    with threadpool_limits(1):  # threads that wait for a busy processor count as working
+        pairs = [(seconds(lambda: policy.propensity(matrix)), seconds(with_blas)) for _ in range(7)]
     ours, theirs = (min(each) for each in zip(*pairs, strict=True))
     assert ours <= 1.3 * theirs
 
