@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -142,6 +143,16 @@ def test_results_are_written_also_when_output_is_closed(overlap, here, monkeypat
     assert main(overlap) == 0
     assert (here / "x" / "report.html").is_file()
     assert main([*overlap, "--floor", "0.3"]) == 2
+
+
+@posix
+def test_letters_that_the_terminal_lacks_are_printed_by_number(overlap, here, monkeypatch):
+    for place, shown in (("\udcff", rb"\udcff"), ("caf\u00e9", rb"caf\xe9")):
+        (here / place).mkdir()
+        printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+        monkeypatch.setattr(sys, "stdout", printed)
+        assert main([*overlap, "--out", f"{place}/x"]) == 0
+        assert b"/" + shown + b"/x/report.html" in printed.buffer.getvalue()
 
 
 @posix
