@@ -18,6 +18,7 @@ from consequential.log.columns import (
     as_array,
     column_name,
     fail,
+    is_doubtful,
     listed,
     numbers,
     title,
@@ -199,9 +200,11 @@ def _coded(
             values = values.astype(np.float64)
         except (TypeError, ValueError, OverflowError):
             words = True
+    name = column_name(given)
     if not words:
-        return _column(role, values, n), ()
-    found, said = yes_or_no(role, column_name(given), _of_length(role, values, n), positive)
+        said = f"label: 1 in {name!r} is the outcome hoped for; if that is 0, say positive_label=0"
+        return _column(role, values, n), (said,) if is_doubtful(role, name) else ()
+    found, said = yes_or_no(role, name, _of_length(role, values, n), positive)
     return found, (said,)
 
 
