@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from loan_files import FEATURES, LOGGED, results
 
+from consequential import files
 from consequential.cli import main
 from consequential.cli.parser import command_parser
 from consequential.cli.results import Folder
@@ -39,7 +40,7 @@ def test_a_killed_command_or_a_full_disk_leaves_the_old_or_the_new_results(share
     assert len(killed) > 25
     assert len(full) >= 6
     fresh = {("absent", "absent"), ("new", "new")}
-    replaced = {("old with notes",) * 2, ("new with notes",) * 2, ("absent", "old with notes")}
+    replaced = {("old with notes",) * 2, ("new with notes",) * 2, ("new", "new with notes")}
     assert {(then, after) for _, then, after, *_ in lines} == fresh | replaced
     for _, _, after, *entries in lines:
         assert entries == ([] if after == "absent" else ["results"])
@@ -84,7 +85,10 @@ def test_a_second_command_is_refused_while_the_first_one_runs(overlap, here, cap
     assert [path.name for path in here.iterdir()] == ["x"]
 
 
-def test_files_of_the_user_stay_beside_new_results(overlap, here):
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_files_of_the_user_stay_beside_new_results(exchanges, overlap, here, monkeypatch):
+    if not exchanges:  # as file systems that cannot
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     assert main(overlap) == 0
     (here / "x" / "notes").mkdir()
     (here / "x" / "notes" / "mine.txt").write_text("mine")
