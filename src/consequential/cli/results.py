@@ -171,12 +171,13 @@ class Folder:
         if old.is_dir() and not self.path.is_dir():
             old.rename(self.path)
         for folder in filter(Path.is_dir, (new, old)):
-            for name in _FILES:
-                for path in (folder / name, *files.unfinished_files(folder / name)):
-                    path.unlink(missing_ok=True)
-            for path in folder.iterdir():  # files that no command wrote
+            known = [folder / name for name in _FILES]
+            ours = {*known, *(path for each in known for path in files.unfinished_files(each))}
+            for path in set(folder.iterdir()) - ours:
                 if self.path.is_dir() and not os.path.lexists(self.path / path.name):
                     path.rename(self.path / path.name)
+            for path in ours:
+                path.unlink(missing_ok=True)
             folder.rmdir()  # fails, and should, if there are still files of others
 
     def _card_of(self, digest: str) -> bytes | None:
