@@ -70,7 +70,7 @@ def test_a_file_that_another_machine_writes_is_left_to_it(file):
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(file):
-    assert "File too large" in run(FULL, file).stderr
+    assert f"File too large: {str(file)!r}" in run(FULL, file).stderr
     assert file.read_text() == "old"
     assert list(file.parent.iterdir()) == [file]
 
@@ -103,9 +103,12 @@ def test_what_is_no_file_is_refused(tmp_path):
     pipe, circle = tmp_path / "pipe", tmp_path / "circle"
     os.mkfifo(pipe)
     circle.symlink_to(circle)
-    for path in (pipe, circle, tmp_path, "/dev/null"):
+    read, write = os.pipe()  # as /dev/stdout is one in a pipeline
+    for path in (pipe, circle, tmp_path, "/dev/null", f"/dev/fd/{write}"):
         with pytest.raises(OSError, match="not a file that can be replaced"):
             write_atomically(path, "new")
+    for end in (read, write):
+        os.close(end)
     assert sorted(tmp_path.iterdir()) == [circle, pipe]
 
 

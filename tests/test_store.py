@@ -116,21 +116,19 @@ def test_the_same_parameters_find_what_is_there(folder):
 
 
 def test_nothing_half_written_and_no_part_of_a_result_stays(folder):
-    for name in (".manifest.json.x1", "results/.b.parquet.x2", "figures/.f.svg.x3"):
+    for name in (".manifest.json.x1", "results/.b.parquet", "figures/.f.svg.x.part"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("half")
-    for name in ("parts/a/0000.parquet", "parts/b/0000.parquet", "parts/b/.0001.parquet.x4"):
+    for name in ("parts/a/0000.parquet", "parts/b/0000.parquet", "parts/b/.0001.parquet"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("whole")
-    (folder / "notes of mine.txt").write_text("stay")
+    mine = {"notes of mine.txt", ".hidden", "results/.hidden", "parts/a/notes.txt"}
+    for name in mine:
+        (folder / name).write_text("stay")
     with opened(folder) as there:
         assert there.part("b", 0).is_file()
-    assert set(everything(folder)) == {
-        "manifest.json",
-        "results/a.parquet",
-        "parts/b/0000.parquet",
-        "notes of mine.txt",
-    }
+    ours = {"manifest.json", "results/a.parquet", "parts/b/0000.parquet"}
+    assert set(everything(folder)) == ours | mine
 
 
 def test_a_directory_whose_manifest_was_never_finished_is_as_good_as_new(tmp_path):

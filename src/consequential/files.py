@@ -37,7 +37,8 @@ def write_atomically(
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {os.fspath(target.parent)!r} to write to")
-    if os.path.lexists(target) and not target.is_file():
+    # what /dev/stdout leads to may have no path: it is there and is no file
+    if (os.path.exists(path) or os.path.lexists(target)) and not target.is_file():
         raise OSError(f"{os.fspath(path)} is a folder or a device, not a file that can be replaced")
     data = content.encode("utf-8") if isinstance(content, str) else content
     _remove_unfinished(target)
@@ -53,8 +54,10 @@ def write_atomically(
                 raise FileExistsError(f"{target} exists: choose another file")
             os.chmod(unfinished, target.stat().st_mode & 0o777)
         os.replace(unfinished, target)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = os.fspath(target)  # a full disk does not say which file it was for
         raise
 
 
@@ -81,6 +84,18 @@ def _runs(process: int) -> bool:
     except OSError:  # it is another user's
         return True
     return True
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Give two folders each other's name in one step; False where the system cannot."""
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2  # Linux has it, and Python no function for it
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(renameat2(here, os.fsencode(first), here, os.fsencode(second), swap) == 0)
 
 
 @contextmanager

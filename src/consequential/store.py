@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +141,11 @@ class Store:
         own = f"parts/{name}/"
         self.manifest["files"] = {path: sha for path, sha in files if not path.startswith(own)}
         self._write_manifest()
-        shutil.rmtree(parts / name, ignore_errors=True)
-        if not any(parts.iterdir()):
-            parts.rmdir()
+        for path in (parts / name).glob("*.parquet"):
+            path.unlink()
+        for place in (parts / name, parts):
+            with suppress(OSError):  # files of others are in it
+                place.rmdir()
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
@@ -168,7 +169,8 @@ class Store:
 
     def _remove_leftovers(self) -> None:
         """Remove files that killed processes had not finished, and parts of finished results."""
-        inside = [path for name in _FOLDERS for path in (self.folder / name).rglob(".*")]
+        every = [path for name in _FOLDERS for path in (self.folder / name).rglob(".*")]
+        inside = [path for path in every if path.suffix in (".parquet", ".part")]
         for path in [*filter(_is_leftover, self.folder.glob(".*")), *inside]:
             if path.is_file():
                 path.unlink()

@@ -15,6 +15,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from consequential import files
 from consequential.cli import analyses, main, results
 from consequential.cli.parser import command_parser
 from consequential.report import figures, page
@@ -90,6 +91,7 @@ def stop_at(last: int, stop) -> None:
 
     for name in CALLS:
         setattr(os, name, counting(getattr(os, name)))
+    files.exchange = counting(files.exchange)
 
 
 def kill() -> None:

@@ -177,9 +177,10 @@ def test_a_penalty_that_cannot_be_is_refused(folder, capsys, value):
     [
         ("import nowhere_to_be_found", "line 1: ModuleNotFoundError: No module named 'nowhere_"),
         ("def f(:", "line 1: SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)", "line 1: SystemExit: 3"),
         (OWN + "    def propose(self, n, rng): return n[0]", "line 21: TypeError: 'int' object is"),
     ],
-    ids=["import", "syntax", "method"],
+    ids=["import", "syntax", "exit", "method"],
 )
 def test_an_error_in_a_file_of_ones_own_is_told_with_its_line(folder, capsys, text, message):
     (folder / "bad.py").write_text(text.replace("(self, cost):", "(self, cost=0.5):"))

@@ -63,7 +63,7 @@ def damage(folder: Path, rng: np.random.Generator) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     path = files[rng.integers(len(files))]
     if path.suffix == ".json" and rng.random() < 0.5:
-        with suppress(ValueError, RecursionError, AttributeError):  # it is damaged already
+        with suppress(ValueError, RecursionError, AttributeError, TypeError):  # damaged already
             change_json(path, rng)
     else:
         change_file(path, files, rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from loan_files import FEATURES, LOGGED, results
 
+from consequential import files
 from consequential.cli import main
 from consequential.cli.parser import command_parser
 from consequential.cli.results import Folder
@@ -38,7 +40,7 @@ def test_a_killed_command_or_a_full_disk_leaves_the_old_or_the_new_results(share
     assert len(killed) > 25
     assert len(full) >= 6
     fresh = {("absent", "absent"), ("new", "new")}
-    replaced = {("old with notes",) * 2, ("new with notes",) * 2, ("absent", "old with notes")}
+    replaced = {("old with notes",) * 2, ("new with notes",) * 2, ("new", "new with notes")}
     assert {(then, after) for _, then, after, *_ in lines} == fresh | replaced
     for _, _, after, *entries in lines:
         assert entries == ([] if after == "absent" else ["results"])
@@ -83,7 +85,10 @@ def test_a_second_command_is_refused_while_the_first_one_runs(overlap, here, cap
     assert [path.name for path in here.iterdir()] == ["x"]
 
 
-def test_files_of_the_user_stay_beside_new_results(overlap, here):
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_files_of_the_user_stay_beside_new_results(exchanges, overlap, here, monkeypatch):
+    if not exchanges:  # as file systems that cannot
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     assert main(overlap) == 0
     (here / "x" / "notes").mkdir()
     (here / "x" / "notes" / "mine.txt").write_text("mine")
@@ -142,6 +147,16 @@ def test_results_are_written_also_when_output_is_closed(overlap, here, monkeypat
     assert main(overlap) == 0
     assert (here / "x" / "report.html").is_file()
     assert main([*overlap, "--floor", "0.3"]) == 2
+
+
+@posix
+def test_letters_that_the_terminal_lacks_are_printed_by_number(overlap, here, monkeypatch):
+    for place, shown in (("\udcff", rb"\udcff"), ("caf\u00e9", rb"caf\xe9")):
+        (here / place).mkdir()
+        printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+        monkeypatch.setattr(sys, "stdout", printed)
+        assert main([*overlap, "--out", f"{place}/x"]) == 0
+        assert b"/" + shown + b"/x/report.html" in printed.buffer.getvalue()
 
 
 @posix

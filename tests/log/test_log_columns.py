@@ -133,6 +133,11 @@ def test_yes_to_a_bad_outcome_is_ambiguous(name):
     clear = pd.DataFrame(table() | {name: [None, "repaid", "default", None]})
     log = cq.DecisionLog.from_frame(clear, **(NAMED | {"label": name}))
     assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
+    numbers = pd.DataFrame(table() | {name: [None, 1, 0, None]})
+    log = cq.DecisionLog.from_frame(numbers, **(NAMED | {"label": name}))
+    assert f"label: 1 in {name!r} is the outcome hoped for; if that is 0" in log.notes[-1]
+    log = cq.DecisionLog.from_frame(numbers, **(NAMED | {"label": name}), positive_label=0)
+    assert_array_equal(log.label, [np.nan, 0.0, 1.0, np.nan])
 
 
 def test_notes_stay_with_a_log_and_its_parts():

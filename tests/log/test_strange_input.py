@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -228,6 +230,10 @@ MASK = [False, True, False, False]
         ({"time_step": np.array(["2024-01-01"] * 4, "M8[ns]"), "horizon": 3}, "say period='month'"),
         ({"time_step": np.arange(4).astype("m8[ns]"), "horizon": 3}, r"not timedelta64\[ns\]"),
         ({"time_step": np.array([1, 2, 3, 2**63], np.uint64)}, r"row 3\).* it is 9.22337e\+18"),
+        ({"time_step": np.array([2**62] * 4, "M8[ps]"), "period": "day"}, "period numbers dates"),
+        ({"horizon": np.nan}, "it cannot be nan"),
+        ({"horizon": "3"}, "it cannot be '3'"),
+        ({"propensity": [Decimal("sNaN")] * 4}, r"row 0 has Decimal\('sNaN'\)"),
         ({"time_step": [1, 1e300, 2, 3]}, r"row 1\).* it is 1e\+300"),
         ({"time_step": [1, 10**400, 2, 3]}, "but row 1 has 1000"),
         (
@@ -263,6 +269,17 @@ def test_a_learner_does_not_see_through_a_mask():
     X = np.ma.array(np.arange(40.0)[:, None], mask=np.arange(40)[:, None] == 3)
     with pytest.raises(ValueError, match="NaN"):
         cq.FairPolicyLearner(method="direct").fit(X, np.arange(40) % 2)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        cq.FairPolicyLearner(method="direct").fit(
+            X.data, np.ma.array(np.arange(40) % 2, mask=X.mask)
+        )
+
+
+@pytest.mark.parametrize("values", [[[1], [2]] * 12, [b"a", b"b"] * 12, [1j] * N])
+def test_objects_in_a_frame_that_are_no_words_are_refused(values):
+    frame = strange_frame(town=pd.Series(values))
+    with pytest.raises(cq.DecisionLogError, match="'town' has type"):
+        cq.DecisionLog.from_frame(frame, **NAMED)
 
 
 def strange_frame(**changes) -> pd.DataFrame:
@@ -326,6 +343,12 @@ def test_a_whole_number_that_floats_cannot_hold_is_refused_by_its_column():
     named = {"features": ["income"], "decision": "approved", "propensity": "p"}
     with pytest.raises(cq.DecisionLogError, match="the column 'income': Integer value 9007"):
         cq.DecisionLog.from_frame(table, **named, label=None)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "loans.csv")
+    with pytest.raises(cq.DecisionLogError, match="is a device or a pipe: save it as a file"):
+        cq.DecisionLog.from_file(tmp_path / "loans.csv", **NAMED)
 
 
 def test_lines_within_quotes_may_be_anywhere_in_a_file(tmp_path):

@@ -40,3 +40,13 @@ def test_a_binary_feature_has_a_bar_for_each_of_its_values(panels):
 def test_other_features_have_a_line(panels, feature):
     assert len(panels[feature].lines) == 1
     assert not panels[feature].patches
+
+
+def test_of_many_groups_the_largest_are_shown():
+    group = np.repeat(np.arange(40), np.where(np.arange(40) % 3 == 0, 5, 4))
+    n = len(group)
+    log = cq.DecisionLog.from_arrays(
+        np.zeros(n), np.zeros(n), np.full(n, 0.5), np.full(n, np.nan), sensitive=group
+    )
+    figures = propensity_figures(log, {"logged": log.propensity}, "logged")
+    assert next(iter(figures)) == "Propensities within each group, the 12 largest of 40."

@@ -60,7 +60,8 @@ class _Output:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> None:
-        self._call(self.stream.write, text)
+        encoding = self.stream.encoding or "utf-8"  # which may lack letters of a name
+        self._call(self.stream.write, text.encode(encoding, "backslashreplace").decode(encoding))
 
     def flush(self) -> None:
         self._call(self.stream.flush)

@@ -195,7 +195,8 @@ def _list_undecided(undecided: dict[int, str], options: argparse.Namespace) -> N
 def _check_out(options: argparse.Namespace) -> None:
     """Refuse a place for the decisions before any work."""
     out = Path(os.path.realpath(options.out))  # through a symbolic link
-    if out.exists() and not out.is_file():
+    # what /dev/stdout leads to may have no path
+    if (options.out.exists() or out.exists()) and not out.is_file():
         kind = "folder" if out.is_dir() else "device or a pipe"
         raise OSError(f"{options.out} is a {kind}: name a file with --out")
     check_writable(out.parent, "--out")

@@ -154,8 +154,9 @@ class Folder:
             files.write_atomically(new / name, content)
         if self.path.is_dir():
             shutil.copymode(self.path, new)
+            if files.exchange(new, self.path):
+                return
             self.path.rename(old)
-            _move_others(old, new)
         new.rename(self.path)
 
     @property
@@ -163,18 +164,22 @@ class Folder:
         return self.path.with_name(f".{self.path.name}.consequential")
 
     def _settle(self) -> None:
-        """Put the old folder back if no new one took its place, and remove what is left over."""
+        """Put the old folder back if no new one took its place, and remove what is left over.
+
+        After an exchange the old results are in the folder `new`.
+        """
         new, old = self._beside / "new", self._beside / "old"
         if old.is_dir() and not self.path.is_dir():
-            if new.is_dir():
-                _move_others(new, old)
             old.rename(self.path)
-        for folder in (new, old):
-            for name in _FILES if folder.is_dir() else ():
-                for path in (folder / name, *files.unfinished_files(folder / name)):
-                    path.unlink(missing_ok=True)
-            if folder.is_dir():
-                folder.rmdir()  # fails, and should, if there were files of others
+        for folder in filter(Path.is_dir, (new, old)):
+            known = [folder / name for name in _FILES]
+            ours = {*known, *(path for each in known for path in files.unfinished_files(each))}
+            for path in set(folder.iterdir()) - ours:
+                if self.path.is_dir() and not os.path.lexists(self.path / path.name):
+                    path.rename(self.path / path.name)
+            for path in ours:
+                path.unlink(missing_ok=True)
+            folder.rmdir()  # fails, and should, if there are still files of others
 
     def _card_of(self, digest: str) -> bytes | None:
         """Return the card of this policy that is there: somebody may have filled it in."""
@@ -206,14 +211,6 @@ class Folder:
                 "--out"
             )
         return known
-
-
-def _move_others(source: Path, target: Path) -> None:
-    """Move files that no command wrote."""
-    unfinished = [path for name in _FILES for path in files.unfinished_files(source / name)]
-    for path in source.iterdir():
-        if path.name not in _FILES and path not in unfinished:
-            path.rename(target / path.name)
 
 
 def cluster_of(options: argparse.Namespace) -> AbstractContextManager[Any]:

@@ -90,7 +90,7 @@ def simulate(options: argparse.Namespace) -> int:
     """Run strategies in a world; errors in a file of the user's are told with their line."""
     try:
         return _simulate(options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         file = options.world.rpartition(":")[0]
         place = re.escape(f'File "{os.path.abspath(file)}", line ')
         # as text, which has the frames of other processes too

@@ -159,7 +159,9 @@ class Table:
         people = features_of(learner, self.X, reset=reset)
         labels = column_of(self.y)
         if self.decisions is None:
-            _, labels = check_X_y(np.asarray(people), self.y, dtype=np.float64, estimator=learner)
+            _, labels = check_X_y(
+                np.asarray(people), unmasked(self.y), dtype=np.float64, estimator=learner
+            )
         decided, notes = self._decided(len(people))
         accepted = decided == 1.0
         if not accepted.any():

@@ -25,7 +25,7 @@ def checked_confidence(confidence: Any) -> float:
         level = float(confidence)
     except (TypeError, ValueError):
         level = float("nan")
-    if not 0.0 < level < 1.0:
+    if not 0.0 < level < 1.0 - 1e-9:  # so near to 1, quantiles are beyond what floats can tell
         raise ValueError(f"the confidence lies strictly between 0 and 1, not {confidence!r}")
     return level
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -36,7 +37,10 @@ _Cached: Any = caching.IndexDataCacheFile
 
 
 class _CacheFile(_Cached):  # type: ignore[misc]
-    """The cache of a function: damaged files count as missing, and a full disk is no error."""
+    """The cache of a function: damaged files count as missing, and a full disk is no error.
+
+    Machine code has a digest: changed by one bit, it may crash the process.
+    """
 
     def _load_index(self) -> Any:
         try:
@@ -46,13 +50,15 @@ class _CacheFile(_Cached):  # type: ignore[misc]
 
     def load(self, key: Any) -> Any:
         try:
-            return super().load(key)
+            digest, code = super().load(key)
+            return pickle.loads(code) if digest == hashlib.sha256(code).digest() else None
         except Exception:
             return None
 
     def save(self, key: Any, data: Any) -> None:
+        code = self._dump(data)
         with suppress(OSError):
-            super().save(key, data)
+            super().save(key, (hashlib.sha256(code).digest(), code))
 
 
 def compiled(function: _Function) -> _Function:

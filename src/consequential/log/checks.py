@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from consequential.log.columns import (
     as_array,
     column_name,
     fail,
+    is_doubtful,
     listed,
     numbers,
     title,
@@ -198,9 +200,11 @@ def _coded(
             values = values.astype(np.float64)
         except (TypeError, ValueError, OverflowError):
             words = True
+    name = column_name(given)
     if not words:
-        return _column(role, values, n), ()
-    found, said = yes_or_no(role, column_name(given), _of_length(role, values, n), positive)
+        said = f"label: 1 in {name!r} is the outcome hoped for; if that is 0, say positive_label=0"
+        return _column(role, values, n), (said,) if is_doubtful(role, name) else ()
+    found, said = yes_or_no(role, name, _of_length(role, values, n), positive)
     return found, (said,)
 
 
@@ -336,7 +340,8 @@ def checked_time_step(
 
 def checked_horizon(horizon: int | None) -> int | None:
     """Return a number of time steps, or None."""
-    if horizon is not None and (horizon < 0 or horizon != int(horizon)):
+    counts = isinstance(horizon, Real) and 0 <= horizon < 2**53 and horizon == int(horizon)
+    if horizon is not None and not counts:
         raise DecisionLogError(f"a horizon counts time steps; it cannot be {horizon!r}")
     return horizon
 

@@ -35,7 +35,7 @@ _MEANING = {
     "label": "1 for the outcome hoped for and 0 for the other, and leave unknown ones missing",
 }
 _BAD_OUTCOME = re.compile(
-    r"default|bad|charged?.?off|delinquen|fraud|churn|late|arrest|recidiv|fail"
+    r"default|bad|charged?.?off|delinquen|unpaid|fraud|churn|late|arrest|recidiv|fail"
 )
 
 # NumPy's unit, how many of them a period has, and where in a period 1970 began: on a Thursday
@@ -180,12 +180,17 @@ def _known_codes(role: Role, column: str, texts: Iterable[str]) -> dict[str, flo
             f"{role} has the values {listed(words)}, which are not known as yes and no. {advice}"
         )
     unclear = any(word in (*_YES, *_NO) for word in words.values())
-    if role == "label" and unclear and _BAD_OUTCOME.search(column.lower()):
+    if unclear and is_doubtful(role, column):
         raise DecisionLogError(
             f"the label {column!r} has the values {listed(words)}: is yes the outcome hoped for? "
             f"{advice}"
         )
     return {text: float(word in yes) for text, word in words.items()}
+
+
+def is_doubtful(role: Role, column: str) -> bool:
+    """Whether a label is called by an outcome that nobody hopes for."""
+    return role == "label" and _BAD_OUTCOME.search(column.lower()) is not None
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -190,6 +190,8 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
 
     if not Path(path).exists():
         raise FileNotFoundError(f"no file {os.fspath(path)!r}")
+    if not Path(path).is_file() and not Path(path).is_dir():
+        raise DecisionLogError(f"{os.fspath(path)} is a device or a pipe: save it as a file first")
     with read_damage(os.fspath(path)):
         if Path(path).suffix.lower() == ".parquet":
             table = pyarrow.parquet.read_table(path, page_checksum_verification=True)

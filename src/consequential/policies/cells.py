@@ -64,11 +64,18 @@ def cells_of(series: Any) -> Cells:
         if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
             series = series.dt.replace_time_zone(None)  # the local day
         return np.asarray(series.to_numpy()).astype("datetime64[D]")
-    if dtype.is_nested() or dtype.is_temporal() or dtype == nw.Binary:
+    if dtype.is_nested() or dtype.is_temporal() or dtype == nw.Binary or _has_parts(series):
         raise PolicyError(
             f"the column {series.name!r} has type {dtype}, not numbers, words, dates or booleans"
         )
     return _texts(series.to_list())
+
+
+def _has_parts(series: Any) -> bool:
+    """Whether a column of Python objects has lists, bytes or the like: no words to learn from."""
+    parts = (list, tuple, dict, set, bytes, complex, np.ndarray)
+    known = str(series.dtype) not in ("Object", "Unknown")
+    return not known and any(isinstance(value, parts) for value in series.to_list())
 
 
 def _cells_of_values(values: Sequence[Any]) -> Cells:
@@ -102,7 +109,7 @@ def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):  # Decimal("sNaN") cannot be compared
         return type(value).__name__ == "NAType"
 
 
@@ -169,7 +176,10 @@ def as_dates(values: Any) -> Dates | None:
     """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
     array = np.asarray(values)
     if array.dtype.kind == "M":
-        return array.astype("datetime64[D]")
+        try:
+            return array.astype("datetime64[D]")
+        except OverflowError:  # picoseconds and smaller units
+            return None
     if array.dtype.kind not in "OU" or array.ndim != 1:
         return None
     days = days_of(array)

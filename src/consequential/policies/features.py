@@ -128,7 +128,13 @@ def unmasked(values: Any) -> Any:
 
 def as_features(features: ArrayLike) -> Floats:
     """Return features as a float matrix, one row per person; a vector is one feature."""
-    matrix = np.asarray(unmasked(features), dtype=np.float64)
+    try:
+        given = np.asarray(unmasked(features))
+        if given.dtype.kind in "cmM":  # NumPy would drop imaginary parts, and count nanoseconds
+            raise TypeError(f"they are {given.dtype}")
+        matrix = given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PolicyError(f"features must be numbers, as many in every row: {error}") from None
     if matrix.ndim not in (1, 2):
         raise PolicyError(f"features is one row per person, not of shape {matrix.shape}")
     return matrix[:, None] if matrix.ndim == 1 else matrix

@@ -34,6 +34,7 @@ _STYLES = ("-", "--", "-.", ":")
 _BINS = 20
 _QUANTILES = 10
 _SHOWN = 6  # features in the figure
+_GROUPS = 12  # groups in the figure: more cannot be told apart, and their legend has no room
 
 
 class _Curve(NamedTuple):
@@ -52,7 +53,9 @@ def propensity_figures(log: DecisionLog, rules: Mapping[str, Floats], shown: str
     ]
     curves.sort(key=lambda curve: -np.ptp(curve.means))
     which = f", the {_SHOWN} of {len(curves)} it goes with most" if len(curves) > _SHOWN else ""
-    groups = "Propensities within each group."
+    few = len(log.groups) <= _GROUPS
+    largest = "" if few else f", the {_GROUPS} largest of {len(log.groups)}"
+    groups = f"Propensities within each group{largest}."
     features = (
         f"Mean propensity under {shown} over quantiles of each feature{which}; bars where it has "
         "two values. What a figure shows need not be the feature's own doing: features go together."
@@ -69,7 +72,7 @@ def _by_group(log: DecisionLog, rules: Mapping[str, Floats]) -> Figure:
     edges = np.linspace(0.0, 1.0, _BINS + 1)
     for k, (name, propensity) in enumerate(rules.items()):
         ax = figure.add_subplot(1, len(rules), k + 1)
-        for code, group in enumerate(log.groups):
+        for code in np.sort(np.argsort(-log.group_counts, kind="stable")[:_GROUPS]):
             inside = propensity[log.group == code]
             if len(inside) == 0:
                 continue
@@ -80,7 +83,7 @@ def _by_group(log: DecisionLog, rules: Mapping[str, Floats]) -> Figure:
                 where="post",
                 color=_COLOURS[code % len(_COLOURS)],
                 linestyle=_STYLES[code % len(_STYLES)],
-                label=str(group),
+                label=str(log.groups[code]),
             )
         _label(ax, name, "propensity of acceptance", "share of the group")
         if len(log.groups) > 1:
