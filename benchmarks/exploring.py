@@ -1,6 +1,6 @@
 """What strategies gain while they learn, and where they end: see docs/beyond-the-paper.md.
 
-    python benchmarks/exploring.py PART [SEEDS] [STEPS]
+    python benchmarks/exploring.py PART [SEEDS] [STEPS] [ROWS]
 
 PART is one of
     settings        both settings, large and small steps
@@ -10,7 +10,8 @@ PART is one of
     tables          COMPAS and German credit, a split per seed
     rich            twelve features with curves and products
     unseen          two worlds of ten and sixteen features that no choice was made on
-SEEDS is 10 by default, STEPS what the world says. Seconds are processor time per run.
+SEEDS is 10 by default, STEPS what the world says. With ROWS only rows are printed that begin with it,
+such as "second setting | refitted". Seconds are processor time per run.
 """
 
 from __future__ import annotations
@@ -74,7 +75,12 @@ class UpperConfidence(cq.Strategy):
 
 
 def report(
-    world: Any, strategies: Any, seeds: Any, penalties: Any = (0.0,), **options: Any
+    world: Any,
+    strategies: Any,
+    seeds: Any,
+    penalties: Any = (0.0,),
+    rows: str = "",
+    **options: Any,
 ) -> None:
     """Run strategies one by one and print a row for each penalty.
 
@@ -82,6 +88,8 @@ def report(
     """
     first: dict[float, Any] = {}
     for strategy, penalty in product(strategies, penalties):
+        if not f"{world.name} | {strategy.name}".startswith(rows):
+            continue
         start = time.process_time()
         runs = cq.simulate(
             world, strategy, seeds=seeds, penalties=[penalty], n_jobs=1, progress=False, **options
@@ -129,9 +137,9 @@ def ours(**options: Any) -> list[cq.Strategy]:
     ]
 
 
-def main(part: str, n_seeds: int, time_steps: int | None) -> None:
+def main(part: str, n_seeds: int, time_steps: int | None, rows: str) -> None:
     """Print one part."""
-    options = {"time_steps": time_steps}
+    options: Any = {"time_steps": time_steps, "rows": rows}
     match part:
         case "settings":
             for world, n in ((SECOND, 128), (SECOND, None), (FIRST, 128), (FIRST, None)):
@@ -163,5 +171,5 @@ def main(part: str, n_seeds: int, time_steps: int | None) -> None:
 
 
 if __name__ == "__main__":
-    arguments = [*sys.argv[1:], *[""] * 3]
-    main(arguments[0], int(arguments[1] or 10), int(arguments[2]) if arguments[2] else None)
+    part, seeds, steps, rows, *_ = [*sys.argv[1:], *[""] * 4]
+    main(part, int(seeds or 10), int(steps) if steps else None, rows)
