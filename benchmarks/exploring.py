@@ -10,8 +10,8 @@ PART is one of
     tables          COMPAS and German credit, a split per seed
     rich            twelve features with curves and products
     unseen          two worlds of ten and sixteen features that no choice was made on
-SEEDS is 10 by default, STEPS what the world says. With ROWS only rows are printed that begin with it,
-such as "second setting | refitted". Seconds are processor time per run.
+SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted",
+only rows are made that begin with it. Seconds are processor time per run.
 """
 
 from __future__ import annotations
