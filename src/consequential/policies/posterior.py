@@ -141,8 +141,11 @@ class PosteriorPolicy(DecisionRule):
             deviation = np.where(codes >= 0, self.patterns[codes, -1], deviation)
         return mean, deviation
 
-    def _worth(self, phi: Floats) -> tuple[Floats, Floats]:
-        """Return a person's worth as a linear function of q: a constant and a slope per row."""
+    def _worth(self, phi: Floats) -> tuple[Floats | float, Floats | float]:
+        """Return people's worth as a linear function of q: a constant and a slope.
+
+        Each is one number for everybody, or one per row.
+        """
         from scipy.special import expit
 
         constant, slope = -self.cost, 1.0
