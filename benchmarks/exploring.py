@@ -1,6 +1,6 @@
 """What strategies gain while they learn, and where they end: see docs/beyond-the-paper.md.
 
-    python benchmarks/exploring.py PART [SEEDS] [STEPS] [ROWS]
+    python benchmarks/exploring.py PART [SEEDS] [STEPS] [ROWS ...]
 
 PART is one of
     settings        both settings, large and small steps
@@ -11,7 +11,7 @@ PART is one of
     rich            twelve features with curves and products
     unseen          two worlds of ten and sixteen features that no choice was made on
 SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted",
-only rows are made that begin with it. Seconds are processor time per run.
+only rows are made that begin with one of them. Seconds are processor time per run.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def report(
     strategies: Any,
     seeds: Any,
     penalties: Any = (0.0,),
-    rows: str = "",
+    rows: tuple[str, ...] = ("",),
     **options: Any,
 ) -> None:
     """Run strategies one by one and print a row for each penalty.
@@ -137,7 +137,7 @@ def ours(**options: Any) -> list[cq.Strategy]:
     ]
 
 
-def main(part: str, n_seeds: int, time_steps: int | None, rows: str) -> None:
+def main(part: str, n_seeds: int, time_steps: int | None, rows: tuple[str, ...]) -> None:
     """Print one part."""
     options: Any = {"time_steps": time_steps, "rows": rows}
     match part:
@@ -171,5 +171,5 @@ def main(part: str, n_seeds: int, time_steps: int | None, rows: str) -> None:
 
 
 if __name__ == "__main__":
-    part, seeds, steps, rows, *_ = [*sys.argv[1:], *[""] * 4]
-    main(part, int(seeds or 10), int(steps) if steps else None, rows)
+    part, seeds, steps = [*sys.argv[1:], "", "", ""][:3]
+    main(part, int(seeds or 10), int(steps) if steps else None, tuple(sys.argv[4:]) or ("",))
