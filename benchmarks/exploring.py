@@ -9,7 +9,7 @@ PART is one of
     penalties-ways  the same for the other ways to explore and the solver in the loop
     tables          COMPAS and German credit, a split per seed
     rich            twelve features with curves and products
-    unseen          two worlds of ten and sixteen features that no choice was made on
+    unseen          four worlds of ten to sixteen features that no choice was made on
 SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted",
 only rows are made that begin with one of them. Seconds are processor time per run.
 """
@@ -23,7 +23,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from exploring_worlds import Ledger, Rich, Waves
+from exploring_worlds import Heavy, Ledger, Rich, Subgroup, Waves
 from scipy.special import logit
 from scipy.stats import t as student
 
@@ -164,7 +164,7 @@ def main(part: str, n_seeds: int, time_steps: int | None, rows: tuple[str, ...])
         case "rich" | "unseen":
             plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")
             every = [*ours()[:3], plain, UpperConfidence(0.0), UpperConfidence(1.0)]
-            for world in (Rich(),) if part == "rich" else (Ledger(), Waves()):
+            for world in (Rich(),) if part == "rich" else (Ledger(), Waves(), Heavy(), Subgroup()):
                 report(world, every, n_seeds, **options)
         case _:
             sys.exit(__doc__)
