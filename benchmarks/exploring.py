@@ -1,6 +1,6 @@
 """What strategies gain while they learn, and where they end: see docs/beyond-the-paper.md.
 
-    python benchmarks/exploring.py PART [SEEDS] [STEPS]
+    python benchmarks/exploring.py PART [SEEDS] [STEPS] [ROWS ...]
 
 PART is one of
     settings        both settings, large and small steps
@@ -9,8 +9,9 @@ PART is one of
     penalties-ways  the same for the other ways to explore and the solver in the loop
     tables          COMPAS and German credit, a split per seed
     rich            twelve features with curves and products
-    unseen          two worlds of ten and sixteen features that no choice was made on
-SEEDS is 10 by default, STEPS what the world says. Seconds are processor time per run.
+    unseen          four worlds of ten to sixteen features that no choice was made on
+SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted",
+only rows are made that begin with one of them. Seconds are processor time per run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from exploring_worlds import Ledger, Rich, Waves
+from exploring_worlds import Heavy, Ledger, Rich, Subgroup, Waves
 from scipy.special import logit
 from scipy.stats import t as student
 
@@ -74,7 +75,12 @@ class UpperConfidence(cq.Strategy):
 
 
 def report(
-    world: Any, strategies: Any, seeds: Any, penalties: Any = (0.0,), **options: Any
+    world: Any,
+    strategies: Any,
+    seeds: Any,
+    penalties: Any = (0.0,),
+    rows: tuple[str, ...] = ("",),
+    **options: Any,
 ) -> None:
     """Run strategies one by one and print a row for each penalty.
 
@@ -82,6 +88,8 @@ def report(
     """
     first: dict[float, Any] = {}
     for strategy, penalty in product(strategies, penalties):
+        if not f"{world.name} | {strategy.name}".startswith(rows):
+            continue
         start = time.process_time()
         runs = cq.simulate(
             world, strategy, seeds=seeds, penalties=[penalty], n_jobs=1, progress=False, **options
@@ -129,9 +137,9 @@ def ours(**options: Any) -> list[cq.Strategy]:
     ]
 
 
-def main(part: str, n_seeds: int, time_steps: int | None) -> None:
+def main(part: str, n_seeds: int, time_steps: int | None, rows: tuple[str, ...]) -> None:
     """Print one part."""
-    options = {"time_steps": time_steps}
+    options: Any = {"time_steps": time_steps, "rows": rows}
     match part:
         case "settings":
             for world, n in ((SECOND, 128), (SECOND, None), (FIRST, 128), (FIRST, None)):
@@ -156,12 +164,12 @@ def main(part: str, n_seeds: int, time_steps: int | None) -> None:
         case "rich" | "unseen":
             plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")
             every = [*ours()[:3], plain, UpperConfidence(0.0), UpperConfidence(1.0)]
-            for world in (Rich(),) if part == "rich" else (Ledger(), Waves()):
+            for world in (Rich(),) if part == "rich" else (Ledger(), Waves(), Heavy(), Subgroup()):
                 report(world, every, n_seeds, **options)
         case _:
             sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    arguments = [*sys.argv[1:], *[""] * 3]
-    main(arguments[0], int(arguments[1] or 10), int(arguments[2]) if arguments[2] else None)
+    part, seeds, steps = [*sys.argv[1:], "", "", ""][:3]
+    main(part, int(seeds or 10), int(steps) if steps else None, tuple(sys.argv[4:]) or ("",))

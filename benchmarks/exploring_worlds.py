@@ -1,7 +1,7 @@
 """Worlds of many features with known truth, for benchmarks/exploring.py.
 
 `Rich` is the world that the default of `foresight` was chosen on, along with the second setting.
-`Ledger` and `Waves` were written afterwards, before any strategy was run in them.
+The others were written afterwards, before any strategy was run in them.
 """
 
 from __future__ import annotations
@@ -104,4 +104,60 @@ class Waves(cq.worlds.World):
         """Return a model of the last two features."""
         theta = np.zeros(11)
         theta[[0, 9, 10]] = -3.0, 0.9, 0.9
+        return theta
+
+
+class Heavy(cq.worlds.World):
+    """Fourteen heavy-tailed features, nine of which say nothing."""
+
+    cost = 0.55
+    name = "heavy"
+    parameters = cq.worlds.Parameters(time_steps=50, n_proposals=800)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Any:
+        """Draw from t, log-normal and Pareto distributions; group 1 has more of the first."""
+        group = rng.integers(2, size=n)
+        student = rng.standard_t(2, size=(n, 6))
+        amounts = np.exp(1.2 * rng.normal(size=(n, 4)))
+        features = np.hstack([student, amounts, rng.pareto(1.5, size=(n, 4))])
+        features[:, 0] += 0.7 * group
+        return features, group
+
+    def label_probability(self, features: Any, sensitive: Any) -> Any:
+        """Return labels that depend on logarithms, and on one feature if another is large."""
+        shift, turn, amount, switch, late = features[:, [0, 1, 6, 7, 10]].T
+        turned = np.clip(turn, -2.0, 2.0) * (switch > 1.0)
+        eta = 0.9 * np.tanh(shift) + 0.7 * np.log(amount) - 0.8 * np.log1p(late)
+        return expit(eta + 0.6 * turned - 0.1)
+
+
+class Subgroup(cq.worlds.World):
+    """Twelve features; hardly anybody is worth accepting but a rare group of people.
+
+    The start rejects most of them.
+    """
+
+    cost = 0.5
+    name = "subgroup"
+    parameters = cq.worlds.Parameters(time_steps=50, n_proposals=1500)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Any:
+        """Draw normal features, a flag and a count; group 1 has more of the sixth."""
+        group = (rng.random(n) < 0.2).astype(int)
+        features = rng.normal(size=(n, 12))
+        features[:, 3] = rng.random(n) < 0.12
+        features[:, 4] = rng.integers(0, 5, size=n)
+        features[:, 5] += 0.5 * group
+        return features, group
+
+    def label_probability(self, features: Any, sensitive: Any) -> Any:
+        """Return labels that are likely only where the flag and the sixth feature say so."""
+        rare = (features[:, 3] > 0.0) & (features[:, 5] > 0.0)
+        eta = 0.5 * features[:, 0] + 0.3 * (features[:, 4] >= 3.0) + 3.2 * rare - 1.2
+        return expit(eta - 0.4 * features[:, 1] ** 2 * (features[:, 2] > 0.0))
+
+    def initial_theta(self, rng: np.random.Generator) -> Any:
+        """Return a model of the first feature that takes the flag for a bad sign."""
+        theta = np.zeros(13)
+        theta[[0, 1, 4]] = -1.5, 1.5, -2.0
         return theta

@@ -1,4 +1,4 @@
-"""Figures and verdicts of docs/reproduce.md, from folders that `consequential reproduce` filled.
+"""Figures and verdicts of docs pages, from folders that `consequential reproduce` filled.
 
     python docs/figures/reproduced.py FOLDER [FOLDER ...]
 
@@ -24,6 +24,9 @@ DRAWN = {
     "synthetic-against-penalty": ("paper", "corrected"),
     "compas-over-time": ("corrected",),
     "sensitivity": ("paper",),
+    "beyond-over-time": ("paper",),
+    "beyond-against-penalty": ("paper",),
+    "beyond-against-size": ("paper",),
 }
 
 

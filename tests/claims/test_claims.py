@@ -91,8 +91,10 @@ def test_first_setting_without_penalty(normalisation):
 @pytest.mark.parametrize("normalisation", ["applicants", "paper"])
 def test_second_setting_without_penalty(normalisation):
     runs = runs_of(second(), cq.paper_strategies(normalisation), seeds=10)
-    for link in EXPLORING:
-        assert last(runs, "utility", name(link, "aggregated")) >= 0.0620
+    # as printed, aggregated runs end lower, and one in four semi-logistic ones accepts everybody
+    for sequence in SEQUENCES if normalisation == "applicants" else ["iterative"]:
+        for link in EXPLORING:
+            assert last(runs, "utility", name(link, sequence)) >= 0.0620
     for sequence in SEQUENCES:
         assert last(runs, "utility", f"deterministic, {sequence}") <= 0.0230
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.special import expit
 from sklearn.preprocessing import SplineTransformer
 
@@ -117,6 +118,17 @@ class Rich(cq.worlds.World):
         curves = (np.abs(features) - 0.8) @ self.bends
         products = ((features @ self.products) * features).sum(axis=1)
         return expit(features @ self.slopes + curves + products - 0.8)
+
+
+def test_the_model_of_a_refit_is_fitted_to_the_end():
+    # one that stopped early had curves that did not bend where labels are rare
+    log = SECOND.collect(cq.AcceptAll(), 2000, np.random.default_rng(2))
+    learn = cq.RefitPolicy().learner(SECOND, cq.fairness.DemographicParity(), 0.0)
+    policy = learn(None, log, rng=np.random.default_rng(0), time_step=0)
+    curves, regression = policy.feature_map.models[0]
+    phi = curves.transform(log.features)
+    residual = log.outcome - regression.predict_proba(phi)[:, 1]
+    assert_allclose(residual @ phi, regression.coef_[0] / regression.C, atol=0.01)
 
 
 def mean_of(runs, metric, strategy, **options):

@@ -18,6 +18,7 @@ from consequential.learning.patterns import Patterns
 from consequential.learning.posterior import Posterior, inverse, weighted_squares
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import FeatureSummary, Policy, PosteriorPolicy
+from consequential.policies.posterior import inputs_in_chunks
 from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
@@ -125,7 +126,7 @@ class FitPosterior:
         self._n_steps += 1
         log = log.settled()
         people, labelled = np.asarray(log.features), counted_rows(log)
-        phi = self._model.inputs(people)
+        phi = np.concatenate([part for _, part in inputs_in_chunks(self._model, people)])
         shuffled = rng.permutation(len(phi))
         some = phi[shuffled[:_SAMPLED]]
         if self._patterns is None:
@@ -237,7 +238,7 @@ class FitPosterior:
         if self.explore == "optimistic":
             normal = np.abs(normal)
         columns = np.empty((len(people), 1 + len(counted)))
-        for rows, phi in policy.chunks(people):
+        for rows, phi in inputs_in_chunks(policy.model, people):
             mean, deviation = policy.log_odds(people[rows], phi)
             q = columns[rows, 0] = expit(mean + normal[rows] * deviation)
             for k, (whom, theta) in enumerate(zip(counted, chances, strict=True)):

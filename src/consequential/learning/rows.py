@@ -135,7 +135,7 @@ class Rows:
             fixed = np.stack([np.bincount(group, each, n_groups) for each in added]).astype(float)
             columns[:, outside] = 0.0
         if inputs is None:
-            inputs = template.mapped(log.named_features)
+            inputs = np.ascontiguousarray(template.mapped(log.named_features))
         return cls(
             inputs, columns, coefficients.group, n_groups, template.uses_sensitive, squares, fixed
         )

@@ -166,7 +166,15 @@ _OF_AUTHORS: dict[str, Callable[[], World]] = {
     "compas": partial(_compas, standardised=True),
     "compas-rearrest": partial(_rearrest, standardised=True),
 }
+_SIZES = (128, 1024)  # people per step; the setting has 4096
 _OVER_TIME, _BY_PENALTY = "six strategies over time", "the end against the penalty"
+
+
+def _second(n_proposals: int) -> World:
+    """Return the second setting with another number of people per step."""
+    world = worlds.second_setting()
+    world.parameters = replace(world.parameters, n_proposals=n_proposals)
+    return world
 
 
 def _studies() -> Iterator[Study]:
@@ -191,6 +199,9 @@ def _studies() -> Iterator[Study]:
     ):
         over_time = f"{where}: {shows}, over time"
         yield BeyondStudy(f"beyond-{name}-time", "time", over_time, "", world, seconds)
+    for n in _SIZES:
+        over_time, world = f"second setting, N = {n}: {shows}, over time", partial(_second, n)
+        yield BeyondStudy(f"beyond-second-{n}-time", "time", over_time, "", world, 10.0)
     by_penalty = f"second setting: {shows}, {_BY_PENALTY}"
     yield BeyondStudy(
         "beyond-second-penalty", "penalty", by_penalty, "", worlds.second_setting, 100.0

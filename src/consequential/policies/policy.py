@@ -198,7 +198,7 @@ class Policy(DecisionRule):
             names = getattr(self.feature_map, "feature_names_in_", None)
             found = self.feature_map.transform(mapped if names is None else framed(mapped, names))
         found = found.toarray() if hasattr(found, "toarray") else found
-        inputs = np.ascontiguousarray(found, dtype=np.float64)
+        inputs = np.asarray(found, dtype=np.float64)
         check_finite(inputs, ())
         return inputs
 

@@ -110,7 +110,7 @@ class PosteriorPolicy(DecisionRule):
         """Return the posterior probability that accepting is worth its cost, for each row."""
         people = np.asarray(self.model.looked_at(features))
         chance = np.empty(len(people))
-        for rows, phi in self.chunks(people, sensitive):
+        for rows, phi in inputs_in_chunks(self.model, people, sensitive):
             chance[rows] = self._chance(people[rows], phi)
         if self.optimistic:
             chance = np.minimum(2.0 * chance, 1.0)
@@ -130,16 +130,6 @@ class PosteriorPolicy(DecisionRule):
         found: Floats = np.where(slope == 0.0, constant > 0.0, above)
         return found
 
-    def chunks(
-        self, people: Floats, sensitive: ArrayLike | None = None
-    ) -> Iterator[tuple[slice, Floats]]:
-        """Yield people's inputs, so many rows at a time as stay in the processor's cache."""
-        n_rows = max(_CHUNK // self.model.theta.size, 1)
-        for first in range(0, len(people), n_rows):
-            rows = slice(first, first + n_rows)
-            group = None if sensitive is None else np.asarray(sensitive)[rows]
-            yield rows, self.model.inputs(people[rows], group)
-
     def log_odds(self, people: Floats, phi: Floats) -> tuple[Floats, Floats]:
         """Return mean and deviation of people's log-odds, from their features and inputs."""
         mean = row_products(phi, self.model.theta)
@@ -151,19 +141,33 @@ class PosteriorPolicy(DecisionRule):
             deviation = np.where(codes >= 0, self.patterns[codes, -1], deviation)
         return mean, deviation
 
-    def _worth(self, phi: Floats) -> tuple[Floats, Floats]:
-        """Return a person's worth as a linear function of q: a constant and a slope per row."""
+    def _worth(self, phi: Floats) -> tuple[Floats | float, Floats | float]:
+        """Return people's worth as a linear function of q: a constant and a slope.
+
+        Each is one number for everybody, or one per row.
+        """
         from scipy.special import expit
 
-        worth = np.array([-self.cost, 1.0])
+        constant, slope = -self.cost, 1.0
         if len(self.prices):
-            worth = worth - self.prices[:2]
-        by_row = np.tile(worth, (len(phi), 1))
+            constant, slope = constant - self.prices[0], slope - self.prices[1]
         for k, whom in enumerate(self.counted):
-            chance = expit(row_products(phi, self.chances[k]))
-            by_row -= self.prices[2 + k] * chance[:, None] * np.array(COUNTED[whom])
-        return by_row[:, 0], by_row[:, 1]
+            price = self.prices[2 + k] * expit(row_products(phi, self.chances[k]))
+            base, by_q = COUNTED[whom]
+            constant, slope = constant - price * base, slope - price * by_q
+        return constant, slope
 
     def with_floor(self, floor: float) -> PosteriorPolicy:
         """Return the same policy with an exploration floor."""
         return replace(self, floor=floor)
+
+
+def inputs_in_chunks(
+    model: Policy, people: Floats, sensitive: ArrayLike | None = None
+) -> Iterator[tuple[slice, Floats]]:
+    """Yield people's inputs, so many rows at a time as stay in the processor's cache."""
+    n_rows = max(_CHUNK // model.theta.size, 1)
+    for first in range(0, max(len(people), 1), n_rows):
+        rows = slice(first, first + n_rows)
+        group = None if sensitive is None else np.asarray(sensitive)[rows]
+        yield rows, model.inputs(people[rows], group)

@@ -155,7 +155,10 @@ class RefitPolicy(Strategy):
             max_gap=self.max_gap,
             method=self.method,
             feature_map=mapped if self.method == "direct" else None,
-            outcome_model=make_pipeline(mapped, LogisticRegression(C=10.0, max_iter=500)),
+            # with the default solver, which stops early, curves do not bend where labels are rare
+            outcome_model=make_pipeline(
+                mapped, LogisticRegression(C=10.0, solver="newton-cholesky", max_iter=500)
+            ),
             unsupported="trust_model",
         )
         next_fit = 0.0

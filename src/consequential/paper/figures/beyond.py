@@ -44,6 +44,26 @@ def draw_over_time(results: Results, column: str, names: Sequence[str]) -> Figur
     return figure
 
 
+def draw_by_size(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw effective utility, and utility and gap at the end, against the people per step."""
+    every = [results.runs(f"beyond-{name}-time", column) for name in names]
+    worlds = [truths.world_of(f"beyond-{name}") for name in names]
+    sizes = np.array([world.parameters.n_proposals for world in worlds], dtype=np.float64)
+    best = truths.optimum(names[-1])
+    figure, axes = panels(1, 3, 10.5, 3.25, top=0.75)
+    for ax, (metric, title) in zip(axes[0], METRICS.items(), strict=True):
+        lines = []
+        for strategy in every[0].strategies:
+            last = np.stack([runs.metric(metric, strategy)[:, -1] for runs in every])
+            lines.append(draw_band(ax, sizes, quartiles(last), strategy, every[0].strategies))
+        level = best.benefit_gap if metric == "benefit_gap" else best.utility
+        mark = draw_level(ax, level, "optimal policy", "--")
+        ax.set_xscale("log")
+        name_panel(ax, f"{truths.where(names[-1])}: {title}", "people per step")
+    legend_above(figure, [*lines, mark])
+    return figure
+
+
 def draw_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
     """Draw utility and gap at the end against the penalty, one row per world."""
     figure, axes = panels(len(names), 2, 10.5, 0.5 + 2.75 * len(names), top=0.75)
