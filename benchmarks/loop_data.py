@@ -21,6 +21,21 @@ OUTCOME_AFTER = timedelta(days=20)
 SALT = "5" * 32
 
 
+def report_groups(store: Store, time: datetime, subjects: int) -> None:
+    """Insert the attribute `sex` of so many people."""
+    values = ["female", "male"]
+    digests = [hidden_digest(SALT, value) for value in values]
+    told = {"attribute": "sex", "salt": SALT, "by": "bulk"}
+    for first in range(0, subjects, PIECE):
+        rows = [
+            schema.made_row(schema.attribute, "", time, told | {
+                "subject_id": f"P-{k}", "value": values[k % 2], "value_digest": digests[k % 2],
+            })
+            for k in range(first, min(first + PIECE, subjects))
+        ]  # fmt: skip
+        insert_rows(store, schema.attribute, rows)
+
+
 def fill(
     store: Store,
     service: ServiceSettings,
@@ -32,19 +47,8 @@ def fill(
 ) -> None:
     """Insert a decision at each of these times, and outcomes of accepted people until a moment.
 
-    One in fifty outcomes never comes. Groups are those of the attribute `sex`.
+    One in fifty outcomes never comes.
     """
-    said = {"attribute": "sex", "salt": SALT, "by": "bulk"}
-    values = ["female", "male"]
-    digests = [hidden_digest(SALT, value) for value in values]
-    for first in range(0, subjects, PIECE):
-        people = range(first, min(first + PIECE, subjects))
-        insert_rows(store, schema.attribute, [
-            schema.made_row(schema.attribute, "", times[0], said | {
-                "subject_id": f"P-{k}", "value": values[k % 2], "value_digest": digests[k % 2],
-            })
-            for k in people
-        ])  # fmt: skip
     for decisions, outcomes in _rows(store, service, loop, times, person, until, subjects):
         insert_rows(store, schema.decision, decisions)
         insert_rows(store, schema.outcome, outcomes)

@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 import uvicorn
 from jinja2 import Template
-from loop_data import evenly, fill
+from loop_data import evenly, fill, report_groups
 from measure import machine
 from run import RESULTS
 from starlette.responses import HTMLResponse
@@ -61,6 +61,7 @@ def make_service(settings: ServiceSettings, n: int, days: int) -> str:
         policies.deploy(connection, live, {digest: 1.0}, "ben", start)
     scores = np.random.default_rng(1).random(n)
     times, until = evenly(n, start, days), start + timedelta(days=days)
+    report_groups(store, start, SUBJECTS)
     fill(store, settings, LOOP, times, lambda k: {"score": float(scores[k])}, until, SUBJECTS)
     work(store, settings, now())
     store.close()
