@@ -150,9 +150,10 @@ def learning(report: Report, folder: Path, n: int) -> None:
     )
     rows = cohorts.rows(frozen)
     held = as_log(rows, loop, missing="against")
-    with_labels = as_log(
-        rows.filter(~((pc.field("=decision") == 1) & pc.field("=label").is_null())), loop
-    )
+    accepted = rows.filter(pc.field("=decision") == 1)
+    share = 1.0 - accepted["=label"].null_count / len(accepted)
+    thinned = rows.append_column("=observed", pa.array(np.full(len(rows), share)))
+    labels = as_log(thinned, loop, missing="at_random", observed="=observed")
 
     def look() -> None:
         log = as_log(cohorts.rows(frozen), loop, missing="against")
@@ -164,7 +165,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
 
     tasks: dict[str, Callable[[], object]] = {
         "learn": lambda: learned_policy(cohorts.rows(frozen), loop),
-        "fit_log": lambda: learner.fit_log(with_labels),
+        "fit_log": lambda: learner.fit_log(labels),
         "look": look,
         "compare": compare,
     }
