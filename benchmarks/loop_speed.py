@@ -1,9 +1,11 @@
 """How fast the loop is: freezing, learning and looking, closing; ratios, each in one run.
 
-    python benchmarks/loop_speed.py --postgresql URL [--scale 1.0]
+    python benchmarks/loop_speed.py freezing --postgresql URL
+    python benchmarks/loop_speed.py learning
+    python benchmarks/loop_speed.py closing [--postgresql URL]
 
-URL names an empty database. The service's loop has ten features. Results go to
-benchmarks/results/loop.md.
+URL names an empty database; without it there is SQLite. The loop has ten features. Results go to
+benchmarks/results/loop-*.md.
 """
 
 from __future__ import annotations
@@ -244,23 +246,25 @@ def closing(report: Report, name: str, folder: Path, key: str, n: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--postgresql", metavar="URL", required=True)
+    parser.add_argument("section", choices=["freezing", "learning", "closing"])
+    parser.add_argument("--postgresql", metavar="URL", help="an empty database")
     parser.add_argument("--scale", type=float, default=1.0, help="of all sizes")
     options = parser.parse_args()
     report = Report()
-    report.say(f"loop, {time.strftime('%Y-%m-%d')}, {machine()}")
+    report.say(f"{options.section}, {time.strftime('%Y-%m-%d')}, {machine()}")
     cohort, month, day = (int(n * options.scale) for n in (1_000_000, 50_000, 100_000))
-    with tempfile.TemporaryDirectory() as folder:
-        here, there = Path(folder) / "sqlite", Path(folder) / "postgresql"
-        keys = made_service(here, "", **MORE), made_service(there, options.postgresql, **MORE)
-        for section in (
-            lambda: freezing(report, there, cohort),
-            lambda: closing(report, "PostgreSQL", there, keys[1], day),
-            lambda: learning(report, here, month),
-            lambda: closing(report, "SQLite", here, keys[0], day),
-        ):
-            section()
-            (RESULTS / "loop.md").write_text("\n".join(report.lines) + "\n")
+    with tempfile.TemporaryDirectory() as place:
+        folder, url = Path(place) / "service", options.postgresql or ""
+        key = made_service(folder, url, **MORE)
+        if options.section == "freezing":
+            freezing(report, folder, cohort)
+        elif options.section == "learning":
+            learning(report, folder, month)
+        else:
+            closing(report, "PostgreSQL" if url else "SQLite", folder, key, day)
+    database = "-postgresql" if url and options.section == "closing" else ""
+    file = RESULTS / f"loop-{options.section}{database}.md"
+    file.write_text("\n".join(report.lines) + "\n")
     sys.exit(1 if report.broken else 0)
 
 
