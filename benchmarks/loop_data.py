@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +118,17 @@ def insert_rows(store: Store, table: Table, rows: list[dict[str, Any]]) -> None:
         with cursor.copy(f"copy {table.fullname} ({columns}) from stdin") as copy:
             for row in rows:
                 copy.write_row([row[name] for name in names])
+
+
+def processor_seconds(store: Store) -> float:
+    """Return the CPU time of this process and of those of PostgreSQL that serve it."""
+    total = time.process_time()
+    for reading in () if store.is_sqlite else (store.read, store.read_sensitive):
+        with reading() as connection:
+            pid = connection.execute(text("select pg_backend_pid()")).scalar_one()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def evenly(n: int, start: datetime, days: float) -> list[datetime]:
