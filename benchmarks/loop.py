@@ -1,6 +1,6 @@
 """What the gate and the guardrails keep of their promises, over many simulated loops.
 
-    python benchmarks/loop.py [null unfair power estimates guardrails] [--loops 200]
+    python benchmarks/loop.py [null unfair power estimates guardrails] [--loops 200] [--seed 0]
 
 Monthly cohorts are simulated as the service freezes them, without HTTP and without a database.
 docs/what-the-gate-proves.md quotes the tables.
@@ -94,16 +94,15 @@ def false_promotions(log: cq.DecisionLog, cost: float, months: int) -> tuple[boo
     return gate, normal
 
 
-def null(loops: int) -> Iterator[str]:
+def null(seeds: range) -> Iterator[str]:
     yield f"loops of {MONTHS} months of {MONTH} decisions in which no policy is better than another"
     yield "that ever promote one: the gate, 95 % normal intervals looked at monthly, and the gate"
     yield "with rows that lack a label left out, or with overrides counted as what was done"
     cases = (0.6, "all labels"), (0.85, "all labels"), (0.6, "missing"), (0.6, "overrides")
-    for cost, world in cases:
+    for case, (cost, world) in enumerate(cases):
         found: dict[str, list[tuple[bool, bool]]] = {}
-        first = loops if world == "overrides" else 0  # other people than where labels are missing
-        for seed in range(first, first + loops):
-            rng = np.random.default_rng([seed, int(100 * cost)])
+        for seed in seeds:
+            rng = np.random.default_rng([seed, 0, case])
             for name, log in null_logs(world, cost, MONTHS * MONTH, rng).items():
                 found.setdefault(name, []).append(false_promotions(log, cost, MONTHS))
         shares = {name: np.mean(each, axis=0) for name, each in found.items()}
@@ -112,20 +111,18 @@ def null(loops: int) -> Iterator[str]:
         yield f"  cost {cost:.2f}  {world:12} {gate:7.1%} {normal:7.1%} {tempted}"
 
 
-def unfair(loops: int) -> Iterator[str]:
-    loops = min(loops, 50)
-    yield f"{loops} loops of {MONTHS} months whose candidate has exactly the largest gap allowed,"
-    yield "that pass the line on fairness at some look"
+def unfair(seeds: range) -> Iterator[str]:
+    seeds = seeds[:50]
+    yield f"{len(seeds)} loops of {MONTHS} months whose candidate has exactly the largest gap"
+    yield "allowed, that pass the line on fairness at some look"
     live, better = harsh_and_better()
     for notion in ("demographic_parity", "equal_opportunity"):
         gap = abs(FIRST.exact(better, notion).benefit_gap)
         settings = settings_of(FIRST.cost, sensitive="group", fairness=notion, max_gap=gap)
-        logs = (
-            FIRST.collect(live, MONTHS * MONTH, np.random.default_rng([s, 4])) for s in range(loops)
-        )
+        logs = (FIRST.collect(live, MONTHS * MONTH, np.random.default_rng([s, 4])) for s in seeds)
         passed = [look(better, live, log, settings, 1)["fairness"].passed for log in logs]
         yield f"  {notion:20} {np.mean(passed):7.1%}"
-    sizes = [people_until_fair(np.random.default_rng([seed, 5])) for seed in range(20)]
+    sizes = [people_until_fair(np.random.default_rng([seed, 5])) for seed in seeds[:20]]
     yield "people of the smaller of two groups, one in ten, until a gap of .10 is bounded by .15:"
     yield f"  median {np.median(sizes):.0f}"
 
@@ -170,24 +167,25 @@ def decisions_to_promotion(live, better, seed: int, most: int = 50_000) -> tuple
     return proven, 10**9
 
 
-def planned(live, better, power: float) -> int:
+def planned(live, better, power: float, seed: int = 0) -> int:
     """Return what `plan` says from 20 000 earlier decisions of the live policy."""
-    log = FIRST.collect(live, 20_000, np.random.default_rng(0))
+    log = FIRST.collect(live, 20_000, np.random.default_rng(seed))
     options = {"method": "any_time", "tuned_for": GateSettings().tuned_for, "power": power}
     rules = {"incumbent": cq.Policy(live.theta, live.link), "candidate": better}
     found = cq.plan(log, cost=FIRST.cost, improvement=0.017, floors=[FLOOR], **rules, **options)
     return found.options[0].decisions
 
 
-def power(loops: int) -> Iterator[str]:
+def power(seeds: range) -> Iterator[str]:
     live, better = harsh_and_better()
-    loops = min(loops, 100)
-    found = np.array([decisions_to_promotion(live, better, seed) for seed in range(loops)])
-    yield f"first setting, floor {FLOOR}, a first candidate that brings .017 more; {loops} loops"
+    seeds = seeds[:100]
+    found = np.array([decisions_to_promotion(live, better, seed) for seed in seeds])
+    what = f"a first candidate that brings .017 more; {len(seeds)} loops"
+    yield f"first setting, floor {FLOOR}, {what}"
     yield f"  promoted within 50 000 proving decisions: {(found[:, 1] <= 50_000).mean():.0%}"
     low, middle, high = np.quantile(found[:, 0], [0.1, 0.5, 0.9])
     yield f"  proven after {middle:.0f} decisions (median; 10 % {low:.0f}, 90 % {high:.0f})"
-    middle, high = (planned(live, better, share) for share in (0.5, 0.9))
+    middle, high = (planned(live, better, share, seeds[0]) for share in (0.5, 0.9))
     yield f"  plan had said {middle} (median), {high} (90 %)"
 
 
@@ -227,14 +225,15 @@ def estimates_of(live, better, seed: int) -> dict[str, float]:
     }
 
 
-def estimates(loops: int) -> Iterator[str]:
+def estimates(seeds: range) -> Iterator[str]:
     live, better = harsh_and_better()
     truth = FIRST.exact(better).utility
-    found = [estimates_of(live, better, seed) for seed in range(loops)]
-    yield f"utility of a policy, {truth:.4f} in truth: mean of {loops} loops, error, in std. errors"
+    found = [estimates_of(live, better, seed) for seed in seeds]
+    what = f"mean of {len(seeds)} loops, error, in std. errors"
+    yield f"utility of a policy, {truth:.4f} in truth: {what}"
     for way in found[0]:
         values = np.array([each[way] for each in found])
-        error, spread = values.mean() - truth, values.std() / loops**0.5
+        error, spread = values.mean() - truth, values.std() / len(seeds) ** 0.5
         yield f"  {way:32} {values.mean():.4f} {error:+.4f} {error / spread:+8.1f}"
 
 
@@ -307,26 +306,28 @@ def drifts(loops: int, rng) -> Iterator[str]:
         yield f"  shifted by {shift:.1f} standard deviations   {shares[0]:.4f}   {shares[1]:.4f}"
 
 
-def utilities(loops: int) -> Iterator[str]:
+def utilities(seeds: range) -> Iterator[str]:
     live, better = harsh_and_better()
     settings = settings_of(FIRST.cost)
-    yield f"live policy against the one before, on 50 000 decisions: alarms in {loops} loops"
+    what = f"alarms in {len(seeds)} loops"
+    yield f"live policy against the one before, on 50 000 decisions: {what}"
     for name, now, before in (
         ("better by .017", better, live),
         ("equally good", better, cut_with(0.175, -0.6, -0.25)),
         ("worse by .017", live, better),
     ):
-        logs = (FIRST.collect(now, 50_000, np.random.default_rng([s, 3])) for s in range(loops))
+        logs = (FIRST.collect(now, 50_000, np.random.default_rng([s, 3])) for s in seeds)
         broken = [utility(now, before, log, settings).broken for log in logs]
         yield f"  {name:16} {np.mean(broken):.0%}"
 
 
-def guardrails(loops: int) -> Iterator[str]:
-    rng, loops = np.random.default_rng(0), min(loops, 100)
+def guardrails(seeds: range) -> Iterator[str]:
+    seeds = seeds[:100]
+    rng, loops = np.random.default_rng(seeds[0]), len(seeds)
     yield from chances(loops, rng)
     yield from acceptances(loops, rng)
     yield from drifts(loops, rng)
-    yield from utilities(loops)
+    yield from utilities(seeds)
 
 
 SECTIONS = {
@@ -340,11 +341,12 @@ SECTIONS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", default=list(SECTIONS), choices=[*SECTIONS, []])
+    parser.add_argument("sections", nargs="*", default=[], choices=[*SECTIONS, []])
     parser.add_argument("--loops", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="of the first loop")
     options = parser.parse_args()
-    for section in options.sections:
-        for line in SECTIONS[section](options.loops):
+    for section in options.sections or SECTIONS:
+        for line in SECTIONS[section](range(options.seed, options.seed + options.loops)):
             print(line, flush=True)
 
 

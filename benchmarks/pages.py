@@ -2,13 +2,13 @@
 
     python benchmarks/pages.py [--decisions 1000000] [--days 400] [--database URL]
 
-Rows are made up and inserted in bulk; days are closed and cohorts frozen as the worker does it.
+Rows are inserted in bulk; the worker closes the days, freezes cohorts, learns and looks. `/empty`
+is a Jinja page without content in the same app. The table goes to benchmarks/results/pages.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 import tempfile
 import time
@@ -21,49 +21,28 @@ from threading import Thread
 import httpx
 import numpy as np
 import uvicorn
+from jinja2 import Template
+from loop_data import evenly, fill, report_groups
 from measure import machine
-from sqlalchemy import insert, text
+from run import RESULTS
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 import consequential as cq
-from consequential.service import keys, loops, policies, schema
+from consequential.service import keys, loops, policies
 from consequential.service.app import make_app
-from consequential.service.closing import close_day, days_due
-from consequential.service.cohorts import all_cohorts
 from consequential.service.database import migrate, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
+from consequential.service.worker import work
 
-LOOP, SUBJECTS, PIECE = "lending", 200_000, 20_000
+LOOP, SUBJECTS = "lending", 200_000
 SETTINGS = {
     "cost": 0.6, "floor": 0.1, "horizon": 1, "sensitive": "sex",
     "features": {"score": {"low": 0, "high": 1, "phrase": "Score"}},
 }  # fmt: skip
 PAGES = ("", "/outcomes", "/people", "/candidates", "/decision?of=A-1", "/audit")
-
-
-def made_rows(n: int, days: int, start: datetime):
-    """Yield decisions and outcomes in pieces, in order of time."""
-    rng = np.random.default_rng(0)
-    for first in range(0, n, PIECE):
-        decisions, outcomes = [], []
-        for k in range(first, min(first + PIECE, n)):
-            at, score, u = start + timedelta(days=days * k / n), rng.random(), rng.random()
-            p = 1.0 if score > 0.6 else 0.1 + score
-            values = {
-                "application_id": f"A-{k}", "subject_id": f"P-{k % SUBJECTS}", "version": 1,
-                "cohort": f"{at:%Y-%m}", "epoch": f"{at:%Y-%m}", "deployment": 1,
-                "features": json.dumps({"score": score}), "salt": "s", "features_digest": "f",
-                "amount": 1.0, "score": score, "propensity": p, "u": u, "accepted": bool(u < p),
-            }  # fmt: skip
-            row = schema.made_row(schema.decision, LOOP, at, values)
-            decisions.append(row)
-            later = at + timedelta(days=20)
-            if row["accepted"] and later < start + timedelta(days=days):
-                told = {"event_id": f"E-{k}", "decision": row["id"], "happened": row["time"]}
-                told |= {"label": int(rng.random() < score), "corrects": None, "by": "anna"}
-                outcomes.append(schema.made_row(schema.outcome, LOOP, later, told))
-        yield decisions, outcomes
 
 
 def make_service(settings: ServiceSettings, n: int, days: int) -> str:
@@ -80,26 +59,11 @@ def make_service(settings: ServiceSettings, n: int, days: int) -> str:
         live = live_loops(connection, {})[LOOP]
         digest = policies.propose(connection, live, cq.policy_to_json(rule), "anna", start)
         policies.deploy(connection, live, {digest: 1.0}, "ben", start)
-    told = {"attribute": "sex", "salt": "s", "value_digest": "v", "by": "anna"}
-    with store.write_sensitive() as connection:
-        people = (
-            told | {"subject_id": f"P-{k}", "value": "female" if k % 2 else "male"}
-            for k in range(SUBJECTS)
-        )
-        rows = [schema.made_row(schema.attribute, "", now(), person) for person in people]
-        connection.execute(insert(schema.attribute), rows)
-    for decisions, outcomes in made_rows(n, days, start):
-        with store.write() as connection:
-            connection.execute(insert(schema.decision), decisions)
-            connection.execute(insert(schema.outcome), outcomes) if outcomes else None
-    if not store.is_sqlite:
-        with store.main.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("analyze"))
-    for day in days_due(store, LOOP, now()):
-        close_day(store, LOOP, day)
-    cohorts = all_cohorts(store, settings.directory)[LOOP]
-    for period in cohorts.due(now()):
-        cohorts.freeze(period, now())
+    scores = np.random.default_rng(1).random(n)
+    times, until = evenly(n, start, days), start + timedelta(days=days)
+    report_groups(store, start, SUBJECTS)
+    fill(store, settings, LOOP, times, lambda k: {"score": float(scores[k])}, until, SUBJECTS)
+    work(store, settings, now())
     store.close()
     return key
 
@@ -107,15 +71,20 @@ def make_service(settings: ServiceSettings, n: int, days: int) -> str:
 @contextmanager
 def served(settings: ServiceSettings) -> Iterator[httpx.Client]:
     """Serve in a thread of this process, whose CPU time is then that of client and server."""
-    server = uvicorn.Server(uvicorn.Config(make_app(settings), log_config=None, access_log=False))
+    app, empty = make_app(settings), Template("<!doctype html><title>{{ title }}</title>")
+    route = Route("/empty", lambda _: HTMLResponse(empty.render(title="Empty")))
+    app.router.routes.insert(0, route)  # before what answers unknown addresses
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = Thread(target=server.run, args=([listening],))
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with httpx.Client(base_url=url, timeout=60.0) as client:
-            yield client
-        server.should_exit = True
-        thread.join()
+        try:
+            with httpx.Client(base_url=url, timeout=60.0) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def timed(client: httpx.Client, address: str, times: int) -> tuple[float, float]:
@@ -141,15 +110,22 @@ def main() -> None:
         began = time.perf_counter()
         key = make_service(settings, options.decisions, options.days)
         took = time.perf_counter() - began
-        what = f"{options.decisions} decisions in {options.days} days"
-        print(f"{machine()}; {what}, made in {took:.0f} s")
-        print("| page | first, ms | again, ms | again, CPU ms |\n| --- | --- | --- | --- |")
+        kind = "PostgreSQL" if options.database else "SQLite"
+        what = f"{options.decisions:,} decisions in {options.days} days, {kind}"
+        said = [f"pages, {time.strftime('%Y-%m-%d')}, {machine()}", f"{what}, made in {took:.0f} s"]
+        said += [
+            "",
+            "| page | first, ms | again, ms | again, CPU ms |",
+            "| --- | --- | --- | --- |",
+        ]
         with served(settings) as client:
             origin = {"Origin": str(client.base_url).rstrip("/")}
             client.post("/sign-in", data={"key": key}, headers=origin)
-            for page in ("/healthz", *(f"/loops/{LOOP}{page}" for page in PAGES)):
+            for page in ("/healthz", "/empty", *(f"/loops/{LOOP}{page}" for page in PAGES)):
                 first, (wall, cpu) = timed(client, page, 1)[0], timed(client, page, 15)
-                print(f"| {page} | {first:.0f} | {wall:.1f} | {cpu:.1f} |", flush=True)
+                said.append(f"| {page} | {first:.0f} | {wall:.1f} | {cpu:.1f} |")
+        (RESULTS / "pages.md").write_text("\n".join(said) + "\n")
+        print(*said, sep="\n")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def killed_at(number: int) -> Callable[[Store], Any]:
     return counted
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_worker_killed_before_any_transaction_ends_with_the_same_tables(
     rehearsed, tmp_path_factory, monkeypatch, step
 ):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 import pyarrow.parquet as pq
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.service import schema
@@ -28,7 +28,7 @@ from consequential.service.closing import repeats
 from consequential.service.database import Store
 from consequential.service.outcomes import state_of
 from consequential.service.problems import Problem
-from consequential.service.records import first_id, moment
+from consequential.service.records import first_id
 from consequential.service.settings import LoopSettings, Words
 
 UNKNOWN = "unknown"  # the group of people whose attribute was not reported
@@ -48,7 +48,10 @@ _OWN = {
     "sensitive": pa.string(),
 }
 
-Row = Mapping[Any, Any]
+_READ = (
+    "id", "subject_id", "application_id", "time", "epoch", "deployment", "u", "propensity",
+    "accepted", "amount", "features",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +100,28 @@ def export(
     sensitive: bool = True,
 ) -> Export:
     """Return the decisions from a moment until before another, as `log_columns` says."""
-    columns, kinds = _feature_columns(settings), dict(_OWN)
-    for name, column in columns.items():
-        kinds[column] = pa.string() if isinstance(settings.features[name], Words) else pa.float64()
+    kinds = {
+        name: pa.string() if isinstance(kind, Words) else pa.float64()
+        for name, kind in settings.features.items()
+    }
+    columns, own = _feature_columns(settings), dict(_OWN)
     groups: dict[str, str] = {}
     if settings.sensitive and sensitive:
         groups = reported_groups(store, settings.sensitive)
     else:
-        del kinds["sensitive"]
-    fields, counts = pa.schema(kinds), Counter(dict.fromkeys(_COUNTED, 0))
+        del own["sensitive"]
+    fields = pa.schema(own | {columns[name]: kind for name, kind in kinds.items()})
+    counts = Counter(dict.fromkeys(_COUNTED, 0))
     buffer = io.BytesIO()
     with store.read() as connection, pq.ParquetWriter(buffer, fields) as writer:
         for piece in _pieces(connection, loop, since, until):
-            rows = [
-                {column: features.get(name) for name, column in columns.items()}
-                | row
-                | {"sensitive": groups.get(row["subject"], UNKNOWN)}
-                for row, features in _rows(connection, piece, counts)
-            ]
-            if "sensitive" in kinds:
-                counts["unknown"] += sum(row["sensitive"] == UNKNOWN for row in rows)
-            writer.write_table(pa.Table.from_pylist(rows, fields))
+            found = _columns(connection, piece, counts)
+            if "sensitive" in own:
+                found["sensitive"] = [groups.get(each, UNKNOWN) for each in found["subject"]]
+                counts["unknown"] += found["sensitive"].count(UNKNOWN)
+            arrays = [pa.array(found[name], kind) for name, kind in own.items()]
+            arrays += _features(found["features"], pa.schema(kinds)).columns
+            writer.write_table(pa.Table.from_arrays(arrays, schema=fields))
     return Export(buffer.getvalue(), dict(counts))
 
 
@@ -177,50 +181,75 @@ def reported_groups(
     asked = select(table.c.subject_id, table.c.value).where(table.c.attribute == attribute)
     if subjects is not None:
         asked = asked.where(table.c.subject_id.in_(subjects))
+    found: dict[str, str] = {}
     with store.read_sensitive() as connection:
-        rows = connection.execute(asked.order_by(table.c.id))
-        return {subject: UNKNOWN if value is None else value for subject, value in rows}
+        for rows in connection.execute(asked.order_by(table.c.id)).partitions(_PIECE):
+            found |= {subject: UNKNOWN if value is None else value for subject, value in rows}
+    return found
 
 
 def _pieces(
     connection: Connection, loop: str, since: datetime, until: datetime
-) -> Iterator[list[Row]]:
+) -> Iterator[list[Any]]:
     """Yield decisions in order, and whether a row repeats one of its subject and epoch."""
     table = schema.decision
-    asked = select(table, repeats(table).label("repeats")).where(
+    read = [table.c[name] for name in _READ]
+    asked = select(*read, repeats(table).label("repeats")).where(
         table.c.loop == loop, table.c.id >= first_id(since), table.c.id < first_id(until)
     )
     ordered = asked.order_by(table.c.id).execution_options(yield_per=_PIECE)
     with connection.execute(ordered) as result:
-        yield from map(list, result.mappings().partitions())
+        yield from map(list, result.partitions())
 
 
-def _rows(
-    connection: Connection, piece: list[Row], counts: Counter[str]
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the rows that are learned from, each with its features."""
-    outcomes, overrides = (_about(connection, t, piece) for t in (schema.outcome, schema.override))
-    for row in piece:
-        if row["features"] is None or row["repeats"]:
-            counts["forgotten" if row["features"] is None else "repeated"] += 1
-            continue
-        state = state_of(outcomes.get(row["id"], ()))
-        is_own = row["accepted"] and row["id"] not in overrides  # else it is of something else
-        label = state["label"] if state is not None and is_own else None
-        counts["rows"] += 1
-        counts["overridden"] += row["id"] in overrides
-        counts["missing"] += row["accepted"] and label is None
-        kept = {name: row[name] for name in _OWN.keys() & row.keys()}
-        subject = row["application_id"] if row["subject_id"] is None else row["subject_id"]
-        made = {"subject": subject, "decision": int(row["accepted"]), "label": label}
-        yield kept | made | {"time": moment(row["time"])}, json.loads(row["features"])
+def _columns(
+    connection: Connection, piece: Sequence[Any], counts: Counter[str]
+) -> dict[str, Sequence[Any]]:
+    """Return the columns of the rows that are learned from."""
+    first, last = piece[0].id, piece[-1].id
+    labels, overrides = _labels(connection, first, last), _overrides(connection, first, last)
+    kept = [row[:-1] for row in piece if row.features is not None and not row.repeats]
+    forgotten = sum(row.features is None for row in piece)
+    found: dict[str, Sequence[Any]] = dict.fromkeys(_READ, ())
+    found |= zip(_READ, zip(*kept, strict=True), strict=False)
+    both = zip(found["id"], found["accepted"], strict=True)
+    # an acceptance that was overridden became something else
+    own = [labels.get(id) if accepted and id not in overrides else None for id, accepted in both]
+    counts["rows"] += len(kept)
+    counts["forgotten"] += forgotten
+    counts["repeated"] += len(piece) - len(kept) - forgotten
+    counts["overridden"] += len(overrides.intersection(found["id"]))
+    counts["missing"] += sum(found["accepted"]) - sum(label is not None for label in own)
+    subjects = zip(found["subject_id"], found["application_id"], strict=True)
+    return found | {
+        "subject": [other if subject is None else subject for subject, other in subjects],
+        "decision": pa.array(found["accepted"], pa.bool_()).cast(_OWN["decision"]),
+        "time": pa.array(found["time"], pa.string()).cast(_OWN["time"]),
+        "label": own,
+    }
 
 
-def _about(connection: Connection, table: Table, piece: list[Row]) -> dict[str, list[Any]]:
-    """Return what was reported of decisions, by decision."""
-    first, last = piece[0]["id"], piece[-1]["id"]
-    asked = select(table).where(table.c.decision >= first, table.c.decision <= last)
-    found: dict[str, list[Any]] = {}
-    for row in schema.rows(connection, asked):
-        found.setdefault(row["decision"], []).append(row)
-    return found
+def _labels(connection: Connection, first: str, last: str) -> dict[str, int | None]:
+    """Return the labels in force of a range of decisions."""
+    table, events = schema.outcome, dict[str, list[Any]]()
+    read = [table.c[name] for name in ("decision", "event_id", "label", "corrects", "happened")]
+    asked = select(*read).where(table.c.decision >= first, table.c.decision <= last)
+    for row in connection.execute(asked).mappings().all():
+        events.setdefault(row["decision"], []).append(row)
+    states = {decision: state_of(each) for decision, each in events.items()}
+    return {decision: None if row is None else row["label"] for decision, row in states.items()}
+
+
+def _overrides(connection: Connection, first: str, last: str) -> set[str]:
+    """Return the decisions of a range that were overridden."""
+    decision = schema.override.c.decision
+    asked = select(decision).where(decision >= first, decision <= last)
+    return set(connection.execute(asked).scalars())
+
+
+def _features(texts: Sequence[str], kinds: pa.Schema) -> pa.Table:
+    """Return the columns of features that are stored as JSON."""
+    options = pj.ParseOptions(explicit_schema=kinds, unexpected_field_behavior="ignore")
+    if not texts:
+        return kinds.empty_table()
+    return pj.read_json(io.BytesIO("\n".join(texts).encode()), parse_options=options)
