@@ -15,7 +15,19 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, exists, func, insert, select, text
+from sqlalchemy import (
+    Connection,
+    Double,
+    Numeric,
+    Select,
+    Table,
+    cast,
+    exists,
+    func,
+    insert,
+    select,
+    text,
+)
 
 from consequential.service import schema
 from consequential.service.database import Store
@@ -207,14 +219,19 @@ def repeats(table: Any) -> Any:
     )
 
 
+def _summed(value: Any) -> Any:
+    """Return a sum that does not depend on the order of rows, as that of floats does."""
+    return cast(func.coalesce(func.sum(cast(value, Numeric)), 0), Double)
+
+
 _CHANCE = schema.decision.c.propensity
-_VARIANCE = func.coalesce(func.sum(_CHANCE * (1.0 - _CHANCE)), 0.0)
+_VARIANCE = _summed(_CHANCE * (1.0 - _CHANCE))
 _LABEL = schema.outcome.c.label
 # what is known of a day without its rows; of decisions also what chance should have given
 _SUMMARIES: dict[str, dict[str, Any]] = {
     "decision": {
         "accepted": func.count().filter(schema.decision.c.accepted),
-        "propensity": func.coalesce(func.sum(_CHANCE), 0.0),
+        "propensity": _summed(_CHANCE),
         "variance": _VARIANCE,
         **{f"from_{k}0": func.count().filter(k / 10.0 <= _CHANCE) for k in range(1, 10)},
     },
@@ -230,6 +247,6 @@ _SUMMARIES: dict[str, dict[str, Any]] = {
 _FIRSTS = {
     "first_rows": func.count(),
     "first_accepted": func.count().filter(schema.decision.c.accepted),
-    "first_propensity": func.coalesce(func.sum(_CHANCE), 0.0),
+    "first_propensity": _summed(_CHANCE),
     "first_variance": _VARIANCE,
 }
