@@ -304,6 +304,17 @@ def test_hidden_and_unfinished_files_below_the_folder_are_left_out(log, tmp_path
     assert len(cq.DecisionLog.scan(folder, **NAMES)) == 2 * len(log)
 
 
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_file_that_is_there_twice_is_refused_and_one_from_elsewhere_is_read(log, tmp_path, link):
+    folder, file = written(log, tmp_path / "log"), tmp_path / "elsewhere.parquet"
+    pq.write_table(log.to_frame(), file)
+    getattr(folder / "linked.parquet", link)(file)
+    assert len(cq.DecisionLog.scan(folder, **NAMES)) == 2 * len(log)
+    getattr(folder / "z.parquet", link)(folder / "part-0.parquet")
+    with pytest.raises(cq.DecisionLogError, match=r"z\.parquet and .*part-0.* are the same file"):
+        cq.DecisionLog.scan(folder, **NAMES)
+
+
 def test_a_page_that_does_not_fit_its_checksum_is_an_error(log, tmp_path):
     file = tmp_path / "log.parquet"
     options = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}

@@ -182,12 +182,19 @@ def _files_in(folder: Path) -> list[Path]:
 
     Names of such files and folders begin with a dot or an underscore.
     """
-    return [
-        path
-        for path in sorted(folder.rglob("*.parquet"))
-        if path.is_file()
-        and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
-    ]
+    found: dict[tuple[int, int], Path] = {}
+    for path in sorted(folder.rglob("*.parquet")):
+        hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        if hidden or not path.is_file():
+            continue
+        status = path.stat()
+        other = found.setdefault((status.st_dev, status.st_ino), path)
+        if other is not path:
+            raise DecisionLogError(
+                f"{path} and {other} are the same file, whose rows would count twice: remove one "
+                "of the links"
+            )
+    return list(found.values())
 
 
 def _footer(path: str) -> bytes:
