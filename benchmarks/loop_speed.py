@@ -230,7 +230,7 @@ def closing(report: Report, name: str, folder: Path, key: str, n: int) -> None:
     seconds = alone.end()["seconds"]
     server = Server("service", folder, key, 8730)
     try:
-        server.load(LENDING, 2.0)
+        server.load(LENDING, 4.0)  # the first seconds of a service are slower
         length = max(1.5 * seconds, 1.0)
         before = server.load(LENDING, length).p99
         busy = Child(folder, "close", "spline", *names[1:])
