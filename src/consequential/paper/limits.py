@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,9 @@ Floats = NDArray[np.float64]
 
 SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
 _STEEPEST = 60.0  # a logistic policy this steep is a threshold for nearly everybody
+_PENALTIES = (0.0, *10.0 ** np.arange(-1.0, 4.1, 0.5))  # from no matter to nothing but the gap
+_STARTS = 64  # random ones per penalty; with 16 the best found differs from seed to seed
+_KEPT = 3  # places from which a search goes on
 
 
 def distinct(population: Population) -> Population:
@@ -87,12 +88,14 @@ class ParetoFront:
         return float(values[best]), float(candidates[best])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogisticClass:
     """The linear logistic policies on an enumerated population, improved numerically.
 
-    The objective is not convex: each search starts from several places, and what it finds is a
-    lower bound on the best of the class.
+    The objective is not convex, so what a search finds is a lower bound on the best of the class.
+    Searches under penalties of all sizes share what they find: a place where one of them ends is
+    where another may do better than from its own starts. Without that the best found depends on
+    rounding, and can get worse as the penalty falls.
     """
 
     population: Population
@@ -102,17 +105,10 @@ class LogisticClass:
         """Return a rule's metrics in the population."""
         return self.population.metrics(rule, self.cost, DemographicParity())
 
-    def best(self, penalty: float = 0.0, near: Floats | None = None) -> Policy:
-        """Return the best policy found for `u - lambda/2 gap^2`, also searched near a theta."""
-        found = self._searches(penalty, near)
-        return Policy(min(found, key=lambda search: float(search.fun)).x)
-
-    def path(self, penalties: Sequence[float]) -> list[Policy]:
-        """Return the best policy for each of increasing penalties, each from the one before."""
-        found: list[Policy] = []
-        for penalty in penalties:
-            found.append(self.best(penalty, found[-1].theta if found else None))
-        return found
+    def best(self, penalty: float = 0.0) -> Policy:
+        """Return the best policy found for `u - lambda/2 gap^2`."""
+        found = [self._search(penalty, theta) for theta in self._promising(penalty, self._ends)]
+        return Policy(self._promising(penalty, np.array(found))[0])
 
     def within(self, max_gap: float) -> Policy:
         """Return the best policy found whose gap is at most this."""
@@ -120,7 +116,7 @@ class LogisticClass:
             return self.best()
         from scipy.optimize import NonlinearConstraint, minimize
 
-        inputs, gain, gap = self._linear()
+        inputs, gain, gap = self._linear
 
         def total(weights: Floats, theta: Floats) -> float:
             return float(weights @ expit(inputs @ theta))
@@ -132,7 +128,7 @@ class LogisticClass:
         small = NonlinearConstraint(partial(total, gap), -max_gap, max_gap, jac=partial(slope, gap))
         policies = [Policy(np.zeros(inputs.shape[1]))]  # all alike: no gap
         # penalties of all sizes end in many places; from each the constraint is met exactly
-        for start in [each.x for size in (0.0, 10.0, 1e3) for each in self._searches(size)]:
+        for start in np.concatenate([self._promising(size, self._ends) for size in _PENALTIES]):
             search = minimize(
                 partial(total, -gain),
                 start,
@@ -146,18 +142,38 @@ class LogisticClass:
         feasible = [p for p in policies if abs(self.metrics(p).benefit_gap) <= max_gap + 1e-6]
         return max(feasible, key=lambda policy: self.metrics(policy).utility)
 
+    @cached_property
     def _linear(self) -> tuple[Floats, Floats, Floats]:
-        """Return the policies' inputs, and what accepting each point adds to utility and gap."""
+        """The policies' inputs, and what accepting each point adds to utility and gap."""
         points = self.population.points
         gain, gap = worth_and_gap(self.population, self.cost)
         return np.column_stack([np.ones(len(points)), points]), gain, gap
 
-    def _searches(self, penalty: float, near: Floats | None = None) -> list[Any]:
-        """Return where each search for the best policy under a penalty ended."""
+    @cached_property
+    def _ends(self) -> Floats:
+        """Where searches under penalties of all sizes ended, one theta per row."""
+        n = self._linear[0].shape[1]
+        everybody = 3.0 * np.eye(n)[0]
+        chance = 3.0 * np.random.default_rng(0).normal(size=(_STARTS, n))
+        starts = [np.zeros(n), everybody, -everybody, *chance]
+        ends = np.array([self._search(size, start) for size in _PENALTIES for start in starts])
+        for size in (*_PENALTIES, *reversed(_PENALTIES)):
+            further = [self._search(size, theta) for theta in self._promising(size, ends)]
+            ends = np.concatenate([ends, further])
+        return ends
+
+    def _promising(self, penalty: float, thetas: Floats) -> Floats:
+        """Return the few of these thetas that are best under a penalty, the best first."""
+        inputs, gain, gap = self._linear
+        propensity = expit(inputs @ thetas.T)
+        value = gain @ propensity - penalty / 2 * (gap @ propensity) ** 2
+        return np.asarray(thetas[np.argsort(-value, kind="stable")[:_KEPT]])
+
+    def _search(self, penalty: float, start: Floats) -> Floats:
+        """Return where a search for the best policy under a penalty ends."""
         from scipy.optimize import minimize
 
-        inputs, gain, gap = self._linear()
-        n = inputs.shape[1]
+        inputs, gain, gap = self._linear
 
         def loss(theta: Floats) -> tuple[float, Floats]:
             propensity = expit(inputs @ theta)
@@ -167,20 +183,12 @@ class LogisticClass:
             scale = 1.0 + penalty  # keeps the search's tolerances meaningful for large penalties
             return -value / scale, -(inputs.T @ slope) / scale
 
-        everybody = 3.0 * np.eye(n)[0]
-        starts = [np.zeros(n), everybody, -everybody]
-        if near is None:
-            starts += list(3.0 * np.random.default_rng(0).normal(size=(16, n)))
-        else:
-            starts.insert(0, near)
-        return [
-            minimize(
-                loss,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(-_STEEPEST, _STEEPEST)] * n,
-                options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
-            )
-            for start in starts
-        ]
+        search = minimize(
+            loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-_STEEPEST, _STEEPEST)] * len(start),
+            options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
+        )
+        return np.asarray(search.x)

@@ -105,7 +105,7 @@ def best_logistic(name: str, max_gap: float = np.inf) -> Policy:
 @_once
 def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return utility and gap of the best linear logistic policy found for each penalty."""
-    found = [members(name).metrics(policy) for policy in members(name).path(penalties)]
+    found = [members(name).metrics(members(name).best(penalty)) for penalty in penalties]
     return [(truth.utility, truth.benefit_gap) for truth in found]
 
 
