@@ -155,7 +155,8 @@ def main(part: str, n_seeds: int, time_steps: int | None, rows: tuple[str, ...])
                 report(world, both, n_seeds, PENALTIES, **options)
         case "penalties-ways":
             for world in (SECOND, FIRST):
-                report(world, [*ours()[1:], cq.RefitPolicy()], n_seeds, PENALTIES, **options)
+                every = [*ours()[1:], cq.RefitPolicy("iterative"), cq.RefitPolicy()]
+                report(world, every, n_seeds, PENALTIES, **options)
         case "tables":
             for table in (cq.worlds.german, cq.worlds.compas):
                 by_model = cq.ExploreByPosterior(patterns=False, named="posterior, no patterns")

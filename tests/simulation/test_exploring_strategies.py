@@ -18,7 +18,7 @@ STRATEGIES = [
         for sequence in ("iterative", "aggregated")
     ),
     cq.RefitPolicy("iterative"),
-    cq.RefitPolicy("aggregated"),
+    cq.RefitPolicy(),
 ]
 
 
