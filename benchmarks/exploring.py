@@ -10,8 +10,9 @@ PART is one of
     tables          COMPAS and German credit, a split per seed
     rich            twelve features with curves and products
     unseen          four worlds of ten to sixteen features that no choice was made on
-SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted",
-only rows are made that begin with one of them. Seconds are processor time per run.
+SEEDS is 10 by default, STEPS what the world says. With ROWS, such as "second setting | refitted"
+or "second setting | refitted, aggregated | penalty 1 |", only rows are made that begin with one of
+them. Seconds are processor time per run.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ def report(
     """
     first: dict[float, Any] = {}
     for strategy, penalty in product(strategies, penalties):
-        if not f"{world.name} | {strategy.name}".startswith(rows):
+        name = f"{world.name} | {strategy.name} |"
+        if penalty > 0.0:
+            name += f" penalty {penalty:g} |"
+        if not name.startswith(rows):
             continue
         start = time.process_time()
         runs = cq.simulate(
@@ -112,13 +116,13 @@ def report(
             target = best.utility - penalty / 2.0 * best.benefit_gap**2
             short = target - (utility[:, -1] - penalty / 2.0 * gap[:, -1] ** 2)
             within = int((short <= 0.002).sum())
-            row += [f"penalty {penalty:g}: {within} of {len(short)} within .002"]
+            row += [f"{within} of {len(short)} within .002"]
             row += [f"worst {short.max():.4f}"]
         if penalty in first:
             row += [f"effective {lead(first[penalty][0] - gained)}"]
             row += [f"expected {lead(first[penalty][1] - expected)}"]
         first.setdefault(penalty, (gained, expected))
-        print(world.name, "|", strategy.name, "|", " | ".join(row), flush=True)
+        print(name, " | ".join(row), flush=True)
 
 
 def lead(differences: Any) -> str:
