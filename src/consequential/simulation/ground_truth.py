@@ -38,9 +38,6 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(4)
 # A policy that changes more than this over one cell is measured by the world itself: four nodes per
 # cell then no longer give twelve digits. A jump is cut out of its cell; a kink is not.
 _STEEP, _STEEP_WITH_A_KINK = 0.2, 0.02
-# A logistic policy whose score changes by less than this over a coarse cell equals, to twelve
-# digits, the polynomial through its values at eight nodes: the error is 1.3e-4 (change / 4)^8.
-_COARSE_CELLS, _COARSE_NODES, _GENTLE = 256, 8, 0.38
 
 
 class GroundTruth:
@@ -107,9 +104,6 @@ class _Population:
         ]
         self.columns = np.ascontiguousarray(np.concatenate(columns))
         self.plain_inputs = _inputs(Policy(np.zeros(population.points.shape[1] + 1)), population)
-        self.coarse: tuple[Floats, Floats] | None = None
-        if self.cells.n_cells > 0 and self.cells.n_cells % _COARSE_CELLS == 0:
-            self.coarse = _coarse(self.plain_inputs[1], self.columns, self.cells)
 
     def metrics(self, runs: CompiledRuns, steps: Iterable[int], run: int) -> PathMetrics:
         """Return the metrics of the policies that a run had at steps."""
@@ -127,14 +121,8 @@ class _Population:
             assert isinstance(start, ThresholdPolicy)
             link = THRESHOLD
             thetas[:, 0] -= np.log(start.threshold / (1.0 - start.threshold))
-        sums = np.empty((len(thetas), len(self.columns)))
+        sums = path_sums(inputs, self.columns, link, thetas)
         cells = self.cells if plain else _NO_CELLS
-        gentle = np.zeros(len(thetas), dtype=np.bool_)
-        if plain and self.coarse is not None and link.flat == 0.0:
-            width = cells.width * cells.n_cells / _COARSE_CELLS
-            gentle = np.abs(thetas[:, 1]) * width <= _GENTLE
-            sums[gentle] = path_sums(*self.coarse, link, thetas[gentle])
-        sums[~gentle] = path_sums(inputs, self.columns, link, thetas[~gentle])
         if cells.n_cells > 0 and link.flat > 0.0 and link.below < 2.0:
             _cut_at_jumps(self.columns, link, thetas, cells, sums)
         metrics = self._from_sums(sums)
@@ -224,25 +212,6 @@ def _cut_at_jumps(
     # plain sums: a product of matrices may round differently from call to call
     change = ((weights * propensity.reshape(eta.shape))[..., None] * basis).sum(axis=1)
     sums[rows] += (by_node * change).sum(axis=2).T
-
-
-def _coarse(score: Floats, columns: Floats, cells: Cells) -> tuple[Floats, Floats]:
-    """Return inputs and columns at a few nodes under which polynomials have the same sums.
-
-    Columns are projected, so they need not be smooth; only the policy is taken for a polynomial.
-    """
-    width = cells.width * cells.n_cells / _COARSE_CELLS
-    middles = cells.low + width * (np.arange(_COARSE_CELLS) + 0.5)
-    nodes = np.cos(np.pi * (np.arange(_COARSE_NODES) + 0.5) / _COARSE_NODES)  # Chebyshev's
-    within = (score.reshape(_COARSE_CELLS, -1) - middles[:, None]) / (width / 2.0)
-    basis = np.ones((*within.shape, _COARSE_NODES))
-    for j, other in permutations(range(_COARSE_NODES), 2):
-        basis[..., j] *= (within - nodes[other]) / (nodes[j] - nodes[other])
-    by_cell = columns.reshape(len(columns), _COARSE_CELLS, -1)
-    weights = np.einsum("cgi,gij->cgj", by_cell, basis)
-    scores = (middles[:, None] + width / 2.0 * nodes).ravel()
-    projected = np.ascontiguousarray(weights.reshape(len(columns), -1))
-    return np.stack([np.ones_like(scores), scores]), projected
 
 
 def _inputs(policy: Policy, population: Population) -> Floats:
