@@ -81,11 +81,12 @@ def test_a_longer_run_through_python_takes_no_more_memory(world):
 
 
 def test_more_seeds_take_no_more_memory(world):
-    # a thread takes one seed after the other, and keeps nothing of its people
+    # a thread takes one seed after the other, and keeps nothing of its people; what it hands back,
+    # thetas and metrics, is some 9 kB a seed
     strategy = STRATEGIES["deciding"]
     simulated(world, strategy, 2)
     few, many = (peak(lambda n=n: simulated(world, strategy, 3, n)) for n in (2, 60))
-    assert many < few + KEPT
+    assert many < few + 4 * KEPT  # 58 reservoirs more, if they were kept
 
 
 _TWO_RUNS = """

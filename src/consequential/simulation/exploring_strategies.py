@@ -22,6 +22,7 @@ _NAMES = {
     "optimistic": "optimistic posterior",
     "pseudo_labels": "pseudo-labels",
 }
+_LARGE_SAMPLE = Aggregated(max_rows=262_144)
 _GROWTH = 2.0  # a log is fitted again once so many times the steps have passed
 
 
@@ -123,7 +124,7 @@ class RefitPolicy(Strategy):
     'refitted, aggregated'
     """
 
-    sequence: str | Sequence = Aggregated(max_rows=262_144)
+    sequence: str | Sequence = _LARGE_SAMPLE
     max_gap: float | None = None
     floor: float = 0.0
     early_floor: float = 0.2
