@@ -185,13 +185,7 @@ class _Contest:
                 for name, propensity in propensities.items()
             }
 
-        penalised = Objective(
-            learner.cost, bounds[0].notion, learner.penalty, weighting=modelled.doubly_robust
-        )
-        coefficients = penalised.coefficients(modelled.log)
-        sums = {name: coefficients.sums(each) for name, each in propensities.items()}
-        penalties = {name: each.utility - penalised.value_at(each) for name, each in sums.items()}
-        gains = len(modelled.log) * coefficients.utility
+        gains, penalties = _gains_and_penalties(modelled, propensities)
         values, predicted = map(evaluated, (modelled.doubly_robust, modelled.by_model))
         return cls(modelled, gains, propensities, values, predicted, penalties)
 
@@ -269,6 +263,19 @@ class _Contest:
             for name, values in self.values.items()
         ]
         return Candidates(tuple(entries))
+
+
+def _gains_and_penalties(
+    modelled: Modelled, propensities: Mapping[str, Floats]
+) -> tuple[Floats, dict[str, float]]:
+    """Return what accepting each person is worth, and what the penalty takes off each rule."""
+    learner = modelled.learner
+    notion, weighting = first_bound(learner).notion, modelled.doubly_robust
+    penalised = Objective(learner.cost, notion, learner.penalty, weighting=weighting)
+    coefficients = penalised.coefficients(modelled.log)
+    sums = {name: coefficients.sums(each) for name, each in propensities.items()}
+    penalties = {name: each.utility - penalised.value_at(each) for name, each in sums.items()}
+    return len(modelled.log) * coefficients.utility, penalties
 
 
 def _evaluated(weighted: WeightedLog, propensity: Floats) -> Evaluation:

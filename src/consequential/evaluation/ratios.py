@@ -216,18 +216,18 @@ def extreme(corners: Sequence[Ratios], *, highest: bool) -> tuple[Ratios, Codes]
 
     Also returns the corner of each row; the first one where several are equally extreme.
     """
-    found, rows = corners[0], np.arange(len(corners[0]))
-    numerators = np.stack([each.numerator for each in corners])
-    denominators = np.stack([each.denominator for each in corners])
-    picked = None
+    found, picked = corners[0], None
     for _ in range(_MOST_ROUNDS):
-        left = numerators - np.nan_to_num(found.values)[found.group] * denominators
+        value = np.nan_to_num(found.values)[found.group]
+        left = np.stack([each.numerator - value * each.denominator for each in corners])
         best = left.argmax(axis=0) if highest else left.argmin(axis=0)
         if picked is not None and np.array_equal(best, picked):
             break
         picked = best
         found = replace(
-            found, numerator=numerators[best, rows], denominator=denominators[best, rows]
+            found,
+            numerator=np.choose(best, [each.numerator for each in corners]),
+            denominator=np.choose(best, [each.denominator for each in corners]),
         )
     assert picked is not None
     return found, picked

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from consequential.kernels.links import LinkNumbers
 
 # the links that kernels know: what sigma is multiplied by below 0, and whether it is 1 above
+_CHUNK = 16_384  # rows whose linear scores are computed at a time
 _LINK_NUMBERS = {
     "logistic": (1.0, 0.0),
     "semi_logistic": (1.0, 1.0),
@@ -171,12 +172,21 @@ class Policy(DecisionRule):
 
     def inputs(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return `phi`, one row per person."""
+        return self._phi(*self._mapped_and_codes(features, sensitive))
+
+    def _mapped_and_codes(
+        self, features: ArrayLike, sensitive: ArrayLike | None
+    ) -> tuple[Floats, NDArray[np.intp] | None]:
         mapped = self.mapped(features, sensitive)
+        codes = sensitive_codes(sensitive, self.groups, len(mapped)) if self.groups else None
+        return mapped, codes
+
+    def _phi(self, mapped: Floats, codes: NDArray[np.intp] | None) -> Floats:
         phi = np.ones((len(mapped), mapped.shape[1] + 1))  # rows in one piece, for `row_products`
         phi[:, 1:] = mapped
-        if self.groups:
+        if codes is not None:
             blocks = np.zeros((len(phi), len(self.groups), phi.shape[1]))
-            blocks[np.arange(len(phi)), sensitive_codes(sensitive, self.groups, len(phi))] = phi
+            blocks[np.arange(len(phi)), codes] = phi
             phi = blocks.reshape(len(phi), -1)
         if phi.shape[1] != self.theta.size:
             raise PolicyError(
@@ -204,7 +214,17 @@ class Policy(DecisionRule):
 
     def linear_score(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return `phi . theta` for each row."""
-        return row_products(self.inputs(features, sensitive), self.theta)
+        mapped, codes = self._mapped_and_codes(features, sensitive)
+        # phi of all rows would be a second copy of the features
+        chunks = (slice(start, start + _CHUNK) for start in range(0, max(len(mapped), 1), _CHUNK))
+        return np.concatenate(
+            [
+                row_products(
+                    self._phi(mapped[rows], None if codes is None else codes[rows]), self.theta
+                )
+                for rows in chunks
+            ]
+        )
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
         """Return the probability of a positive decision for each row."""
