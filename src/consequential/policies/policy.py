@@ -32,8 +32,8 @@ from consequential.shares import checked_share
 if TYPE_CHECKING:
     from consequential.kernels.links import LinkNumbers
 
-# the links that kernels know: what sigma is multiplied by below 0, and whether it is 1 above
 _CHUNK = 16_384  # rows whose linear scores are computed at a time
+# the links that kernels know: what sigma is multiplied by below 0, and whether it is 1 above
 _LINK_NUMBERS = {
     "logistic": (1.0, 0.0),
     "semi_logistic": (1.0, 1.0),
