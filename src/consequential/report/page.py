@@ -44,6 +44,13 @@ def render(
     return page.replace("&#39;", "'").replace("&#34;", '"') if template.endswith(".md") else page
 
 
+def compile_templates(package: str, /, filters: Filters = ()) -> None:
+    """Compile the templates of a package now, so that rendering a page first takes no longer."""
+    environment = _environment(package, filters)
+    for template in PackageLoader(package).list_templates():
+        environment.get_template(template)
+
+
 @cache
 def _environment(package: str, filters: Filters) -> Environment:
     environment = Environment(

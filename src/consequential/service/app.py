@@ -41,6 +41,7 @@ def make_app(settings: ServiceSettings) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         pages.import_libraries()
+        pages.compile_templates()
         await service.start()
         yield
         await service.stop()

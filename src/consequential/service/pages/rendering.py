@@ -11,6 +11,7 @@ from markupsafe import Markup
 from consequential import report
 from consequential.service.records import moment
 
+_PACKAGE = "consequential.service.pages"
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -81,4 +82,9 @@ FILTERS = (figure, percent, points, count, date, minute, short, shares)
 
 def render(template: str, /, **context: Any) -> str:
     """Return the page that a template makes; texts in the context are escaped."""
-    return report.render(template, "consequential.service.pages", filters=FILTERS, **context)
+    return report.render(template, _PACKAGE, filters=FILTERS, **context)
+
+
+def compile_templates() -> None:
+    """Compile all pages before anybody waits for one."""
+    report.compile_templates(_PACKAGE, filters=FILTERS)
