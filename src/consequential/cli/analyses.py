@@ -273,9 +273,10 @@ def _fit(request: Request) -> _Tested:
     if direct:
         rule = evaluation.cross_fitted(learner, log, options.folds, seed=options.seed)
         asked = request.question("cost", "weighting", "confidence", "seed")
+        propensity = rows.propensity_of(fit.policy_)
         gaps = {
             bound: evaluation.deployed_gap(
-                rule, compared_in(rows, bound), fairness=bound.notion, **asked
+                rule, compared_in(rows, bound), propensity, fairness=bound.notion, **asked
             )
             for bound in asked_bounds(learner) or (first_bound(learner),)
         }

@@ -107,8 +107,11 @@ def cross_evaluated(
     more, error = _learned_from_the_rest(learner, result.policy, crossed, log, weighting)
     utility = value.utility.widened(error, normal_quantile(value.confidence))
     value = replace(value, utility=replace(utility, high=utility.high + more))
+    propensity = log.settled().propensity_of(result.policy)
     gaps = {
-        bound: deployed_gap(crossed, compared_in(log, bound), fairness=bound.notion, **asked)
+        bound: deployed_gap(
+            crossed, compared_in(log, bound), propensity, fairness=bound.notion, **asked
+        )
         for bound in dict.fromkeys((first, *asked_bounds(learner)))
     }
     kept = {bound: gaps[bound] for bound in asked_bounds(learner)}

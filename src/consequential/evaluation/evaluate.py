@@ -281,6 +281,7 @@ def evaluation(objective: Objective, measurement: Measurement, intervals: Interv
 def deployed_gap(
     crossed: CrossFitted,
     log: DecisionLog,
+    propensity: Floats | None = None,
     *,
     cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
@@ -291,15 +292,20 @@ def deployed_gap(
     """Estimate the gap of the one policy learned from all rows.
 
     The cross-fitted gap is that of the average policy learned from such a log. The policy that is
-    deployed is one of them, and another log would have taught another one, with another gap. How
-    far these spread is estimated by the jackknife that leaves out a fold at a time,
-    `(K - 1) / K sum_k (g_k - mean g)^2` with `g_k` the gap of fold k's policy on all rows, and the
-    interval is widened by it.
+    deployed is one of them, and may be far from the average: the difference between its gap on all
+    rows and the mean of the folds' policies there is added. All of these were learned from rows
+    among them, so that what a gap gains by that all but cancels. Another log would have taught
+    another policy. How far such policies spread is estimated by the jackknife that leaves out a
+    fold at a time, `(K - 1) / K sum_k (g_k - mean g)^2` with `g_k` the gap of fold k's policy on
+    all rows, and the interval is widened by it.
 
     Parameters
     ----------
     crossed
         The learner's policies, from `cross_fitted`.
+    propensity
+        What the deployed policy would do with every settled row; without it the interval is about
+        the average policy's gap.
     log, cost, fairness, weighting, confidence, seed
         As in `evaluate`.
     """
@@ -314,6 +320,14 @@ def deployed_gap(
     by_fold = [gap_of(each).value for each in crossed.by_fold]
     spread = ((crossed.folds - 1.0) * float(np.var(by_fold))) ** 0.5
     widened = gap.widened(spread, normal_quantile(confidence))
+    if propensity is not None:
+        apart = gap_of(propensity).value - float(np.mean(by_fold))
+        widened = replace(
+            widened,
+            value=widened.value + apart,
+            low=widened.low + apart,
+            high=widened.high + apart,
+        )
     if len(log.groups) != 2 or len(weighted.benefits(crossed.values)) != 1:  # not signed
         widened = replace(widened, low=max(widened.low, 0.0))
     found = intervals.estimate(
