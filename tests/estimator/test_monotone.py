@@ -134,7 +134,7 @@ def test_the_method_is_chosen_by_what_it_is_worth_under_the_penalty():
 def test_on_a_frontier_the_method_is_chosen_under_each_bound():
     learner = cq.FairPolicyLearner(cost=0.5, monotone=MONOTONE)
     found = cq.frontier(
-        collected(), cost=0.5, learner=learner, max_gaps=[0.05, None], folds=2, progress=False
+        collected(4_000), cost=0.5, learner=learner, max_gaps=[0.05, None], folds=2, progress=False
     )
     tight, free = (point.utility.value for point in found.points)
     assert tight > 0.6 * free  # the best rule over one score has a fifth

@@ -87,21 +87,20 @@ def test_one_bound_on_all_groups_is_max_gap(log):
     np.testing.assert_allclose(one.policy_.theta, same.policy_.theta, rtol=0, atol=1e-9)
 
 
-def test_a_model_rule_states_the_gap_of_every_bound_on_rows_it_was_not_learned_from(log):
+@pytest.mark.filterwarnings("ignore::consequential.WinnersCurseWarning")  # as policy_gap_ does
+def test_a_model_rule_states_the_gap_of_every_bound(log):
     found = fitted(log, bounds=TWO, method="model")
     assert list(found.policy_gaps_) == TWO
     assert found.policy_gaps_[TWO[0]] == found.policy_gap_
     assert found.value_.fairness == "demographic_parity"
     assert list(found.value_.benefits) == ["f", "m"]
     for bound, gap in found.policy_gaps_.items():
-        crossed = cq.evaluate(
-            found.cross_fitted_,
-            log.by(bound.by),
-            cost=COST,
-            fairness=bound.fairness,
-            weighting=found.weighting_,
+        asked = {"cost": COST, "fairness": bound.fairness, "weighting": found.weighting_}
+        crossed, own, *folds = (
+            cq.evaluate(rule, log.by(bound.by), **asked).benefit_gap.value
+            for rule in (found.cross_fitted_, found.policy_, *found.cross_fitted_.policies)
         )
-        assert gap.value == pytest.approx(crossed.benefit_gap.value, abs=1e-12)
+        assert gap.value == pytest.approx(crossed + own - np.mean(folds), abs=0.01)
     # accepting the best risks breaks one of the bounds or the other
     assert not found.result_.candidates["plain regression"].within_bound
     assert found.result_.candidates.chosen.within_bound

@@ -82,8 +82,8 @@ class Modelled:
             if aware or signs is not None
             else _modelled_groups(learner, (most, least), fair or bounded),
             sees_group=aware,
-            # with so many rows models remember nobody, and a bound is best met by those that decide
-            deciding=(fair or bounded or bool(most or least)) and len(rows) >= _LARGE,
+            # a bound is best met with the scores that will decide
+            deciding=fair or bounded,
         )
         return cls(learner, rows, outcome, bounds, most, least, signs)
 

@@ -56,9 +56,9 @@ class Outcome:
         The same scores by the models of each fold.
     rule_columns
         The columns of `rule_scores` for all people, by the models of each fold and last by those
-        fitted to everybody; None where a rule is learned from cross-fitted columns. Models of few
-        people remember them, and models of other rows than the deciding ones accept a few more or
-        fewer of a group: the larger the log, the more it is the second that matters.
+        fitted to everybody; None where a rule is learned from cross-fitted columns. Models remember
+        the people they were fitted to, but models of other rows than the deciding ones accept more
+        or fewer of a group, which moves a gap further.
     predicted
         The cross-fitted probability of label 1.
     regression
