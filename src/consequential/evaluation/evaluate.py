@@ -281,7 +281,7 @@ def evaluation(objective: Objective, measurement: Measurement, intervals: Interv
 def deployed_gap(
     crossed: CrossFitted,
     log: DecisionLog,
-    propensity: Floats | None = None,
+    propensity: Floats,
     *,
     cost: float | None = None,
     fairness: str | Fairness = "demographic_parity",
@@ -304,8 +304,7 @@ def deployed_gap(
     crossed
         The learner's policies, from `cross_fitted`.
     propensity
-        What the deployed policy would do with every settled row; without it the interval is about
-        the average policy's gap.
+        The deployed policy's propensity for each row.
     log, cost, fairness, weighting, confidence, seed
         As in `evaluate`.
     """
@@ -320,14 +319,10 @@ def deployed_gap(
     by_fold = [gap_of(each).value for each in crossed.by_fold]
     spread = ((crossed.folds - 1.0) * float(np.var(by_fold))) ** 0.5
     widened = gap.widened(spread, normal_quantile(confidence))
-    if propensity is not None:
-        apart = gap_of(propensity).value - float(np.mean(by_fold))
-        widened = replace(
-            widened,
-            value=widened.value + apart,
-            low=widened.low + apart,
-            high=widened.high + apart,
-        )
+    apart = gap_of(propensity).value - float(np.mean(by_fold))
+    widened = replace(
+        widened, value=widened.value + apart, low=widened.low + apart, high=widened.high + apart
+    )
     if len(log.groups) != 2 or len(weighted.benefits(crossed.values)) != 1:  # not signed
         widened = replace(widened, low=max(widened.low, 0.0))
     found = intervals.estimate(
