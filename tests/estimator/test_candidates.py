@@ -72,6 +72,8 @@ def test_the_table_shows_what_other_rules_would_have_done(log, learner):
     }
     assert candidates["plain regression"].difference.high < 0.0  # labels are not linear
     assert candidates["reject all"].value.utility.value == 0.0
+    booked = (log.decision * (log.outcome - COST)).mean()
+    assert candidates["past rule"].value.utility.value == pytest.approx(booked)
     assert candidates["past rule"].value.acceptance.value == pytest.approx(
         log.propensity.mean(), abs=0.01
     )

@@ -46,6 +46,19 @@ def test_rows_are_paired_so_that_similar_rules_differ_by_little():
     assert found.utility.standard_error < found.new.utility.standard_error / 3
 
 
+@pytest.mark.parametrize("old", [cq.Logged(), cq.RejectAll()], ids=["logged", "reject all"])
+def test_beside_a_model_the_past_rule_is_worth_what_was_booked(old):
+    """The difference is still taken row by row, with the model's help."""
+    log = exploring_log(400)
+    found = cq.compare(NEW, old, log, cost=0.4, weighting=cq.weightings.DoublyRobust())
+    accepted = log.decision if isinstance(old, cq.Logged) else np.zeros(400)
+    assert found.old.utility.value == pytest.approx((accepted * (log.outcome - 0.4)).mean())
+    model = cq.weightings.DoublyRobust().predicted(log)
+    residual = np.where(log.decision, (log.outcome - model) / log.propensity, 0.0)
+    change = log.propensity_of(NEW) - log.propensity_of(old)
+    assert found.utility.value == pytest.approx((change * (model - 0.4 + residual)).mean())
+
+
 def test_the_utility_of_a_skewed_difference_has_a_lopsided_interval():
     """Gains come seldom and large here, so the truth is more likely above than as far below."""
     world = cq.worlds.first_setting()

@@ -41,6 +41,15 @@ def test_where_every_label_is_known_money_is_counted(amount):
         assert part.difference.value == pytest.approx((brought * (pi - 1.0) * inside).mean())
 
 
+def test_beside_a_model_the_past_rule_earned_what_was_booked():
+    log = exploring_log(600, 3)
+    booked = log.decision * np.where(log.outcome == 1.0, 4.0, -6.0)
+    found = earnings(POLICY, log, gain=4.0, loss=6.0, weighting=cq.weightings.DoublyRobust())
+    assert found.overall.old.value == pytest.approx(booked.mean())
+    for z, part in found.by_group.items():
+        assert part.old.value == pytest.approx((booked * (log.sensitive == z)).mean())
+
+
 def test_groups_add_up_to_everyone():
     found = earnings(POLICY, exploring_log(600, 3), gain=4.0, loss=6.0, old=cq.AcceptAll())
     for name in ("new", "old", "difference"):

@@ -20,7 +20,12 @@ from consequential.fairness import ShapedFairness
 from consequential.functionals import Tally
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Totals
-from consequential.weightings import Clipped, effective_sample_size
+from consequential.weightings import (
+    Clipped,
+    DoublyRobust,
+    InversePropensity,
+    effective_sample_size,
+)
 
 # below so many people normal intervals are a guess
 FEW = 100.0
@@ -183,7 +188,7 @@ class WeightedLog:
                 *(f"{CONTRADICTED}: {doubt}" for doubt in self._doubts),
             )
         return Measurement(
-            self.utility(propensity, versus),
+            self._booked(propensity) if versus is None else self.utility(propensity, versus),
             self.acceptance(propensity, versus),
             self.benefits(propensity) if versus is None else (),
             weights,
@@ -191,6 +196,18 @@ class WeightedLog:
             tuple(self.log.group_counts.tolist()),
             notes,
         )
+
+    def _booked(self, propensity: Floats) -> Range:
+        """Return a utility; that of the rule in force is what was booked, with no model's help.
+
+        Of each row it accepts with the logged propensity, so its plain weights are 1.
+        """
+        weighted, chance = self, self.log.propensity
+        with_model = isinstance(self.objective.weighting, DoublyRobust)
+        if with_model and np.allclose(propensity, np.where(propensity > 0.0, chance, 0.0), 1e-9, 0):
+            plain = replace(self.objective, weighting=InversePropensity())
+            weighted = WeightedLog.of(plain, self.log, self.extremes, self.totals)
+        return weighted.utility(propensity)
 
     @cached_property
     def _doubts(self) -> tuple[str, ...]:
