@@ -74,6 +74,22 @@ def test_the_figures_of_fit_are_the_librarys_own(shared):
     assert found["value"]["benefit_gap"] == expected.new.benefit_gap.to_dict()
 
 
+def test_rejecting_all_means_the_same_in_every_table(shared):
+    found = results(shared / "fit")["results"]
+    (candidate,) = (each for each in found["candidates"]["entries"] if each["name"] == "reject all")
+    beside = found["comparisons"]["reject all"]["old"]
+    assert candidate["value"]["acceptance"]["value"] == pytest.approx(0.02)  # the floor
+    for name in ("utility", "acceptance"):
+        assert beside[name]["value"] == pytest.approx(candidate["value"][name]["value"])
+    assert "Rejecting all accepts 2.00%, the floor." in text_of(shared / "fit" / "report.html")
+
+
+def test_fit_shows_what_was_booked(shared):
+    booked = [row["repaid"] - 0.6 if row["approved"] else 0.0 for row in people().to_pylist()]
+    past = results(shared / "fit")["results"]["comparisons"]["what the log did"]["old"]
+    assert past["utility"]["value"] == pytest.approx(np.mean(booked))
+
+
 def test_fit_says_who_changes_sides_by_group(shared):
     found = results(shared / "fit")["results"]["swaps"]
     rows = people().to_pylist()

@@ -168,7 +168,11 @@ def fit(request: Request) -> Findings:
         request = replace(request, learned_weighting=tested.weighting)
     question = request.question()
     rule, rows, policy = tested.rule, tested.rows, tested.fitted.policy
-    others = {"what the log did": Logged(), "accept all": AcceptAll(), "reject all": RejectAll()}
+    others = {
+        "what the log did": Logged(),
+        "accept all": AcceptAll(),
+        "reject all": RejectAll().with_floor(options.floor),  # as among the candidates
+    }
     against = {
         name: evaluation.compare(
             rule, other, request.compared(rows), **request.interval, **question
