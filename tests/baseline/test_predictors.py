@@ -39,7 +39,10 @@ def logged(world, n=20_000, floor=0.05, seed=0):
 
 
 def theta(rule):
-    return np.concatenate([rule.predictor.intercept_, rule.predictor.coef_[0]])
+    """The intercept and the coefficients of features as they are, not scaled."""
+    scaler, model = (step for _, step in rule.predictor.steps)
+    slopes = model.coef_[0] / scaler.scale_
+    return np.concatenate([model.intercept_ - slopes @ scaler.mean_, slopes])
 
 
 def everybody_theta(world, n=200_000):
@@ -47,6 +50,26 @@ def everybody_theta(world, n=200_000):
     people = world.people(n, np.random.default_rng(99))
     model = LogisticRegression(C=1e4).fit(people.features, people.label)
     return np.concatenate([model.intercept_, model.coef_[0]])
+
+
+@pytest.mark.parametrize("fit", PREDICTORS)
+def test_money_beside_indicators_is_fitted_without_a_warning(fit):
+    """Unscaled, the Hessian of such columns is singular; pytest takes warnings for errors."""
+    rng = np.random.default_rng(3)
+    job, income = rng.integers(4, size=2_000), np.exp(rng.normal(10.0, 0.6, 2_000))
+    chance = 1.0 / (1.0 + np.exp(10.0 - np.log(income) - 0.5 * (job == 1)))
+    propensity = 0.2 + 0.6 * chance
+    decision, label = rng.random(2_000) < propensity, rng.random(2_000) < chance
+    log = cq.DecisionLog.from_arrays(
+        np.column_stack([np.eye(4)[job], income]),
+        decision,
+        propensity,
+        np.where(decision, label, np.nan),
+    )
+    rule = fit(log, 0.5)
+    accepted = rule.propensity(log.features)
+    assert accepted[chance > 0.75].mean() > 0.9
+    assert accepted[chance < 0.25].mean() < 0.1
 
 
 def test_accepted_only_is_the_regression_on_accepted_people():

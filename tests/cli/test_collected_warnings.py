@@ -20,7 +20,7 @@ def test_warnings_of_scikit_learn_become_notes_and_others_are_passed_on(
 
     def warning(*arguments, **options):
         for _ in range(2):
-            text = "lbfgs failed to converge\nIncrease the number of iterations"
+            text = "lbfgs failed to converge (status=1):\nREACHED LIMIT\n\nIncrease the number"
             place = sklearn.linear_model.__file__, 7, "sklearn.linear_model._logistic"
             warnings.warn_explicit(text, ConvergenceWarning, *place)
         return overlap(*arguments, **options)
@@ -28,7 +28,7 @@ def test_warnings_of_scikit_learn_become_notes_and_others_are_passed_on(
     monkeypatch.setattr("consequential.evaluation.overlap", warning)
     asked = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]
     assert main(asked) == 0
-    said = "scikit-learn warned 2 times: lbfgs failed to converge"
+    said = "scikit-learn warned 2 times: lbfgs failed to converge (status=1): REACHED LIMIT"
     assert f"  note: {said}\n" in capsys.readouterr().out
     assert said in results(here / "consequential-overlap")["notes"]
 

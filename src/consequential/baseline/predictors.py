@@ -170,6 +170,7 @@ def reduction(
         _logistic(),
         constraints=constraint,
         objective=reductions.ErrorRate(costs={"fp": cost, "fn": 1.0 - cost}),
+        sample_weight_name="logisticregression__sample_weight",
     )
     labels = people.labels.astype(np.int64)
     with warnings.catch_warnings():
@@ -244,9 +245,12 @@ class _Applicants:
 
 def _logistic() -> Any:
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    # next to no penalty, but enough for features that are collinear
-    return LogisticRegression(C=1e4, solver="newton-cholesky", max_iter=1000)
+    # next to no penalty, but enough for features that are collinear once they are of one scale
+    model = LogisticRegression(C=1e4, solver="newton-cholesky", max_iter=1000)
+    return make_pipeline(StandardScaler(), model)
 
 
 def _bands(score: Floats) -> NDArray[np.intp]:

@@ -252,7 +252,8 @@ def _warnings_as_notes() -> Iterator[list[str]]:
     theirs: Counter[str] = Counter()
     for each in caught:
         if f"{os.sep}sklearn{os.sep}" in each.filename:
-            theirs[str(each.message).strip().splitlines()[0]] += 1
+            first, *_ = str(each.message).strip().split("\n\n")
+            theirs[" ".join(first.split())] += 1
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     notes += [
