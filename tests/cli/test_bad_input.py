@@ -211,3 +211,22 @@ def test_arguments_that_cannot_be_meant_are_refused_with_usage(capsys, arguments
         main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"),
+    [
+        (["--time-step", "day"], "say --period month (or day, "),
+        ([], "set --horizon to the number of time steps"),
+        ([], "what to make of them: --missing against or --missing at_random"),
+    ],
+)
+def test_advice_of_the_library_names_options(here, capsys, asked, advice):
+    table = people()
+    days = pa.array([f"2024-{1 + k % 12:02}-01" for k in range(len(table))])
+    late = pa.nulls(len(table), pa.int64())
+    table = table.append_column("day", days).append_column("late", late)
+    pa.csv.write_csv(table, here / "loans.csv")
+    command = with_(EVALUATE, repaid="late") if not asked else [*EVALUATE]
+    assert main([*command, "logged", *asked]) == 2
+    assert advice in capsys.readouterr().err

@@ -324,8 +324,8 @@ def checked_time_step(
         return steps, (counted.said,) if asked.first is None else ()
     if dates is not None:
         raise DecisionLogError(
-            f"{what} has dates, such as {dates[0]}: say period='month' (--period month; or day, "
-            "week, quarter, year), and time steps number the months from the first"
+            f"{what} has dates, such as {dates[0]}: say period='month' (or day, week, "
+            "quarter, year), and time steps number the months from the first"
         )
     found = _column("time_step", values, n)
     wrong = (found != np.floor(found)) | ~(np.abs(found) < 2**53)  # beyond, floats skip integers
