@@ -55,7 +55,7 @@ BAD = {
     ),
     "dates without a period": (
         [*with_(OVERLAP, **{"loans.csv": "dated.csv"}), "--time-step", "day"],
-        "has dates, such as 2024-01-01: say period='month'",
+        "has dates, such as 2024-01-01: say --period month",
     ),
     "percentages for propensities": (
         with_(OVERLAP, **{"loans.csv": "percent.csv"}),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 
 import pytest
 from loan_files import COST, FEATURES, LOGGED, results, text_of
 
-from consequential.cli import main
+from consequential.cli import command_parser, main
+from consequential.cli.results import command_line
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +59,28 @@ def test_a_card_that_was_filled_in_is_kept_as_long_as_the_policy_is_the_same(sha
     assert file.read_text() == signed
     assert main([*asked, "--floor", "0.1", "--overwrite"]) == 0
     assert "signature | me" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["--max-acceptance", "f=0.3", "m=0.4", "--monotone", "income=+", "purpose x=-"],
+        ["--max-acceptance", "0.3", "--uses-sensitive"],
+        ["--bound", "demographic_parity:0.1", "--bound", "equal_opportunity:0.1:sex"],
+    ],
+)
+def test_the_command_in_a_report_can_be_given_again(more):
+    asked = ["fit", "my loans.csv", *FEATURES, *LOGGED, *COST, *more]
+    options = command_parser().parse_args(asked)
+    left_out = ("command", "file", "columns", "out", "overwrite")
+    told = {name: value for name, value in vars(options).items() if name not in left_out}
+    program, *again = shlex.split(command_line("fit", "my loans.csv", told))
+    assert program == "consequential"
+    assert command_parser().parse_args(again) == options
+
+
+def test_the_card_and_the_report_have_the_command(shared):
+    command = "consequential fit loans.csv --confidence 0.95 --cost 0.6 "
+    for name in ("model-card.md", "report.html"):
+        assert command in (shared / "fit" / name).read_text()

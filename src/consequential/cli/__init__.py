@@ -111,5 +111,5 @@ def _naming_options(message: str, options: Container[str]) -> str:
         return f"--{name.replace('_', '-')}{f' {value}' if value else ''}"
 
     # a keyword with a word in quotes, or without any value
-    keyword = r"""(?<![\w-])(?P<name>[a-z_]+)=(?:(?P<quote>["'])(?P<value>\w+)(?P=quote)|(?![^\s:,;.)]))"""
-    return re.sub(keyword, option, message)
+    value = r"""(?P<quote>["'])(?P<value>\w+)(?P=quote)|(?![^\s:,;.)])"""
+    return re.sub(rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})", option, message)

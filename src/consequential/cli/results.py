@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -137,6 +138,7 @@ class Folder:
         }
         shown = {"title": found.title, "introduction": found.introduction, "log": log}
         shown |= {"results": found.results, **found.page}
+        shown["command_line"] = command_line(self.command, source.name, self.parameters)
         columns = columns_text(self.parameters, source.features, source.name)
         written: dict[str, str | bytes] = {"columns.toml": columns}
         if found.policy is not None:
@@ -236,6 +238,33 @@ def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> i
         return 130
     print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
     return 0
+
+
+def command_line(command: str, file: str, parameters: dict[str, Any]) -> str:
+    """Return a command with all its options, as a shell takes it."""
+    words = ["consequential", command, file]
+    for name, value in parameters.items():
+        if value is None or value is False:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if name == "value_range":  # the first number may be negative
+            words.append(f"{option}={value[0]},{value[1]}")
+        elif name == "bound":  # each has its own option
+            words += [word for each in value for word in (option, each)]
+        else:
+            each = value if isinstance(value, list) else [] if value is True else [value]
+            words += [option, *map(_as_given, each)]
+    return shlex.join(words)
+
+
+def _as_given(value: Any) -> str:
+    """Return a value as an option takes it: a share of a group, a column and its direction."""
+    if not isinstance(value, tuple):
+        return str(value)
+    name, number = value
+    if isinstance(number, int):
+        return f"{name}={'+' if number > 0 else '-'}"
+    return str(number) if name is None else f"{name}={number}"
 
 
 def _summary(log: DecisionLog) -> dict[str, Any]:
