@@ -46,16 +46,26 @@ def test_nobody_changes_sides_under_what_the_log_did(log):
     assert found.accepted_now.value == found.accepted
 
 
+def test_no_more_people_leave_or_enter_than_could(log):
+    """All who were accepted leave, and all who were rejected enter: nothing is uncertain."""
+    accepted, rejected = int(log.decision.sum()), int((~log.decision).sum())
+    none = cq.statistics.swap_set(cq.RejectAll(), log).overall
+    all_ = cq.statistics.swap_set(cq.AcceptAll(), log).overall
+    for found, n in ((none.leaving, accepted), (all_.entering, rejected)):
+        assert (found.low, found.value, found.high) == pytest.approx((n, n, n))
+
+
 def test_intervals_cover_the_expected_number_in_other_logs():
+    """Of as many accepted people as each of them has."""
     world, policy = cq.worlds.first_setting(), cq.Policy([1.5, 5.0])
     past = world.initial_policy()
     rng = np.random.default_rng(0)
     many = world.collect(past, 200_000, rng)
-    expected = (many.propensity * (1 - many.propensity_of(policy))).mean() * 500
-    covered = [
-        expected in cq.statistics.swap_set(policy, world.collect(past, 500, rng)).overall.leaving
-        for _ in range(200)
+    share = np.average(1 - many.propensity_of(policy), weights=many.propensity)
+    found = [
+        cq.statistics.swap_set(policy, world.collect(past, 500, rng)).overall for _ in range(200)
     ]
+    covered = [share * each.accepted in each.leaving for each in found]
     assert 0.9 <= np.mean(covered) <= 0.99
 
 

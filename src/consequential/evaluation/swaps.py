@@ -64,9 +64,9 @@ class SwapSet(Result):
     >>> log = world.collect(world.initial_policy(), 4000, np.random.default_rng(3))
     >>> cq.statistics.swap_set(cq.Policy([1.5, 5.0]), log)
               people  accepted       leaving           entering       accepted now
-    everyone    4000      1414  96 [86, 106]  1449 [1404, 1494]  2767 [2729, 2805]
-    0           2001       857   51 [44, 58]     703 [670, 736]  1509 [1484, 1534]
-    1           1999       557   45 [38, 52]     746 [716, 776]  1258 [1230, 1286]
+    everyone    4000      1414  96 [87, 105]  1449 [1419, 1479]  2767 [2729, 2805]
+    0           2001       857   51 [45, 57]     703 [683, 722]  1509 [1484, 1534]
+    1           1999       557   45 [39, 51]     746 [724, 768]  1258 [1230, 1286]
     """
 
     overall: Swaps
@@ -104,7 +104,7 @@ def swap_set(
 
     *Before* is what the log decided, person by person, so it can be counted in the file. *Now* is
     what the rule is expected to decide: it accepts each person with a probability. Intervals are
-    for as many other people like these. No label is needed.
+    for as many other people like these, as many of them accepted before. No label is needed.
 
     Parameters
     ----------
@@ -138,17 +138,18 @@ def _swaps(
     before, now = applied.log.decision.astype(np.float64), applied.accepts
     sizes = np.bincount(group, minlength=n_groups).tolist()
 
-    def counts(changed: Floats) -> list[Estimate]:
-        shares = Ratios(changed, np.ones(len(now)), group, n_groups)
-        pairs = zip(intervals.of(Range.exactly(shares)), sizes, strict=True)
+    def counts(changed: Floats, whom: Floats) -> list[Estimate]:
+        shares = Ratios(changed * whom, whom, group, n_groups)
+        people = np.bincount(group, whom, n_groups).astype(np.intp).tolist()
+        pairs = zip(intervals.of(Range.exactly(shares)), people, strict=True)
         return [intervals.estimate(share, n, n).scaled(n) for share, n in pairs]
 
     columns = zip(
         sizes,
         np.bincount(group, before, n_groups).astype(np.intp).tolist(),
-        counts(before * (1.0 - now)),
-        counts((1.0 - before) * now),
-        counts(now),
+        counts(1.0 - now, before),
+        counts(now, 1.0 - before),
+        counts(now, np.ones(len(now))),
         np.bincount(group, before * (1.0 - applied.log.propensity), n_groups).tolist(),
         strict=True,
     )
