@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.special import expit
 
@@ -44,3 +45,22 @@ def test_a_long_log_is_asked_about_in_part(log):
     policy = cq.Policy([0.3, 1.0, -0.2, 0.0])
     few, more = feature_effects(policy, log)[0], feature_effects(policy, many)[0]
     assert more.difference == pytest.approx(few.difference, abs=0.05)
+
+
+def test_a_raw_column_is_moved_as_a_whole():
+    """Nobody has two jobs, and nobody whose income is missing has one."""
+    table = {"job": ["clerk", "none", "cook"] * 40, "income": [1.0, None, 3.0, 5.0] * 30}
+    ones = dict.fromkeys(("decision", "propensity", "label"), [1.0] * 120)
+    log = cq.DecisionLog.from_frame(
+        pa.table(table | ones), features=["job", "income"], **{name: name for name in ones}
+    )
+    assert log.feature_names == ("job=clerk", "job=cook", "job=none", "income", "income missing")
+    policy = cq.Policy([0.0, 1.0, 2.0, -1.0, 0.5, 4.0], feature_names=log.feature_names)
+    job, income = sorted(feature_effects(policy, log), key=lambda each: each.feature == "income")
+    assert (job.feature, job.low, job.high) == ("job", "none", "cook")
+    rest = log.features[:, 3:] @ [0.5, 4.0]
+    assert job.at_low == pytest.approx(expit(rest - 1.0).mean())
+    assert job.at_high == pytest.approx(expit(rest + 2.0).mean())
+    assert (income.feature, income.low, income.high) == ("income", 1.0, 5.0)
+    jobs = log.features[:, :3] @ [1.0, 2.0, -1.0]
+    assert income.at_low == pytest.approx(expit(jobs + 0.5).mean())  # not missing

@@ -63,6 +63,7 @@ def _environment(package: str, filters: Filters) -> Environment:
     environment.filters |= {
         "number": format,
         "count": as_count,
+        "figure_or_word": lambda value: value if isinstance(value, str) else f"{value:,.6g}",
         "money": as_money,
         "words": lambda name: name.replace("_", " "),
         **{each.__name__: each for each in filters},
