@@ -131,6 +131,30 @@ def test_the_model_of_a_refit_is_fitted_to_the_end():
     assert_allclose(residual @ phi, regression.coef_[0] / regression.C, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("sequence", "fitted"),
+    [
+        ("iterative", [[0], [1], [2, 3], [4, 5, 6, 7]]),
+        (cq.sequences.LastSteps(1), [[0], [1], [3], [7]]),
+    ],
+)
+def test_a_refit_learns_from_the_last_policy_or_from_what_its_sequence_keeps(
+    sequence, fitted, monkeypatch
+):
+    # a step alone had few labels of people whom the policy refused once the floor had faded
+    seen = []
+
+    def fit_log(learner, log):
+        seen.append(sorted(set(log.time_step.tolist())))
+        learner.policy_ = SECOND.initial_policy("logistic")
+        return learner
+
+    monkeypatch.setattr(cq.FairPolicyLearner, "fit_log", fit_log)
+    strategy = cq.RefitPolicy(sequence)
+    cq.simulate(SECOND, strategy, seeds=1, time_steps=9, n_proposals=50, n_jobs=1, progress=False)
+    assert seen == fitted
+
+
 def mean_of(runs, metric, strategy, **options):
     return runs.metric(metric, strategy.name, **options)[:, -1].mean()
 
