@@ -155,6 +155,18 @@ def test_a_refit_learns_from_the_last_policy_or_from_what_its_sequence_keeps(
     assert seen == fitted
 
 
+def test_a_model_fitted_anew_at_every_step_has_prices_of_its_own():
+    # with those of another step's model steps in between fell short by up to .008
+    strategy, penalty = cq.ExploreByPosterior(sequence="aggregated"), 5.0
+    runs = cq.simulate(
+        FIRST, strategy, seeds=1, penalties=[penalty], time_steps=26, n_jobs=1, progress=False
+    )
+    utility, gap = (runs.metric(name, strategy.name)[0, 20:] for name in ("utility", "benefit_gap"))
+    best = FIRST.optimal(penalty=penalty)
+    value = utility - penalty / 2.0 * gap**2
+    assert value.min() >= best.utility - penalty / 2.0 * best.benefit_gap**2 - 0.002
+
+
 def mean_of(runs, metric, strategy, **options):
     return runs.metric(metric, strategy.name, **options)[:, -1].mean()
 
