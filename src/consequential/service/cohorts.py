@@ -81,6 +81,16 @@ class Cohorts:
         found = export(self.store, self.loop, self.settings, *_span(period))
         return self._keep(period, found, time, by)
 
+    def freeze_again(self, period: str, time: datetime, by: str) -> Row:
+        """Write another version of a period's file, with what has been reported since."""
+        if not self.kept(self.versions(period), time):
+            raise Problem(
+                "cohorts", 409,
+                f"{period!r} was not frozen yet, or the retention has deleted it: only a frozen "
+                "period can be frozen again",
+            )  # fmt: skip
+        return self.freeze(period, time, by)
+
     def leave_out(self, period: str, ids: Set[str], time: datetime, by: str) -> int:
         """Store a period's file again without some rows; return how many files were deleted."""
         versions = self.versions(period)
@@ -112,7 +122,11 @@ class Cohorts:
             "by": by,
         }
         with self.store.write() as connection:
-            return schema.add(connection, schema.cohort, self.loop, time, values)
+            row = schema.add(connection, schema.cohort, self.loop, time, values)
+            if version > 1:
+                what = "cohort frozen again"
+                schema.add_event(connection, self.loop, time, by, what, name_of(row))
+        return row
 
     def versions(self, period: str | None = None) -> list[dict[str, Any]]:
         """Return all that was frozen, or all versions of one period, the last at the end."""
