@@ -39,11 +39,11 @@ class Day:
     summary: dict[str, Any]
 
 
-def closed_days(connection: Connection, loop: str, table: str, most: int = DAYS) -> list[Day]:
+def closed_days(connection: Connection, loop: str, table: str) -> list[Day]:
     """Return the last closed days of a table, in order."""
     day = schema.day.c
     wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
-    found = connection.execute(wanted.order_by(day.date.desc()).limit(most)).all()
+    found = connection.execute(wanted.order_by(day.date.desc()).limit(DAYS)).all()
     return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
 
 
