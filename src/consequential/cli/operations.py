@@ -186,18 +186,15 @@ def backup(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Say whether the rows are those that were written; the exit code is 1 if not."""
     from consequential.service.cohorts import all_cohorts
-    from consequential.service.verify import Finding, verify, verify_decision
+    from consequential.service.verify import file_findings, verify, verify_decision
 
     with _opened(options) as (store, settings):
         if options.decision is not None:
             found = list(verify_decision(store, options.decision, settings.secret))
         else:
-            files = [
-                Finding("cohort", file, "the file is not the one that was written")
-                for cohorts in all_cohorts(store, settings.directory).values()
-                for file in cohorts.damaged()
-            ]
-            found = [*files, *verify(store, settings.secret, options.seal or ())]
+            known = all_cohorts(store, settings.directory).values()
+            found = [each for cohorts in known for each in file_findings(cohorts)]
+            found += verify(store, settings.secret, options.seal or ())
     for finding in found:
         print(finding)
     print(f"{len(found)} finding{'s' * (len(found) > 1)}" if found else "all as it was written")

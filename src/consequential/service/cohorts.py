@@ -155,14 +155,13 @@ class Cohorts:
 
     def _content(self, row: Row) -> bytes:
         path: Path = self.directory / row["file"]
-        if not path.exists():
-            raise Problem("cohort_file", 503, f"the file {row['file']} is missing: restore it")
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != row["file_digest"]:
+        content = path.read_bytes() if path.exists() else None
+        if content is None or hashlib.sha256(content).hexdigest() != row["file_digest"]:
+            what = "missing" if content is None else "not the one that was frozen"
             raise Problem(
                 "cohort_file", 503,
-                f"the file {row['file']} is not the one that was frozen: restore it from a backup, "
-                "or freeze the period again",
+                f"the file {row['file']} is {what}: restore it from a backup, or freeze the period "
+                "again",
             )  # fmt: skip
         return content
 

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from consequential.service import schema
-from consequential.service.pages.groups import Rate, shown_groups
+from consequential.service.pages.groups import TWO_SIDED, Rate, shown_groups
 from consequential.service.settings import LoopSettings
 
 DAYS = 400  # that pages look back
-_NORMAL = 1.959964  # quantile of a two-sided 95 % interval
 _COLUMNS = ["deployment", "propensity", "decision", "label", "amount"]
 
 Floats = NDArray[np.float64]
@@ -81,7 +80,7 @@ class Earned:
     def bounds(self) -> tuple[float, float]:
         """The 95 % interval, widened by what missing labels could be."""
         variance = max(0.0, self.squares / self.people - self.mean**2)
-        margin = _NORMAL * (variance / self.people) ** 0.5
+        margin = TWO_SIDED * (variance / self.people) ** 0.5
         return self.low / self.people - margin, self.high / self.people + margin
 
     @property

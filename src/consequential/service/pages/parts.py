@@ -13,6 +13,7 @@ from consequential.service import schema
 from consequential.service.approval import WITHOUT_EVIDENCE
 from consequential.service.chance import commitment_of
 from consequential.service.deciding import Live
+from consequential.service.gate import FEWEST
 from consequential.service.pages import books, charts, groups
 from consequential.service.pages.history import History, Row
 from consequential.service.pages.rendering import (
@@ -158,7 +159,7 @@ def people(cohorts: Sequence[books.Cohort], live: Live) -> Part:
     shown = books.shown_rates(cohorts)
     together, limit = groups.summed(shown), max_gap(live)
     sentences = [
-        f"Groups are by {attribute}, which decides nothing. Groups of fewer than {groups.SMALLEST} "
+        f"Groups are by {attribute}, which decides nothing. Groups of fewer than {FEWEST} "
         "people are shown only together with others, so that nobody can be told apart; unknown "
         f"are people whose {attribute} was not reported."
     ]
