@@ -17,7 +17,7 @@ from consequential.service.applications import Application
 from consequential.service.backup import back_up
 from consequential.service.bodies import Override
 from consequential.service.cohorts import all_cohorts
-from consequential.service.database import DatabaseError, open_store
+from consequential.service.database import DatabaseError, locked, open_store
 from consequential.service.keys import accounts, authenticated
 from consequential.service.outcomes import add_overrides
 from consequential.service.records import now
@@ -131,6 +131,9 @@ def test_work_can_be_done_once(directory, capsys):
     store.close()
     assert len(days) == 3 * len(schema.SEALED)
     assert main(["verify", str(directory)]) == 0
+    with locked(directory, "worker"):
+        assert main(["work", str(directory), "--once"]) == 2
+    assert "another worker works" in capsys.readouterr().err
 
 
 def test_a_backup_under_load_is_a_complete_service(tmp_path, service, store):

@@ -162,6 +162,8 @@ def test_a_form_from_another_site_is_refused(session, place, header):
     answer = session().post(place, data={"key": "x"}, headers=header)
     assert answer.status_code == 403
     assert "not sent from a page of this service" in answer.text
+    assert "does not pass on the Host header" in answer.text
+    assert "Another key" not in answer.text
 
 
 def test_a_form_that_is_too_large_is_refused(http):
