@@ -152,8 +152,8 @@ def plan(request: Request) -> Findings:
         title="What exploring costs",
         introduction="A floor of 0.02 accepts two of a hundred people whom the rule in force would "
         "reject, besides those it accepts. It costs something with every decision. The larger it "
-        "is, the sooner a rule is proven better that accepts people now rejected; for a rule that only "
-        "rejects more it changes nothing.",
+        "is, the sooner a rule is proven better that accepts people now rejected; for a rule that "
+        "only rejects more it changes nothing.",
         results=found,
         notes=[*notes, *_left_out(log), *found.notes],
     )
