@@ -325,6 +325,15 @@ def test_a_value_that_is_no_number_is_named_with_column_and_row(value, advice, t
             cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
 
 
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d-%m-%y", "%Y/%m/%d", "%d %b %Y"])
+def test_dates_in_another_notation_are_neither_words_nor_numbers(form, tmp_path):
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=13 * (k % 20)) for k in range(40)]
+    rows = [f"{day.strftime(form)},{k % 2},.5,{1 if k % 2 else ''}" for k, day in enumerate(days)]
+    (tmp_path / "log.csv").write_text("\n".join(["x,d,p,y", *rows]))
+    with pytest.raises(cq.DecisionLogError, match=r"'x' has dates .* write dates as 2024-03-01"):
+        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
 def test_na_in_a_csv_file_is_a_missing_value(tmp_path):
     (tmp_path / "log.csv").write_text(many("n/a"))
     log = cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
