@@ -88,6 +88,7 @@ def test_a_port_where_something_is_served_is_refused(tmp_path, monkeypatch, caps
     monkeypatch.setattr(rehearsal, "_answers", lambda http: True)
     assert main(["rehearse", str(tmp_path / "service"), "--no-wait"]) == 2
     assert "choose another --port" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())  # so that the next command can use the folder
 
 
 # --- people

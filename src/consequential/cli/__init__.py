@@ -25,6 +25,7 @@ _MODULES = {
     "migrate": "service",
     "work": "operations",
     "learn": "operations",
+    "freeze": "operations",
     "key": "operations",
     "export": "operations",
     "backup": "operations",
