@@ -108,7 +108,8 @@ def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind != "O":
         return np.asarray(values != values)
     try:
-        return np.asarray(np.equal(values, None) | np.not_equal(values, values), dtype=np.bool_)
+        nothing = np.equal(values, np.array(None)) | np.not_equal(values, values)
+        return np.asarray(nothing, dtype=np.bool_)
     except (TypeError, ValueError, ArithmeticError):  # a value that cannot be compared
         flags = [_is_missing(value) for value in values.ravel()]
         return np.array(flags, dtype=np.bool_).reshape(values.shape)
