@@ -297,14 +297,15 @@ def checked_groups(
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
     try:
-        seen, codes = np.unique(values, return_inverse=True)
+        names = tuple(sorted(set(values.tolist())))
     except TypeError:
         kinds = sorted({type(value).__name__ for value in values.tolist()})
         raise DecisionLogError(
             f"{title('sensitive', sensitive)} has values that cannot be put in order, of type "
             f"{' and '.join(kinds)}: make them words, or all of them numbers"
         ) from None
-    return codes.astype(np.intp), tuple(seen.tolist())
+    place = {name: code for code, name in enumerate(names)}
+    return np.array([place[name] for name in values.tolist()], dtype=np.intp), names
 
 
 def checked_time_step(

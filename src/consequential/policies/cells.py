@@ -73,7 +73,12 @@ def cells_of(series: Any) -> Cells:
         raise PolicyError(
             f"the column {series.name!r} has type {dtype}, not numbers, words, dates or booleans"
         )
-    return _texts(series.to_list())
+    values = series.to_list()
+    if dtype != nw.String:
+        return _texts(values)
+    distinct = list(set(values))  # each is looked at once
+    said = dict(zip(distinct, _texts(distinct), strict=True))
+    return np.array([said[value] for value in values], dtype=object)
 
 
 def _has_parts(series: Any) -> bool:
@@ -105,10 +110,14 @@ def _texts(values: Iterable[Any]) -> Cells:
 
 def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where an array has None, NaN or another value that is not equal to itself."""
-    if values.dtype.kind == "O":
+    if values.dtype.kind != "O":
+        return np.asarray(values != values)
+    try:
+        nothing = np.equal(values, np.array(None)) | np.not_equal(values, values)
+        return np.asarray(nothing, dtype=np.bool_)
+    except (TypeError, ValueError, ArithmeticError):  # a value that cannot be compared
         flags = [_is_missing(value) for value in values.ravel()]
         return np.array(flags, dtype=np.bool_).reshape(values.shape)
-    return np.asarray(values != values)
 
 
 def _is_missing(value: Any) -> bool:
