@@ -201,9 +201,13 @@ def _coded(
         except (TypeError, ValueError, OverflowError):
             words = True
     name = column_name(given)
+    if not words and is_doubtful(role, name):
+        raise DecisionLogError(
+            f"the label {name!r} has numbers: is 1 the outcome hoped for, or 0? Say which with "
+            "positive_label= (--positive-label)"
+        )
     if not words:
-        said = f"label: 1 in {name!r} is the outcome hoped for; if that is 0, say positive_label=0"
-        return _column(role, values, n), (said,) if is_doubtful(role, name) else ()
+        return _column(role, values, n), ()
     found, said = yes_or_no(role, name, _of_length(role, values, n), positive)
     return found, (said,)
 

@@ -73,6 +73,9 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
     what = "decisions do not follow the propensities"
     if off:
         what = f"propensities average {mean:.3f} but a share {share:.3f} was accepted"
+    if off and share == 1.0:
+        everybody = f"everybody was accepted although propensities average {mean:.3f}"
+        return (f"{everybody}: a log needs the rejected applicants too, and here they are missing",)
     fitting = [name for name, no in zip(_CONVENTIONS, contradicted[1:], strict=True) if not no]
     if fitting:
         return (
