@@ -49,6 +49,7 @@ _SCOPES = {
     "administrator": ("admin", "approve"),
 }
 _HEADER = f"{'month':<9}{'decided':>8}{'accepted':>10}{'utility':>9}{'gap':>7}  what happened"
+_NEEDED = "a proof takes some 15 000 to 50 000 decisions (--months, --decisions)"
 
 Item = TypeVar("Item")
 
@@ -98,6 +99,8 @@ def rehearse(options: argparse.Namespace) -> int:
         for month in rehearsal.months(options.months, options.decisions):
             print(month, flush=True)
             months.append(asdict(month))
+        if not any("has passed" in each for month in months for each in month["happened"]):
+            print(f"no candidate was proven in {options.months} months: {_NEEDED}")
         write_atomically(directory / "rehearsal.json", json.dumps(months, indent=1) + "\n")
         page = report(Service(settings, store), LOOP, now())
         write_atomically(directory / "audit.html", page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -65,10 +66,32 @@ def _environment(package: str, filters: Filters) -> Environment:
         "count": as_count,
         "money": as_money,
         "words": lambda name: name.replace("_", " "),
+        "option": _option,
         **{each.__name__: each for each in filters},
     }
     environment.tests |= {"finite": math.isfinite, "contains": lambda all_, one: one in all_}
     return environment
+
+
+def _option(value: Any, name: str) -> str:
+    """Return an option of a command as it can be given again, its value as it was read."""
+
+    def text(item: Any) -> str:
+        match item:
+            case (None, share):
+                return str(share)
+            case (column, direction) if name == "monotone":
+                return f"{column}={'+' if direction > 0 else '-'}"
+            case (group, share):
+                return f"{group}={share}"
+        return str(item)
+
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return option
+    if name == "value_range":  # a number below 0 would be taken for an option
+        return f"{option}={','.join(map(str, value))}"
+    return shlex.join([option, *map(text, value if isinstance(value, list) else [value])])
 
 
 @dataclass(frozen=True, slots=True)
