@@ -149,7 +149,9 @@ class FitPosterior:
         if not self._is_fair:
             return found
         self._meet(people[shuffled])
-        chances, counted = self._chances(phi, log, shuffled[:_SAMPLED], labelled)
+        # a model of the groups that forgets needs all rows at once
+        rows = shuffled[:_SAMPLED] if self.accumulate else shuffled
+        chances, counted = self._chances(phi, log, rows, labelled)
         # prices are right for one model only: one fitted anew, to other rows, needs its own
         if self._n_steps >= self._next_prices or not self.accumulate:
             self._next_prices = _GROWTH * self._n_steps
