@@ -247,8 +247,9 @@ def days_of(propensity, logged, per_day: int, broken_from: int, days: int, rng) 
         people = rng.integers(len(propensity), size=rng.poisson(per_day))
         p = (logged if k >= broken_from else propensity)[people]
         accepted = int((rng.random(len(people)) < propensity[people]).sum())
-        day, sums = str(date(2027, 1, 1) + timedelta(k)), (p.sum(), (p * (1.0 - p)).sum())
-        found.append(Day(day, len(people), accepted, *map(float, sums)))
+        variance = p * (1.0 - p)
+        day, sums = date(2027, 1, 1) + timedelta(k), (p, variance, variance * (1.0 - 2.0 * p))
+        found.append(Day(str(day), len(people), accepted, *(float(each.sum()) for each in sums)))
     return found
 
 

@@ -45,7 +45,7 @@ LENDING, COHORTS, ROUNDS = "linear", 24, 5
 MORE = {"sensitive": "sex", "max_gap": 0.15, "horizon": 1}
 # freezes periods or closes days, when it is told to begin, and says how long that took
 _CHILD = """
-import json, resource, sys, time
+import gc, json, resource, sys, time
 from pathlib import Path
 from loop_data import processor_seconds
 from consequential.service.closing import close_day
@@ -57,6 +57,7 @@ directory, what, loop, *names = sys.argv[1:]
 settings = ServiceSettings.load(Path(directory))
 store = open_store(settings)
 cohorts = all_cohorts(store, settings.directory)[loop]
+gc.freeze()  # as the worker does
 print("ready", flush=True)
 sys.stdin.readline()
 seconds, cpu = time.perf_counter(), processor_seconds(store)

@@ -80,6 +80,22 @@ def test_plan_answers_for_a_rule_that_left_nothing_to_chance(shared, here, capsy
     assert option["months"] == pytest.approx(option["decisions"] / 500 + 12)
 
 
+def test_plan_takes_months_from_dates_and_a_horizon_of_0_leaves_nothing_out(here, capsys):
+    table = people()
+    dates = [f"2024-{1 + step:02d}-01" for step in table["month"].to_pylist()]
+    pa.csv.write_csv(table.append_column("day", pa.array(dates)), "dated.csv")
+    asked = ["dated.csv", *FEATURES, *LOGGED, "--time-step", "day"]
+    plan = ["plan", *asked, "--period", "quarter", *COST, "--improvement", "0.02"]
+    n_quarters = len({(int(date[5:7]) - 1) // 3 for date in dates})
+    for horizon, months in (("1", 3.0), ("0", 0.0)):
+        assert main([*plan, "--horizon", horizon, "--floors", "0.05", "--overwrite"]) == 0
+        (option,) = results(here / "consequential-plan")["results"]["options"]
+        rate = len(table) / n_quarters / 3.0
+        assert option["months"] == pytest.approx(option["decisions"] / rate + months)
+        left_out = "younger than the horizon of 1 time steps" in capsys.readouterr().out
+        assert left_out == (horizon == "1")
+
+
 def test_estimated_propensities_bring_bounds_for_hidden_reasons(shared, here, capsys):
     policy = ["--new", str(shared / "fit" / "policy.json")]
     arguments = ["compare", str(shared / "later.parquet"), *policy, *COLUMNS, *COST]

@@ -206,7 +206,7 @@ def test_bad_input_is_refused_with_a_reason_and_nothing_is_written(bad, capsys, 
         "method",
     ],
 )
-def test_arguments_that_cannot_be_meant_are_refused_with_usage(capsys, arguments, message):
+def test_arguments_that_cannot_be_meant_are_refused(capsys, arguments, message):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2

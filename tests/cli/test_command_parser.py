@@ -90,13 +90,15 @@ def test_the_installed_command_is_the_same(tmp_path):
     ],
     ids=" ".join,
 )
-def test_bad_arguments_are_refused_with_usage_and_a_reason(capsys, arguments, message):
+def test_bad_arguments_are_refused_with_a_reason_on_one_line(capsys, arguments, message):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
     err = capsys.readouterr().err
-    assert err.startswith("usage: consequential")
+    assert err.startswith("consequential")
     assert message in err
+    assert err.count("\n") == 1
+    assert err.rstrip().endswith("--help)")
 
 
 @pytest.mark.parametrize("value", ["three", "2.5", ""])

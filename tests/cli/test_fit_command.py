@@ -237,6 +237,7 @@ def test_fit_keeps_a_capacity_and_says_so_first(shared, here, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"Capacity \(accept at most 0.2 of f\): (kept|kept up to chance) ", printed)
     assert "Capacity (accept at most 0.3 of m)" in printed
+    assert "--max-acceptance f=0.2 m=0.3 " in (here / "consequential-fit/model-card.md").read_text()
     policy = cq.load_policy(here / "consequential-fit" / "policy.json")
     table = people()
     propensity = policy.propensity(table.select(["income", "purpose"]))

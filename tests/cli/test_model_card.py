@@ -9,6 +9,7 @@ import shlex
 import pytest
 from loan_files import COST, FEATURES, LOGGED, results, text_of
 
+import consequential as cq
 from consequential.cli import command_parser, main
 from consequential.cli.results import command_line
 
@@ -21,6 +22,7 @@ def card(shared):
 def test_the_card_names_the_policy_and_the_log_by_their_digests(shared, card):
     policy = hashlib.sha256((shared / "fit" / "policy.json").read_bytes()).hexdigest()
     assert card.count(policy) == 2
+    assert cq.policy_digest(cq.load_policy(shared / "fit" / "policy.json")) in card
     assert results(shared / "fit")["file"]["sha256"] in card
     assert policy in text_of(shared / "fit" / "report.html")
 
@@ -34,6 +36,18 @@ def test_the_card_has_the_figures_of_the_results(shared, card):
     assert f"| f | {found['swaps']['by_group']['f']['people']} |" in card
     for metric in found["group_metrics"]:
         assert metric == "notes" or metric.replace("_", " ") in card
+
+
+def test_card_and_report_mark_the_candidates_that_break_a_bound(shared, here):
+    asked = ["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, "--folds", "2"]
+    assert main([*asked, "--max-gap", "0.001"]) == 0
+    folder = here / "consequential-fit"
+    entries = results(folder)["results"]["candidates"]["entries"]
+    broken = [each["name"] for each in entries if not each["within_bound"]]
+    assert "plain regression" in broken
+    card = (folder / "model-card.md").read_text()
+    assert card.count("| breaks a bound |") == len(broken)
+    assert text_of(folder / "report.html").count("breaks a bound") == len(broken)
 
 
 def test_every_table_of_the_card_has_as_many_cells_in_every_line(card):

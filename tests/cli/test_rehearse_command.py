@@ -7,6 +7,8 @@ import re
 import runpy
 import socket
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +35,9 @@ def rehearsed(tmp_path_factory):
     """The folder of a rehearsal of 500 decisions."""
     folder = tmp_path_factory.mktemp("rehearsal") / "service"
     sizes = ["--months", "3", "--decisions", "100", "--seed", "3"]
-    assert main(["rehearse", str(folder), *sizes, "--port", free_port(), "--no-wait"]) == 0
+    with redirect_stdout(StringIO()) as said:
+        assert main(["rehearse", str(folder), *sizes, "--port", free_port(), "--no-wait"]) == 0
+    (folder.parent / "said").write_text(said.getvalue())
     return folder
 
 
@@ -45,6 +49,7 @@ def test_a_rehearsal_has_a_line_per_month_and_then_a_downturn(rehearsed):
     assert months[3]["happened"][0] == "times get worse"
     assert "candidate 1 is filed" in months[4]["happened"]  # three months after the first
     assert months[4]["utility"] < 0.01
+    assert "no candidate was proven in 3 months" in (rehearsed.parent / "said").read_text()
 
 
 def test_everything_is_as_it_was_written(rehearsed, capsys):
@@ -88,6 +93,7 @@ def test_a_port_where_something_is_served_is_refused(tmp_path, monkeypatch, caps
     monkeypatch.setattr(rehearsal, "_answers", lambda http: True)
     assert main(["rehearse", str(tmp_path / "service"), "--no-wait"]) == 2
     assert "choose another --port" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())  # so that the next command can use the folder
 
 
 # --- people

@@ -188,6 +188,19 @@ def test_policies_that_agree_have_the_cross_fitted_gap():
     assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
 
 
+def test_the_widest_of_several_gaps_is_never_estimated_to_be_negative():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(900, 1))
+    group, decision = np.arange(900) % 3, rng.random(900) < 0.5
+    label = np.where(decision, rng.random(900) < 0.5, np.nan)
+    log = cq.DecisionLog.from_arrays(features, decision, np.full(900, 0.5), label, group)
+    # each fold's policy prefers another group, and the policy of all rows none
+    by_fold = np.stack([np.where(group == k % 3, 0.6, 0.5) for k in range(6)])
+    crossed = CrossFitted(by_fold, rng.permutation(900) % 6)
+    found = deployed_gap(crossed, log, np.full(900, 0.5), cost=0.5)
+    assert found.low == found.value == 0.0 < found.high
+
+
 def test_fit_with_folds_says_how_wide_the_gap_of_its_policy_is():
     learner = cq.FairPolicyLearner(method="direct", cost=world().cost, max_gap=0.05)
     learner.fit_log(explored(3000, 7), folds=3)

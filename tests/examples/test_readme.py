@@ -76,7 +76,7 @@ def test_the_commands_in_the_readme_can_be_parsed(tmp_path, monkeypatch):
     )
     (tmp_path / "consequential-overlap" / "columns.toml").write_text(told)
     text = README.replace("\\\n", " ")
-    columns = re.search(r'^columns="(.*)"', text, flags=re.MULTILINE).group(1)
+    columns = re.search(r"^columns=(\S+)", text, flags=re.MULTILINE).group(1)
     lines = re.findall(r"^\.venv/bin/consequential ([^#\n]*)", text, flags=re.MULTILINE)
     assert len(lines) == 15
     for line in lines:

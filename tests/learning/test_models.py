@@ -46,6 +46,24 @@ def test_tables_of_indicators_alone_or_numbers_alone_can_be_modelled(rng):
             assert np.isfinite(log_odds(model.fitted(inputs, labels), inputs)).all()
 
 
+def test_trees_find_a_combination_of_features_none_of_which_tells_anything_alone(rng):
+    n, right = 3_000, []
+    for _ in range(4):
+        inputs, new = (rng.integers(0, 2, (n, 16)).astype(float) for _ in range(2))
+        odd, new_odd = (each[:, :3].sum(axis=1) % 2 for each in (inputs, new))
+        labels = (rng.random(n) < np.where(odd, 0.8, 0.2)).astype(int)
+        model = default_models(inputs, n)["boosted trees"].fitted(inputs, labels)
+        right.append(((log_odds(model, new) > 0) == new_odd).mean())
+    assert np.mean(right) > 0.9
+
+
+def test_trees_of_labels_that_are_all_but_chance_stop_early(rng):
+    inputs = rng.normal(size=(2_000, 5))
+    labels = rng.integers(0, 2, 2_000)
+    model = default_models(inputs, 2_000)["boosted trees"].fitted(inputs, labels)
+    assert np.abs(log_odds(model, rng.normal(size=(500, 5)))).mean() < 0.3
+
+
 def test_a_regression_of_given_signs_is_the_most_likely_one_of_them(rng):
     n = 800
     inputs = np.column_stack([rng.normal(size=(n, 3)), rng.random((n, 2)) < 0.4]).astype(float)

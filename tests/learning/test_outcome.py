@@ -56,6 +56,27 @@ def test_nobody_is_predicted_by_a_model_that_saw_them(rng):
     assert np.corrcoef(inside, log.label[seen])[0, 1] > 0.3
 
 
+def test_nobody_is_predicted_by_a_model_that_saw_copies_of_them(rng):
+    features = rng.normal(size=(200, 30))
+    log = logged(features, np.full(200, 0.5), rng)
+    log = log.take(rng.permutation(np.repeat(np.arange(200), 4)))
+    models = {"regression": Model(lambda: LogisticRegression(C=1e3, max_iter=1_000), 30)}
+    outcome = outcome_of(log, models, log.features, folds=4)
+    seen = log.labelled
+    leaning = np.corrcoef(outcome.predicted[seen], log.label[seen])[0, 1]
+    assert leaning < 0.2
+    rows, first = np.unique(log.features[:, 0], return_inverse=True)
+    assert len(set(zip(first, outcome.fold, strict=True))) == len(rows)
+    assert (np.bincount(outcome.fold) == len(log) / 4).all()
+
+
+def test_different_people_with_equal_features_are_in_different_folds(rng):
+    features = rng.integers(0, 2, (N, 3)).astype(float)
+    outcome = modelled(logged(features, expit(features[:, 1]), rng))
+    _, kind = np.unique(features, axis=0, return_inverse=True)
+    assert len(set(zip(kind, outcome.fold, strict=True))) == 8 * 3
+
+
 def test_groups_are_predicted_among_those_whom_a_notion_counts(rng):
     features = rng.normal(size=(N, 2))
     group = (rng.random(N) < expit(features[:, 1])).astype(int)

@@ -90,6 +90,16 @@ def test_propensities_that_are_a_little_off_are_not_doubted():
     assert propensity_concerns(log_of(p + 0.03 * (1.0 - p), d)) == ()
 
 
+def test_a_log_of_accepted_people_only_says_who_is_missing():
+    log = log_of(*drawn("generous", 2000, 0))
+    accepted = log.take(log.decision)
+    (concern,) = propensity_concerns(accepted)
+    assert "rejected applicants too, and here they are missing" in concern
+    found = cq.overlap(accepted)
+    assert found.exploring == "no"
+    assert concern in found.reasons
+
+
 def test_estimates_of_propensities_are_not_doubted():
     world = cq.worlds.second_setting()
     for seed in range(2):

@@ -134,10 +134,19 @@ def test_yes_to_a_bad_outcome_is_ambiguous(name):
     log = cq.DecisionLog.from_frame(clear, **(NAMED | {"label": name}))
     assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
     numbers = pd.DataFrame(table() | {name: [None, 1, 0, None]})
-    log = cq.DecisionLog.from_frame(numbers, **(NAMED | {"label": name}))
-    assert f"label: 1 in {name!r} is the outcome hoped for; if that is 0" in log.notes[-1]
-    log = cq.DecisionLog.from_frame(numbers, **(NAMED | {"label": name}), positive_label=0)
-    assert_array_equal(log.label, [np.nan, 0.0, 1.0, np.nan])
+    with pytest.raises(cq.DecisionLogError, match=f"{name!r} has numbers: is 1 the outcome hoped"):
+        cq.DecisionLog.from_frame(numbers, **(NAMED | {"label": name}))
+    for hoped_for, label in ((0, [np.nan, 0.0, 1.0, np.nan]), (1, [np.nan, 1.0, 0.0, np.nan])):
+        named = NAMED | {"label": name}
+        log = cq.DecisionLog.from_frame(numbers, **named, positive_label=hoped_for)
+        assert_array_equal(log.label, label)
+
+
+@pytest.mark.parametrize("name", ["translated", "latest", "badge", "plate"])
+def test_names_that_contain_such_a_word_by_chance_are_no_bad_outcomes(name):
+    frame = pd.DataFrame(table() | {name: [None, 1, 0, None]})
+    log = cq.DecisionLog.from_frame(frame, **(NAMED | {"label": name}))
+    assert_array_equal(log.label, [np.nan, 1.0, 0.0, np.nan])
 
 
 def test_notes_stay_with_a_log_and_its_parts():
@@ -323,6 +332,15 @@ def test_a_value_that_is_no_number_is_named_with_column_and_row(value, advice, t
         words = rf"{role} must be numbers, but row 7 has '{value.replace('?', '.')}': .*{advice}"
         with pytest.raises(cq.DecisionLogError, match=words):
             cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d-%m-%y", "%Y/%m/%d", "%d %b %Y"])
+def test_dates_in_another_notation_are_neither_words_nor_numbers(form, tmp_path):
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=13 * (k % 20)) for k in range(40)]
+    rows = [f"{day.strftime(form)},{k % 2},.5,{1 if k % 2 else ''}" for k, day in enumerate(days)]
+    (tmp_path / "log.csv").write_text("\n".join(["x,d,p,y", *rows]))
+    with pytest.raises(cq.DecisionLogError, match=r"'x' has dates .* write dates as 2024-03-01"):
+        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
 
 
 def test_na_in_a_csv_file_is_a_missing_value(tmp_path):

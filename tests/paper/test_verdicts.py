@@ -198,6 +198,11 @@ def flat(path):
     return path
 
 
+def unmoved(path):
+    path[:] = path[0]
+    return path
+
+
 def unfair(path):
     path[-1, 1] = 0.1
     return path
@@ -207,7 +212,9 @@ PENALTY = [
     ("parity-reached", unfair),
     ("parity-reached", constant(-0.02)),
     ("parity-costs", flat),
+    ("parity-costs", unfair),
     ("cost-no-more-than-needed", at(2, utility=-0.02)),
+    ("cost-no-more-than-needed", unmoved),
     ("trade-off", constant(0.0, first=1)),
     ("trade-off", at(3, gap=0.4)),
 ]
@@ -265,6 +272,13 @@ LENDING = [
         {"utility_of": lambda xi: 0.1 if xi < 740 else 0.0},
         "holds in 3 of 9",
     ),
+    # the last band has another threshold, from which nothing is learned
+    (
+        "lending-harsh-useless",
+        {"utility_of": lambda xi: 0.1 if xi == 750 else 0.0},
+        "holds in 6 of 9",
+    ),
+    ("lending-harsh-parity", {"gap_of": lambda xi: -0.3 if xi == 800 else 0.0}, "holds in 6 of 9"),
 ]
 
 
@@ -366,11 +380,23 @@ def test_columns_that_differ_are_all_named(tmp_path):
     assert (checked.kind, checked.holding) == ("partly", ("corrected",))
 
 
+def few(name):
+    runs = time_runs(name)
+    return type(runs)(tuple(run for run in runs.runs if run.seed < 5), runs.world, (0, 1), "x")
+
+
 def test_too_few_runs_tell_nothing(tmp_path):
-    runs = time_runs("first")
-    few = type(runs)(tuple(run for run in runs.runs if run.seed < 5), runs.world, (0, 1), "x")
-    checked = BY_ID["first-boundary-found"].check(results_in(tmp_path, {"first-time": few}))
-    assert (checked.overall, checked.kind) == (CANNOT_TELL, "unclear")
+    results = results_in(
+        tmp_path,
+        {
+            "first-time": few("first"),
+            "second-time": few("second"),
+            "lending": lending_table().at(lending_table().seed < 5),
+        },
+    )
+    for claim_id in ("first-boundary-found", "second-blind-below-four", "lending-harsh-useless"):
+        checked = BY_ID[claim_id].check(results)
+        assert (checked.overall, checked.kind) == (CANNOT_TELL, "unclear")
 
 
 # --- the parts of a verdict

@@ -85,6 +85,7 @@ def test_a_closed_day_has_a_seal_of_every_table_and_a_summary(store, caplog):
     summary = json.loads(closed["summary"])
     assert (summary["accepted"], summary["propensity"]) == (3, 1.25)
     assert summary["variance"] == pytest.approx(5 * 0.25 * 0.75)
+    assert summary["first_skew"] == pytest.approx(5 * 0.25 * 0.75 * 0.5)
     assert (summary["from_20"], summary["from_30"]) == (5, 0)
     logged = {each.about["table"]: each.about["seal"] for each in caplog.records}
     assert logged == seals  # a copy lies outside the database

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from trial import Served, Trial
 
 from consequential.cli import main
@@ -49,7 +50,20 @@ def test_a_secret_that_is_there_is_kept(tmp_path):
     assert (tmp_path / "secret").read_text() == "mine"
 
 
-def test_what_fails_leaves_no_files_behind(tmp_path, capsys):
-    url = "postgresql://nobody@127.0.0.1:1/nothing"
-    assert main(["init", str(tmp_path), "--database", url]) != 0
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/nothing", "cannot be used: connection failed"),
+        (
+            "mysql://shop:s3cret@127.0.0.1/shop",
+            "user@host/name; this begins with 'mysql'",
+        ),
+        ("service.db", "begins with 'service.db'"),
+    ],
+)
+def test_what_fails_leaves_no_files_behind(tmp_path, capsys, url, told):
+    assert main(["init", str(tmp_path), "--database", url]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "s3cret" not in error
     assert list(tmp_path.iterdir()) == []

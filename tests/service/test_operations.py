@@ -15,9 +15,11 @@ from consequential.cli import main
 from consequential.service import schema
 from consequential.service.applications import Application
 from consequential.service.backup import back_up
+from consequential.service.bodies import Override
 from consequential.service.cohorts import all_cohorts
-from consequential.service.database import DatabaseError, open_store
+from consequential.service.database import DatabaseError, locked, open_store
 from consequential.service.keys import accounts, authenticated
+from consequential.service.outcomes import add_overrides
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings
 from consequential.service.verify import verify
@@ -55,7 +57,12 @@ def test_keys_are_made_listed_and_revoked(directory, capsys):
     store.close()
     assert authenticated(known, f"Bearer {made[1]}", "report").name == "shop"
     assert main([*shop, "--revoke"]) == 0
-    assert capsys.readouterr().out == "1 keys revoked\n"
+    assert capsys.readouterr().out == "1 key revoked\n"
+    # whoever mistypes the name of a key that was lost must not believe that it is revoked
+    assert main(["key", str(directory), "--name", "shp", "--revoke"]) == 2
+    assert main(["key", str(directory), "--revoke"]) == 2
+    assert main([*shop, "--revoke"]) == 2
+    assert "'shp' has no key that is in force" in capsys.readouterr().err
     assert main(["key", str(directory)]) == 0
     assert re.search(r"^shop +decide report +revoked", capsys.readouterr().out, re.MULTILINE)
     assert main([*shop, "--scopes", "everything"]) == 2
@@ -124,6 +131,9 @@ def test_work_can_be_done_once(directory, capsys):
     store.close()
     assert len(days) == 3 * len(schema.SEALED)
     assert main(["verify", str(directory)]) == 0
+    with locked(directory, "worker"):
+        assert main(["work", str(directory), "--once"]) == 2
+    assert "another worker works" in capsys.readouterr().err
 
 
 def test_a_backup_under_load_is_a_complete_service(tmp_path, service, store):
@@ -182,11 +192,17 @@ def opened_loops(directory) -> list[str]:
     return found
 
 
-def test_learn_files_a_candidate_now_or_says_what_is_missing(rehearsed, capsys):
+@pytest.fixture
+def folder(rehearsed):
+    """The folder of a loop that has frozen four cohorts, as commands expect it."""
     folder = rehearsed.service.directory
     (folder / "service.json").write_text(json.dumps({"database": ""}))
     (folder / "secret").write_text(rehearsed.service.secret.hex())
     (folder / "secret").chmod(0o600)
+    return folder
+
+
+def test_learn_files_a_candidate_now_or_says_what_is_missing(rehearsed, folder, capsys):
     rehearsed.put(cost=0.4)
     assert main(["learn", str(folder), "--loop", "lending"]) == 0
     digest, _, said = capsys.readouterr().out.partition(":")
@@ -197,3 +213,20 @@ def test_learn_files_a_candidate_now_or_says_what_is_missing(rehearsed, capsys):
     (folder / "cohorts" / "lending" / "2026-01-03-1.parquet").unlink()
     assert main(["learn", str(folder), "--loop", "lending"]) != 0
     assert "2026-01-03-1.parquet is missing" in capsys.readouterr().err
+
+
+def test_a_person_freezes_a_period_again_with_what_came_later(rehearsed, folder, capsys):
+    accepted = (r["id"] for r in rehearsed.rows(schema.decision) if r["accepted"])
+    override = Override(decision_id=next(accepted), accepted=False, why="it came late")
+    with rehearsed.store.write() as connection:
+        add_overrides(connection, [override], "anna", now())
+    command = ["freeze", str(folder), "--loop", "lending", "--cohort"]
+    assert main([*command, "2026-01-01"]) == 0
+    assert "version 2 of 2026-01-01: 500 decisions" in capsys.readouterr().out
+    versions = rehearsed.cohorts().versions("2026-01-01")
+    assert [json.loads(row["counts"])["overridden"] for row in versions] == [0, 1]
+    events = [row for row in rehearsed.rows(schema.event) if row["what"] == "cohort frozen again"]
+    assert [(row["by"], row["about"]) for row in events] == [("operator", "2026-01-01-2")]
+    for period in ("2026-01-06", "2025-01-01", "January"):  # these are not frozen
+        assert main([*command, period]) == 2
+    assert "only a frozen period can be frozen again" in capsys.readouterr().err

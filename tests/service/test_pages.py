@@ -19,14 +19,15 @@ from trial import served_here
 from consequential.service import schema
 from consequential.service.keys import Account, create_key, revoke_keys
 from consequential.service.loops import settings_in_force
-from consequential.service.pages import charts, sections, views
+from consequential.service.pages import books, charts, parts, sections, views
 from consequential.service.pages.books import Cohort, frozen_cohorts
 from consequential.service.pages.groups import Gap, Rate, shown_groups, summed
+from consequential.service.pages.history import History
 from consequential.service.pages.rendering import render
 from consequential.service.pages.report import report
 from consequential.service.pages.sessions import COOKIE, new_session
 from consequential.service.pages.views import PAGES
-from consequential.service.records import now
+from consequential.service.records import now, stamp
 from consequential.service.state import Service
 
 PLACES = ["/loops/lending", *(f"/loops/lending/{page}" for page in PAGES[1:])]
@@ -161,6 +162,8 @@ def test_a_form_from_another_site_is_refused(session, place, header):
     answer = session().post(place, data={"key": "x"}, headers=header)
     assert answer.status_code == 403
     assert "not sent from a page of this service" in answer.text
+    assert "does not pass on the Host header" in answer.text
+    assert "Another key" not in answer.text
 
 
 def test_a_form_that_is_too_large_is_refused(http):
@@ -259,6 +262,17 @@ def test_a_missing_label_of_somebody_accepted_by_chance_is_taken_from_others_lik
     assert earned.mean == pytest.approx((90 * 0.4 - 10 * 0.4) / 100)
 
 
+def test_a_cohort_with_days_that_are_not_looked_at_has_no_row(page_trial, store, monkeypatch):
+    """Its outcomes came later, so there would be more of them than accepted people."""
+    service = Service(page_trial.settings, store)
+    assert (
+        sections.outcomes(service, service.live("lending"))["arrivals"][-1]["cohort"] == "2026-W01"
+    )
+    monkeypatch.setattr(books, "DAYS", 20)
+    rows = sections.outcomes(service, service.live("lending"))["arrivals"]
+    assert [row["cohort"] for row in rows] == ["2026-W11", "2026-W10", "2026-W09"]
+
+
 def test_a_decision_is_found_by_its_id_and_by_its_application(session, store):
     client, (row, *_) = session("reader"), decisions(store, loop="lending", accepted=False)
     for name in (row["id"], row["application_id"]):
@@ -333,6 +347,40 @@ def test_a_gap_that_may_be_above_its_limit_is_marked(page_trial, limit, told):
     assert ('<div class="wrong">' in text) == bool(told)
     assert ("above the limit" in text.lower()) == bool(told)
     assert told in text
+
+
+def history_of(*deployments: tuple[dict[str, float], str]) -> History:
+    rows = [
+        {"number": k + 1, "shares": shares, "evidence": evidence, "by": "ben", "time": stamp(now())}
+        for k, (shares, evidence) in enumerate(deployments)
+    ]
+    return History([], rows, [], {}, 1)
+
+
+def test_what_was_deployed_without_evidence_stays_marked_when_it_is_rolled_back_to():
+    old, new = {"old": 1.0}, {"new": 1.0}
+    history = history_of(
+        (old, "without evidence: a start"),
+        (new, "evaluation 3: agreed"),
+        (old, "roll back: drift:income"),
+        (new, "without evidence: it was sound"),
+        ({"new": 0.4, "old": 0.6}, "smaller shares of candidates"),
+        (new, "evaluation 9"),
+        (old, "evaluation 12"),
+        (new, "roll back"),
+    )
+    marked = [row["number"] for row in history.deployments if history.is_unproven(row)]
+    assert marked == [1, 3, 4, 5]
+    evidence = [row[-1] for row in parts.deployments(history).rows][::-1]
+    assert [k + 1 for k, told in enumerate(evidence) if "without evidence</strong>" in told
+            or '<strong class="mark">without evidence' in told] == marked  # fmt: skip
+    assert evidence[2].startswith("roll back: drift:income <strong")
+
+
+@pytest.mark.parametrize("place", ["", "/candidates", "/decision?of=A-0-0", "/audit"])
+def test_what_decides_without_evidence_is_marked_so(session, place):
+    text = session("reader").get(f"/loops/lending{place}").text
+    assert '<strong class="mark">without evidence' in text
 
 
 # --- changing what decides

@@ -11,7 +11,8 @@ import trial
 from sqlalchemy.exc import TimeoutError
 from trial import LOOP, Trial, application, served_here
 
-from consequential.service import api, chance, keys, schema, state
+import consequential as cq
+from consequential.service import api, chance, deciding, keys, policies, schema, state
 from consequential.service.app import make_app
 from consequential.service.records import canonical, now
 
@@ -99,3 +100,21 @@ def test_only_a_few_exports_are_made_at_a_time(sqlite_trial):
     with served_here(sqlite_trial) as http, api._exports, api._exports:
         answer = http.get("/v1/loops/trial/export")
         assert (answer.status_code, answer.json()["code"]) == (503, "busy")
+
+
+def test_a_policy_is_loaded_before_anybody_deploys_it(sqlite_trial):
+    """The first with splines takes seconds, and a deployment is to be in force within two."""
+    store = sqlite_trial.store()
+    service = state.Service(sqlite_trial.settings, store)
+    text = cq.policy_to_json(trial.trial_policy(-0.123))
+    with service.changing("trial") as (connection, live, at):
+        digest = policies.propose(connection, live, text, "author", at)
+    service.prepare()
+    loaded = deciding._policy.cache_info().misses
+    service.prepare()
+    with service.changing("trial") as (connection, live, at):
+        number = policies.deploy(connection, live, {digest: 1.0}, "second", at)
+    service.refresh()
+    assert service.live("trial").number == number
+    assert deciding._policy.cache_info().misses == loaded
+    store.close()

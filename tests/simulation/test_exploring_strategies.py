@@ -131,6 +131,42 @@ def test_the_model_of_a_refit_is_fitted_to_the_end():
     assert_allclose(residual @ phi, regression.coef_[0] / regression.C, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("sequence", "fitted"),
+    [
+        ("iterative", [[0], [1], [2, 3], [4, 5, 6, 7]]),
+        (cq.sequences.LastSteps(1), [[0], [1], [3], [7]]),
+    ],
+)
+def test_a_refit_learns_from_the_last_policy_or_from_what_its_sequence_keeps(
+    sequence, fitted, monkeypatch
+):
+    # a step alone had few labels of people whom the policy refused once the floor had faded
+    seen = []
+
+    def fit_log(learner, log):
+        seen.append(sorted(set(log.time_step.tolist())))
+        learner.policy_ = SECOND.initial_policy("logistic")
+        return learner
+
+    monkeypatch.setattr(cq.FairPolicyLearner, "fit_log", fit_log)
+    strategy = cq.RefitPolicy(sequence)
+    cq.simulate(SECOND, strategy, seeds=1, time_steps=9, n_proposals=50, n_jobs=1, progress=False)
+    assert seen == fitted
+
+
+def test_a_model_fitted_anew_at_every_step_has_prices_of_its_own():
+    # with those of another step's model steps in between fell short by up to .008
+    strategy, penalty = cq.ExploreByPosterior(sequence="aggregated"), 5.0
+    runs = cq.simulate(
+        FIRST, strategy, seeds=1, penalties=[penalty], time_steps=26, n_jobs=1, progress=False
+    )
+    utility, gap = (runs.metric(name, strategy.name)[0, 20:] for name in ("utility", "benefit_gap"))
+    best = FIRST.optimal(penalty=penalty)
+    value = utility - penalty / 2.0 * gap**2
+    assert value.min() >= best.utility - penalty / 2.0 * best.benefit_gap**2 - 0.002
+
+
 def mean_of(runs, metric, strategy, **options):
     return runs.metric(metric, strategy.name, **options)[:, -1].mean()
 

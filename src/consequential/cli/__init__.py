@@ -26,6 +26,7 @@ _MODULES = {
     "migrate": "service",
     "work": "operations",
     "learn": "operations",
+    "freeze": "operations",
     "key": "operations",
     "export": "operations",
     "backup": "operations",

@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.base import clone
 
 from consequential import evaluation, planning, tradeoff
+from consequential.cli.money import outcome_months, per_month
 from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
 from consequential.cli.results import Findings, cluster_of
 from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
@@ -121,7 +122,7 @@ def frontier(request: Request) -> Findings:
         title="Utility against the gap between groups",
         introduction=str(log),
         results={"frontier": found, "overlap": exploration},
-        notes=[*found.notes, *exploration_notes(exploration)],
+        notes=[*_left_out(log), *found.notes, *exploration_notes(exploration)],
         page={"plot": svg_of(found.plot(), "frontier")},
         interrupted=any(note.startswith("interrupted") for note in found.notes),
     )
@@ -132,14 +133,15 @@ def plan(request: Request) -> Findings:
     """Say what exploring costs, and how long until an improvement is proven."""
     options, log, candidate = request.options, request.log, request.rules.get("candidate")
     notes = [] if candidate is None else candidate.notes(log, request.source)
-    asked = ("floors", "changed", "success_rate", "rate", "power", "confidence")
-    money = request.money
+    asked = ("floors", "changed", "success_rate", "power", "confidence")
+    money, months = request.money, options.outcome_months
     found = planning.plan(
         log,
         cost=request.cost,
         improvement=options.improvement / (1.0 if money is None else money.worth),
         candidate=None if candidate is None else candidate.rule,
-        horizon=options.outcome_months,
+        rate=options.rate or per_month(options, log),
+        horizon=outcome_months(options, log) if months is None else months,
         method=options.method,
         **{name: getattr(options, name) for name in asked},
     )
@@ -148,11 +150,12 @@ def plan(request: Request) -> Findings:
     return Findings(
         text=f"{found}\nin words: {found.sentences[0]}",
         title="What exploring costs",
-        introduction="A floor accepts everybody with at least that probability. It costs something "
-        "with every decision. The larger it is, the sooner a rule is proven better that accepts "
-        "people now rejected; for a rule that only rejects more it changes nothing.",
+        introduction="A floor of 0.02 accepts two of a hundred people whom the rule in force would "
+        "reject, besides those it accepts. It costs something with every decision. The larger it "
+        "is, the sooner a rule is proven better that accepts people now rejected; for a rule that "
+        "only rejects more it changes nothing.",
         results=found,
-        notes=[*notes, *found.notes],
+        notes=[*notes, *_left_out(log), *found.notes],
     )
 
 
@@ -364,12 +367,7 @@ def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> lis
 
 def _notes(request: Request, tested: _Tested) -> list[str]:
     options, log, fitted = request.options, request.log, tested.fitted
-    notes = [tested.note, *fitted.notes]
-    if left_out := len(log) - len(log.settled()):
-        notes.append(
-            f"{left_out} decisions younger than the horizon of {log.horizon} time steps are left "
-            "out, accepted and rejected alike"
-        )
+    notes = [tested.note, *fitted.notes, *_left_out(log)]
     if options.uses_sensitive:
         notes.append("the policy decides by the sensitive attribute")
     if options.floor == 0.0:
@@ -378,3 +376,14 @@ def _notes(request: Request, tested: _Tested) -> list[str]:
             "rejects (--floor 0.02 keeps looking)"
         )
     return notes
+
+
+def _left_out(log: DecisionLog) -> list[str]:
+    """Say how many decisions are too young to have their outcomes."""
+    count = len(log) - len(log.settled())
+    if not count:
+        return []
+    return [
+        f"{count} decisions younger than the horizon of {log.horizon} time steps are left out, "
+        "accepted and rejected alike"
+    ]

@@ -27,7 +27,6 @@ from consequential.policies import (
     ThresholdPolicy,
     groups_of,
     policies_in,
-    policy_digest,
     reasons_for,
     table_columns,
 )
@@ -64,7 +63,7 @@ def decide(options: argparse.Namespace) -> int:
     accepted, left = sum(filter(None, decided["decision"])), len(people.undecided)
     refused = f"{len(table) - accepted - left} refused"
     print(f"{accepted} accepted, {refused}{f', {left} left undecided' if left else ''}")
-    print(f"policy: {rule.name}, digest {policy_digest(rule.rule)}")
+    print(f"policy: {rule.name}, sha256 {rule.digest}")
     print(f"decisions: {options.out.resolve()}")
     return 0
 

@@ -85,7 +85,7 @@ class Source:
     def read(cls, options: argparse.Namespace) -> Source:
         """Read the file the options name, and find their columns in it."""
         for option in ("horizon", "period"):
-            if getattr(options, option) is not None and options.time_step is None:
+            if getattr(options, option) and options.time_step is None:
                 raise ValueError(
                     f"--{option} is about time steps: say with --time-step which column has them"
                 )
@@ -105,7 +105,8 @@ class Source:
             table=table,
             roles=roles,
             features=_features(options.features or (), known, roles),
-            outcomes={name: getattr(options, name) for name in _OUTCOMES},
+            outcomes={name: getattr(options, name) for name in _OUTCOMES}
+            | {"horizon": options.horizon or None},
             estimate=EstimatedPropensity(seed=seed) if options.estimate_propensity else None,
             notes=notes,
         )

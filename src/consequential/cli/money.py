@@ -50,7 +50,7 @@ class Money:
                 "--unit is about money: say with --gain and --loss what an accepted person brings "
                 "and takes, with --value, or with --amount which column has the amounts"
             )
-        return cls(gain, loss, unit or "", options.rate or _monthly(options, log))
+        return cls(gain, loss, unit or "", options.rate or per_month(options, log))
 
     @property
     def worth(self) -> float:
@@ -65,9 +65,14 @@ class Money:
         return self.loss / (self.gain + self.loss)
 
 
-def _monthly(options: argparse.Namespace, log: DecisionLog) -> float | None:
+def per_month(options: argparse.Namespace, log: DecisionLog) -> float | None:
     """Return how many applications a month of the log has, where its time steps have a length."""
     if options.period is None:
         return None
     steps = int(log.time_step.max() - log.time_step.min()) + 1
     return len(log) / steps * _PER_MONTH[options.period]
+
+
+def outcome_months(options: argparse.Namespace, log: DecisionLog) -> float:
+    """Return how many months an outcome takes by the log's horizon; 0 where nothing says it."""
+    return 0.0 if options.period is None else (log.horizon or 0) / _PER_MONTH[options.period]

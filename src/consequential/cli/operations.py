@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from consequential.cli.extra import needing_service
 from consequential.files import write_atomically
 
 if TYPE_CHECKING:
+    from consequential.service.cohorts import Cohorts
     from consequential.service.database import Store
     from consequential.service.settings import ServiceSettings
 
 with needing_service():
     import sqlalchemy  # noqa: F401
+
+T = TypeVar("T")
 
 _WAIT = 300.0  # seconds for a worker to end its round
 _BEGINNING, _END = datetime(1971, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
@@ -58,6 +62,7 @@ def work(options: argparse.Namespace) -> int:
         if options.follow:
             Thread(target=_follow, args=[stop], daemon=True).start()
         log_as_lines()
+        gc.freeze()  # or freezing a cohort spends half its time on looking for garbage in modules
         worker.run(store, settings, stop)
     return 0
 
@@ -70,24 +75,42 @@ def _follow(stop: Event) -> None:
 def learn(options: argparse.Namespace) -> int:
     """Learn a candidate from the frozen cohorts of a loop."""
     from consequential.service import learning
+
+    with _cohorts(options) as (cohorts, time):
+        frozen = cohorts.frozen()
+        digest = learning.learn(cohorts, frozen, time)
+    print(f"{digest}: learned from {len(frozen)} cohorts; it is proven on those that come")
+    return 0
+
+
+def freeze(options: argparse.Namespace) -> int:
+    """Freeze a period of a loop again, as a new version."""
+    with _cohorts(options) as (cohorts, time):
+        row = cohorts.freeze_again(options.cohort, time, "operator")
+    print(
+        f"version {row['version']} of {row['period']}: {row['rows']} decisions. Candidates that "
+        "were looked at on the version before are withdrawn at their next look"
+    )
+    return 0
+
+
+@contextmanager
+def _cohorts(options: argparse.Namespace) -> Iterator[tuple[Cohorts, datetime]]:
+    """Open the cohorts of a loop while no worker works, with the time that it is for the loop."""
     from consequential.service.cohorts import all_cohorts
     from consequential.service.database import only_worker
-    from consequential.service.problems import Problem
     from consequential.service.records import now
 
     with _opened(options) as (store, settings):
-        known = all_cohorts(store, settings.directory)
-        cohorts = known.get(options.loop)
-        if cohorts is None:
-            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
+        cohorts = _of_loop(all_cohorts(store, settings.directory), options.loop)
         with only_worker(store, settings.directory, _WAIT):
-            frozen = cohorts.frozen()
-            try:
-                digest = learning.learn(cohorts, frozen, cohorts.clock(now()))
-            except Problem as problem:
-                raise ValueError(problem.detail) from None
-    print(f"{digest}: learned from {len(frozen)} cohorts; it is proven on those that come")
-    return 0
+            yield cohorts, cohorts.clock(now())
+
+
+def _of_loop(known: Mapping[str, T], loop: str) -> T:
+    if loop not in known:
+        raise ValueError(f"no loop {loop!r}; there are {', '.join(known) or 'none'}")
+    return known[loop]
 
 
 def key(options: argparse.Namespace) -> int:
@@ -98,11 +121,16 @@ def key(options: argparse.Namespace) -> int:
 
     with _opened(options) as (store, _), store.write() as connection:
         if options.name is None:
+            if options.revoke or options.scopes:
+                raise ValueError("whose key? say --name NAME")
             known = keys.accounts(connection).values()
             rows = [[a.name, " ".join(sorted(a.scopes)), "revoked" * a.revoked] for a in known]
             print("\n".join(text_table([["name", "scopes", ""], *sorted(rows)], ruled=True)))
         elif options.revoke:
-            print(f"{keys.revoke_keys(connection, options.name, now())} keys revoked")
+            count = keys.revoke_keys(connection, options.name, now())
+            if count == 0:
+                raise ValueError(f"{options.name!r} has no key that is in force")
+            print(f"{count} key{'s' * (count > 1)} revoked")
         else:
             made = keys.create_key(connection, options.name, options.scopes or (), now())
             print(f"the key of {options.name}, shown only now:\n  {made}")
@@ -120,9 +148,7 @@ def export(options: argparse.Namespace) -> int:
     with _opened(options) as (store, _):
         with store.read() as connection:
             known = settings_in_force(connection)
-        if options.loop not in known:
-            raise ValueError(f"no loop {options.loop!r}; there are {', '.join(known) or 'none'}")
-        loop = known[options.loop]
+        loop = _of_loop(known, options.loop)
         if options.table is not None:
             copied = copy_of(store, options.table, options.loop, since, until)
             write_atomically(options.out, copied, replace=options.overwrite)
@@ -162,21 +188,18 @@ def backup(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Say whether the rows are those that were written; the exit code is 1 if not."""
     from consequential.service.cohorts import all_cohorts
-    from consequential.service.verify import Finding, verify, verify_decision
+    from consequential.service.verify import file_findings, verify, verify_decision
 
     with _opened(options) as (store, settings):
         if options.decision is not None:
             found = list(verify_decision(store, options.decision, settings.secret))
         else:
-            files = [
-                Finding("cohort", file, "the file is not the one that was written")
-                for cohorts in all_cohorts(store, settings.directory).values()
-                for file in cohorts.damaged()
-            ]
-            found = [*files, *verify(store, settings.secret, options.seal or ())]
+            known = all_cohorts(store, settings.directory).values()
+            found = [each for cohorts in known for each in file_findings(cohorts)]
+            found += verify(store, settings.secret, options.seal or ())
     for finding in found:
         print(finding)
-    print(f"{len(found)} findings" if found else "all as it was written")
+    print(f"{len(found)} finding{'s' * (len(found) > 1)}" if found else "all as it was written")
     return 1 if found else 0
 
 

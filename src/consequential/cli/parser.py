@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from consequential import __version__
 
@@ -16,7 +16,7 @@ Group = argparse._ActionsContainer
 
 def command_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="consequential",
         description="Learn to decide when labels exist only for the people you accept.",
         epilog="example: consequential demo",
@@ -36,6 +36,13 @@ def command_parser() -> argparse.ArgumentParser:
         )
         _Arguments(stored["options"]).add(command, settings)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong on one line, since some commands have thirty options."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -205,6 +212,7 @@ def _direction(text: str) -> tuple[str, int]:
 _TYPES: dict[str, Callable[[str], Any]] = {
     "int": int,
     "path": Path,
+    "at_least_zero": _at_least(0),
     "at_least_one": _at_least(1),
     "at_least_two": _at_least(2),
     "not_negative": _not_negative,

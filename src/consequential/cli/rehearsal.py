@@ -49,6 +49,7 @@ _SCOPES = {
     "administrator": ("admin", "approve"),
 }
 _HEADER = f"{'month':<9}{'decided':>8}{'accepted':>10}{'utility':>9}{'gap':>7}  what happened"
+_NEEDED = "a proof takes some 15 000 to 50 000 decisions (--months, --decisions)"
 
 Item = TypeVar("Item")
 
@@ -74,6 +75,10 @@ class Month:
 def rehearse(options: argparse.Namespace) -> int:
     """Let a service decide for months, learn, promote and roll back; then leave it running."""
     directory: Path = options.directory
+    url = f"http://127.0.0.1:{options.port}"
+    with httpx.Client(base_url=url) as http:
+        if _answers(http):  # before anything is made
+            raise ValueError(f"something is served at {url} already: choose another --port")
     make_service(directory)
     settings = ServiceSettings.load(directory)
     with ExitStack() as stack:
@@ -84,7 +89,7 @@ def rehearse(options: argparse.Namespace) -> int:
                 name: create_key(connection, name, scopes, now(), by="rehearsal")
                 for name, scopes in _SCOPES.items()
             }
-        url = stack.enter_context(_served(directory, options.port))
+        stack.enter_context(_served(directory, url))
         clients = {
             name: stack.enter_context(Client(url, key, timeout=120.0)) for name, key in keys.items()
         }
@@ -94,6 +99,8 @@ def rehearse(options: argparse.Namespace) -> int:
         for month in rehearsal.months(options.months, options.decisions):
             print(month, flush=True)
             months.append(asdict(month))
+        if not any("has passed" in each for month in months for each in month["happened"]):
+            print(f"no candidate was proven in {options.months} months: {_NEEDED}")
         write_atomically(directory / "rehearsal.json", json.dumps(months, indent=1) + "\n")
         page = report(Service(settings, store), LOOP, now())
         write_atomically(directory / "audit.html", page)
@@ -113,23 +120,20 @@ def _wait(url: str, key: str) -> None:
 
 
 @contextmanager
-def _served(directory: Path, port: int) -> Iterator[str]:
-    """Serve a directory by a process of its own, and return its address."""
-    url = f"http://127.0.0.1:{port}"
+def _served(directory: Path, url: str) -> Iterator[None]:
+    """Serve a directory by a process of its own."""
     # the rehearsal calls the worker itself, when a month is over
     command = [sys.executable, "-m", "consequential", "serve", str(directory), "--no-worker"]
     log = directory / "service.log"
     with log.open("wb") as lines, httpx.Client(base_url=url) as http:
-        if _answers(http):
-            raise ValueError(f"something is served at {url} already: choose another --port")
-        command += ["--port", str(port)]
+        command += ["--port", url.rpartition(":")[2]]
         with subprocess.Popen(command, stdout=lines, stderr=lines) as process:
             try:
                 while not _answers(http):
                     if process.poll() is not None:
                         raise ValueError(f"the service did not start at {url}: see {log}")
                     time.sleep(0.05)
-                yield url
+                yield
             finally:
                 process.terminate()
 

@@ -145,6 +145,7 @@ class Folder:
             written["policy.json"] = policy = policies.policy_to_json(found.policy)
             digest = hashlib.sha256(policy.encode()).hexdigest()
             shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
+            shown["policy_digest"] = policies.policy_digest(found.policy)
             card = None if self.overwrite else self._card_of(digest)
             written["model-card.md"] = card or render("model-card.md", **document | shown)
         written["report.html"] = render(f"{self.command}.html", **document | shown)

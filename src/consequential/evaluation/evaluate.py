@@ -320,11 +320,11 @@ def deployed_gap(
     spread = ((crossed.folds - 1.0) * float(np.var(by_fold))) ** 0.5
     widened = gap.widened(spread, normal_quantile(confidence))
     apart = gap_of(propensity).value - float(np.mean(by_fold))
-    widened = replace(
-        widened, value=widened.value + apart, low=widened.low + apart, high=widened.high + apart
-    )
-    if len(log.groups) != 2 or len(weighted.benefits(crossed.values)) != 1:  # not signed
-        widened = replace(widened, low=max(widened.low, 0.0))
+    signed = len(log.groups) == 2 and len(weighted.benefits(crossed.values)) == 1
+    if not signed:
+        apart = max(apart, -widened.value)
+    low, value, high = (end + apart for end in (widened.low, widened.value, widened.high))
+    widened = replace(widened, value=value, low=low if signed else max(low, 0.0), high=high)
     found = intervals.estimate(
         widened, len(weighted.log), weights.effective_size, weights.unsupported_share
     )

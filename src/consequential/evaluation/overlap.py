@@ -203,13 +203,15 @@ def overlap(
     sample = log.split(_SAMPLED)[0] if isinstance(log, LogScan) else log
     region = _worst_region(sample, floor, overall.people)
     contradictions = propensity_contradictions(sample, doubt=_DOUBT / 2.0)
+    concerns = propensity_concerns(sample)
     reasons = (
         *_reasons(overall, groups, region),
-        *propensity_concerns(sample),
+        *concerns,
         *_in_regions(contradictions, len(sample) if isinstance(log, LogScan) else None),
         *((_ESTIMATED,) if sample.estimated_propensity and overall.accepted else ()),
     )
-    if overall.accepted == 0 or sums[0].uncovered * 2 > sums[0].reluctant:
+    none_rejected = bool(concerns) and overall.accepted == overall.people
+    if overall.accepted == 0 or none_rejected or sums[0].uncovered * 2 > sums[0].reluctant:
         exploring: Literal["yes", "partly", "no"] = "no"
     else:
         exploring = "partly" if reasons else "yes"

@@ -29,7 +29,7 @@ _PEOPLE = 50_000  # on whom rates of groups are computed, at most
 _CELLS = 4_000_000  # numbers in the inputs of these people, at most
 _SAMPLED = 8_192  # of them, where a rough sum will do, and for models of groups per step
 _PSEUDO_LABELS = 32  # per step
-_GROWTH = 1.1  # prices are found anew once so many times the steps have passed
+_GROWTH = 1.1  # prices of a model that accumulates are found anew after so many times the steps
 
 
 @dataclass(slots=True, eq=False)
@@ -149,8 +149,11 @@ class FitPosterior:
         if not self._is_fair:
             return found
         self._meet(people[shuffled])
-        chances, counted = self._chances(phi, log, shuffled[:_SAMPLED], labelled)
-        if self._n_steps >= self._next_prices:
+        # a model of the groups that forgets needs all rows at once
+        rows = shuffled[:_SAMPLED] if self.accumulate else shuffled
+        chances, counted = self._chances(phi, log, rows, labelled)
+        # prices are right for one model only: one fitted anew, to other rows, needs its own
+        if self._n_steps >= self._next_prices or not self.accumulate:
             self._next_prices = _GROWTH * self._n_steps
             self._prices = self._fair_prices(found, chances, counted, rng)
         return replace(found, prices=self._prices, chances=chances, counted=counted)

@@ -27,11 +27,15 @@ _INDICATED = 5.0  # what an indicator is multiplied by where the penalty is stro
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A classifier to be made, and how many numbers one row becomes in it."""
+    """A classifier to be made, and how many numbers one row becomes in it.
+
+    Of a classifier that held out some rows, `settle` makes the one that is fitted to all of them.
+    """
 
     make: Callable[[], Any]
     columns: int
     max_rows: int = _CELLS
+    settle: Callable[[Any], Any] | None = None
 
     def fitted(
         self,
@@ -52,7 +56,10 @@ class Model:
         weights = None if weights is None else weights[rows]
         if len(labels) == 0 or (labels.min() == labels.max() and are_whole(labels)):
             return _constant(inputs, labels.astype(np.intp))
-        return fit_classifier(self.make(), inputs, labels, weights)
+        found = fit_classifier(self.make(), inputs, labels, weights)
+        if self.settle is None:
+            return found
+        return fit_classifier(self.settle(found), inputs, labels, weights)
 
 
 def _constant(inputs: Floats, labels: Codes) -> Any:
@@ -73,30 +80,40 @@ def default_models(
     inputs, predictions never fall as an input of sign 1 grows, and never rise as one of sign -1
     does; curves, which cannot promise that, are left out.
     """
+    from sklearn.base import clone
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if signs is not None:
         signs = np.pad(signs, (0, inputs.shape[1] - len(signs)))  # groups come after features
 
+    few = n_labels < MANY_ROWS
+
     def boosted() -> Any:
+        # Where nothing but a combination of several features tells, the first trees predict no
+        # better than none, hence the patience.
         return HistGradientBoostingClassifier(
-            learning_rate=0.06 if n_labels < MANY_ROWS else 0.1,
-            max_iter=400 if n_labels < MANY_ROWS else 200,
+            learning_rate=0.06 if few else 0.1,
+            max_iter=400 if few else 200,
             max_leaf_nodes=15,
             min_samples_leaf=30,
             l2_regularization=1.0,
             early_stopping=True,
             validation_fraction=0.15,
-            n_iter_no_change=15,
+            n_iter_no_change=50 if few else 15,
             monotonic_cst=None if signs is None else signs.astype(np.int8),
             random_state=0,
         )
+
+    def as_many(stopped: Any) -> Any:
+        """Return trees to be fitted to everybody, as many as predicted held-out people best."""
+        best = max(int(np.argmax(stopped.validation_score_)), 1)
+        return clone(stopped).set_params(early_stopping=False, max_iter=best)
 
     models = {"regression": regression(inputs, mapped, signs)}
     if n_labels >= _FEW_LABELS:
         if signs is None:
             models["curves"] = curved(inputs)
-        models["boosted trees"] = Model(boosted, 1, _BOOSTED_ON)
+        models["boosted trees"] = Model(boosted, 1, _BOOSTED_ON, as_many if few else None)
     return models
 
 

@@ -20,6 +20,7 @@ from consequential.fairness import Fairness, ShapedFairness
 from consequential.functionals import NONE
 from consequential.learning.models import Model, curved, regression
 from consequential.log import DecisionLog
+from consequential.log.concerns import Hashes, people_of
 from consequential.policies.scores import (
     Scores,
     group_chances,
@@ -128,7 +129,8 @@ def outcome_of(
     """
     n_groups, labels = len(log.groups), log.outcome
     seen, gained = counted_rows(log), labels > log.mean_cost(0.5)
-    fold = _stratified(folds, log.group, seen.astype(np.intp) + (seen & gained))
+    label = seen.astype(np.intp) + (seen & gained)
+    fold = _stratified(folds, log.group, label, people_of(log))
     with warnings.catch_warnings(record=True) as caught, threads_for(len(log)):
         warnings.simplefilter("always")
         fits = [
@@ -171,8 +173,15 @@ def outcome_of(
     )
 
 
-def _stratified(folds: int, group: Codes, label: Codes) -> Codes:
-    """Return a fold for each row, at random, with as much of each group and label in each fold."""
+def _stratified(folds: int, group: Codes, label: Codes, people: Hashes | None = None) -> Codes:
+    """Return a fold for each row, at random, with as much of each group and label in each fold.
+
+    Rows of the same one of `people` are in one fold: a model remembers the copies of a row.
+    """
+    if people is not None:
+        _, first, person = np.unique(people, return_index=True, return_inverse=True)
+        if len(first) >= folds:
+            return _stratified(folds, group[first], label[first])[person]
     shuffled = np.random.default_rng(0).permutation(len(group))
     order = shuffled[np.lexsort((label[shuffled], group[shuffled]))]
     fold = np.empty(len(group), dtype=np.intp)

@@ -201,9 +201,13 @@ def _coded(
         except (TypeError, ValueError, OverflowError):
             words = True
     name = column_name(given)
+    if not words and is_doubtful(role, name):
+        raise DecisionLogError(
+            f"the label {name!r} has numbers: is 1 the outcome hoped for, or 0? Say which with "
+            "positive_label= (--positive-label)"
+        )
     if not words:
-        said = f"label: 1 in {name!r} is the outcome hoped for; if that is 0, say positive_label=0"
-        return _column(role, values, n), (said,) if is_doubtful(role, name) else ()
+        return _column(role, values, n), ()
     found, said = yes_or_no(role, name, _of_length(role, values, n), positive)
     return found, (said,)
 
@@ -297,14 +301,15 @@ def checked_groups(
         except PolicyError as error:
             raise DecisionLogError(str(error)) from None
     try:
-        seen, codes = np.unique(values, return_inverse=True)
+        names = tuple(sorted(set(values.tolist())))
     except TypeError:
         kinds = sorted({type(value).__name__ for value in values.tolist()})
         raise DecisionLogError(
             f"{title('sensitive', sensitive)} has values that cannot be put in order, of type "
             f"{' and '.join(kinds)}: make them words, or all of them numbers"
         ) from None
-    return codes.astype(np.intp), tuple(seen.tolist())
+    place = {name: code for code, name in enumerate(names)}
+    return np.array([place[name] for name in values.tolist()], dtype=np.intp), names
 
 
 def checked_time_step(

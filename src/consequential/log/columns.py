@@ -35,7 +35,8 @@ _MEANING = {
     "label": "1 for the outcome hoped for and 0 for the other, and leave unknown ones missing",
 }
 _BAD_OUTCOME = re.compile(
-    r"default|bad|charged?.?off|delinquen|unpaid|fraud|churn|late|arrest|recidiv|fail"
+    r"default|charged?.?off|delinquen|unpaid|fraud|churn|arrest|recidiv|fail"
+    r"|(?<![a-z])(bad|late)(?![a-z])"
 )
 
 # NumPy's unit, how many of them a period has, and where in a period 1970 began: on a Thursday

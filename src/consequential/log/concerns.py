@@ -73,6 +73,9 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
     what = "decisions do not follow the propensities"
     if off:
         what = f"propensities average {mean:.3f} but a share {share:.3f} was accepted"
+    if off and share == 1.0:
+        everybody = f"everybody was accepted although propensities average {mean:.3f}"
+        return (f"{everybody}: a log needs the rejected applicants too, and here they are missing",)
     fitting = [name for name, no in zip(_CONVENTIONS, contradicted[1:], strict=True) if not no]
     if fitting:
         return (
@@ -160,7 +163,7 @@ def _copies(log: DecisionLog) -> Iterator[str]:
     with equal features differ with probability `2 p (1 - p)`, on copies never: so people with equal
     features are put in pairs, and the pairs that were decided differently are counted.
     """
-    person = log.features, log.group, log.time_step, log.amount, log.cost
+    person = _person(log)
     alike = row_hashes(*person)
     order = np.argsort(alike, kind="stable")
     new = np.diff(alike[order], prepend=~alike[order[:1]]) != 0
@@ -193,6 +196,16 @@ def _copies(log: DecisionLog) -> Iterator[str]:
             f"{what}: of {len(later)} pairs of people with equal features, {expected:.0f} should "
             f"have been decided differently by chance, and {found} were. {advice}"
         )
+
+
+def people_of(log: DecisionLog) -> Hashes | None:
+    """Return one number per row, equal for copies of a row; None where no rows are copies."""
+    return row_hashes(*_person(log)) if any(_copies(log)) else None
+
+
+def _person(log: DecisionLog) -> tuple[NDArray[Any] | None, ...]:
+    """Return what was known before a decision."""
+    return log.features, log.group, log.time_step, log.amount, log.cost
 
 
 def row_hashes(*columns: NDArray[Any] | None) -> Hashes:

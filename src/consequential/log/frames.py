@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
+_NOT_CSV = {  # how files begin that are sometimes given in place of one
+    b"PK\x03\x04": "an Excel workbook, or another archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
@@ -255,6 +261,9 @@ def _dialect(path: str | os.PathLike[str]) -> tuple[str, str, str]:
 
     with pa.input_stream(os.fspath(path)) as stream:  # of a compressed file too
         head = stream.read(_HEAD)
+    for start, kind in _NOT_CSV.items():
+        if head.startswith(start):
+            raise DecisionLogError(f"{os.fspath(path)} is {kind}: save it as CSV in UTF-8")
     try:
         # a character may be cut in two at the end
         encoding, text = "utf8", getincrementaldecoder("utf-8-sig")().decode(head)

@@ -78,7 +78,8 @@ def settled(log: DecisionLog) -> DecisionLog:
         old = log.time_step <= now - horizon
         if not old.any():
             raise DecisionLogError(
-                f"no decision is as old as the horizon of {horizon} time steps yet"
+                f"no decision is as old as the horizon of {horizon} time steps yet: leave the "
+                "horizon out (--horizon 0) if all outcomes are known"
             )
         old_enough = replace(log.take(old), horizon=None)
     if old_enough.n_pending and old_enough.missing == "refuse":

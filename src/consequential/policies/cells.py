@@ -28,6 +28,11 @@ _CODE = re.compile(r"\s*[-+]?0\d+\s*")  # 01234 is the code of a place, not a nu
 _ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
 _MANY = 10  # different numbers that are too many for codes of categories
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")  # and maybe a time
+# another notation of dates, which may leave open what is the day and what the month
+_OTHER_DAY = re.compile(
+    r"(\d{4}([./])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d{2})"
+    r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4})([T ].*)?"
+)
 _MONTH = re.compile(r"\d{4}-\d{2}")
 
 
@@ -68,7 +73,12 @@ def cells_of(series: Any) -> Cells:
         raise PolicyError(
             f"the column {series.name!r} has type {dtype}, not numbers, words, dates or booleans"
         )
-    return _texts(series.to_list())
+    values = series.to_list()
+    if dtype != nw.String:
+        return _texts(values)
+    distinct = list(set(values))  # each is looked at once
+    said = dict(zip(distinct, _texts(distinct), strict=True))
+    return np.array([said[value] for value in values], dtype=object)
 
 
 def _has_parts(series: Any) -> bool:
@@ -100,10 +110,14 @@ def _texts(values: Iterable[Any]) -> Cells:
 
 def missing_values(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where an array has None, NaN or another value that is not equal to itself."""
-    if values.dtype.kind == "O":
+    if values.dtype.kind != "O":
+        return np.asarray(values != values)
+    try:
+        nothing = np.equal(values, np.array(None)) | np.not_equal(values, values)
+        return np.asarray(nothing, dtype=np.bool_)
+    except (TypeError, ValueError, ArithmeticError):  # a value that cannot be compared
         flags = [_is_missing(value) for value in values.ravel()]
         return np.array(flags, dtype=np.bool_).reshape(values.shape)
-    return np.asarray(values != values)
 
 
 def _is_missing(value: Any) -> bool:
@@ -136,10 +150,12 @@ def is_code(text: str) -> bool:
 
 
 def spelling_advice(value: Any) -> str:
-    """Say how to write what a person reads as a number."""
+    """Say how to write what a person reads as a number or as a date."""
     text = str(value).strip()
     if text.lower() in _ABSENT:
         return ": leave missing values empty"
+    if _OTHER_DAY.fullmatch(text):
+        return ": write dates as 2024-03-01"
     if not _NEARLY.fullmatch(text):
         return ""
     if text.endswith("%"):
@@ -150,12 +166,17 @@ def spelling_advice(value: Any) -> str:
 
 
 def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
-    """Refuse a column of numbers that a few values turned into words.
+    """Refuse a column of numbers that a few values turned into words, and dates that are no ISO.
 
     Few different numbers among words may be categories. Many are amounts, and the words among them
     are misspelt or stand for missing values. `counts` says how often each text occurs.
     """
     n = counts.total()
+    days = [text for text in counts if _OTHER_DAY.fullmatch(text.strip())]
+    if len(days) > _MANY and sum(counts[text] for text in days) > n / 2:
+        raise PolicyError(
+            f"the column {name!r} has dates such as {days[0].strip()!r}{spelling_advice(days[0])}"
+        )
     plain = {text for text in counts if is_number(text)}
     numeric = plain | {text for text in counts if _NEARLY.fullmatch(text.strip())}
     n_rows = sum(counts[text] for text in numeric)

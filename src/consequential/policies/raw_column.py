@@ -224,7 +224,7 @@ class RawColumn:
     ) -> dict[str, int]:
         others = len(self.words)
         place = {word: k for k, word in enumerate(self.words)} | dict.fromkeys(self.rare, others)
-        codes = np.array([place.get(word, -1) for word in cells], dtype=np.intp)
+        codes = np.array([place.get(word, -1) for word in cells.tolist()], dtype=np.intp)
         unknown = codes < 0
         if self.rare:
             codes[unknown] = others

@@ -249,4 +249,5 @@ _FIRSTS = {
     "first_accepted": func.count().filter(schema.decision.c.accepted),
     "first_propensity": _summed(_CHANCE),
     "first_variance": _VARIANCE,
+    "first_skew": _summed(_CHANCE * (1.0 - _CHANCE) * (1.0 - 2.0 * _CHANCE)),
 }

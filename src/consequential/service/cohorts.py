@@ -81,6 +81,16 @@ class Cohorts:
         found = export(self.store, self.loop, self.settings, *_span(period))
         return self._keep(period, found, time, by)
 
+    def freeze_again(self, period: str, time: datetime, by: str) -> Row:
+        """Write another version of a period's file, with what has been reported since."""
+        if not self.kept(self.versions(period), time):
+            raise Problem(
+                "cohorts", 409,
+                f"{period!r} was not frozen yet, or the retention has deleted it: only a frozen "
+                "period can be frozen again",
+            )  # fmt: skip
+        return self.freeze(period, time, by)
+
     def leave_out(self, period: str, ids: Set[str], time: datetime, by: str) -> int:
         """Store a period's file again without some rows; return how many files were deleted."""
         versions = self.versions(period)
@@ -112,7 +122,11 @@ class Cohorts:
             "by": by,
         }
         with self.store.write() as connection:
-            return schema.add(connection, schema.cohort, self.loop, time, values)
+            row = schema.add(connection, schema.cohort, self.loop, time, values)
+            if version > 1:
+                what = "cohort frozen again"
+                schema.add_event(connection, self.loop, time, by, what, name_of(row))
+        return row
 
     def versions(self, period: str | None = None) -> list[dict[str, Any]]:
         """Return all that was frozen, or all versions of one period, the last at the end."""
@@ -141,14 +155,13 @@ class Cohorts:
 
     def _content(self, row: Row) -> bytes:
         path: Path = self.directory / row["file"]
-        if not path.exists():
-            raise Problem("cohort_file", 503, f"the file {row['file']} is missing: restore it")
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != row["file_digest"]:
+        content = path.read_bytes() if path.exists() else None
+        if content is None or hashlib.sha256(content).hexdigest() != row["file_digest"]:
+            what = "missing" if content is None else "not the one that was frozen"
             raise Problem(
                 "cohort_file", 503,
-                f"the file {row['file']} is not the one that was frozen: restore it from a backup, "
-                "or freeze the period again",
+                f"the file {row['file']} is {what}: restore it from a backup, or freeze the period "
+                "again",
             )  # fmt: skip
         return content
 

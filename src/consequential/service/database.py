@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from consequential.service.settings import ServiceSettings
 
 _WAIT = 30  # seconds for another process that writes
+_WORKS = "another worker works: only one may at a time"
 
 
 class DatabaseError(ValueError):
@@ -118,7 +119,9 @@ def migration_sql() -> str:
 
 
 @contextmanager
-def locked(directory: Path, name: str = "service", wait: float = 0.0) -> Iterator[None]:
+def locked(
+    directory: Path, name: str = "service", wait: float = 0.0, why: str = ""
+) -> Iterator[None]:
     """Hold the directory: two services on one SQLite would each answer for the other's rows."""
     import fcntl
 
@@ -131,8 +134,9 @@ def locked(directory: Path, name: str = "service", wait: float = 0.0) -> Iterato
 
     handle = os.open(directory / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        why = f"another process serves {directory} ({name}.lock): stop it, or use PostgreSQL"
-        _wait_for(is_mine, wait, why)
+        _wait_for(
+            is_mine, wait, why or f"another process serves {directory}: stop it, or use PostgreSQL"
+        )
         yield
     finally:
         os.close(handle)
@@ -142,12 +146,12 @@ def locked(directory: Path, name: str = "service", wait: float = 0.0) -> Iterato
 def only_worker(store: Store, directory: Path, wait: float = 0.0) -> Iterator[None]:
     """Be the only one that writes files of cohorts; the lock ends with the process that has it."""
     if store.is_sqlite:
-        with locked(directory, "worker", wait):
+        with locked(directory, "worker", wait, _WORKS):
             yield
         return
     with store.main.connect() as connection:
         lock = text("select pg_try_advisory_lock(20117)")
-        _wait_for(lambda: connection.execute(lock).scalar_one(), wait, "another worker works")
+        _wait_for(lambda: connection.execute(lock).scalar_one(), wait, _WORKS)
         connection.commit()
         try:
             yield
@@ -187,9 +191,15 @@ def _usable(engine: Engine) -> Iterator[Connection]:
 
 
 def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite"):
+    if url.startswith("postgresql"):
         return create_engine(
             url.replace("postgresql://", "postgresql+psycopg://", 1), hide_parameters=True
+        )
+    if not url.startswith("sqlite"):
+        kind = url.partition(":")[0]  # the rest may have a password
+        raise DatabaseError(
+            "a database is SQLite in the folder, or given as postgresql://user@host/name; this "
+            f"begins with {kind!r}"
         )
     options = {"timeout": _WAIT, "isolation_level": None}
     engine = create_engine(url, connect_args=options, hide_parameters=True)

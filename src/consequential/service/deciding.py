@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,7 @@ Person = Mapping[str, float | str]
 Reasons = list[dict[str, Any]]
 
 _MOST_REASONS = 4
+_NEWEST = 8  # policies that are loaded before anybody deploys them
 _DIGITS = 6  # of what a reason is worth; the last bits depend on the machine
 _TOLERANCE = 1e-12
 
@@ -222,6 +224,18 @@ def _policy(content: str) -> Policy:
     if not isinstance(policy, Policy):
         raise TypeError("a policy of another kind was stored")
     return policy
+
+
+def load_newest(connection: Connection, known: str) -> str:
+    """Load the policies that were stored last, unless the last is known; return its identifier."""
+    table = schema.policy.c
+    newest = connection.execute(select(func.max(table.id))).scalar() or ""
+    if newest != known:
+        last = select(table.content).order_by(table.id.desc()).limit(_NEWEST)
+        for content in connection.execute(last).scalars():
+            with suppress(Exception):  # whoever deploys it is told what is wrong
+                _policy(content)
+    return newest
 
 
 # --- replay

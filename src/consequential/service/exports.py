@@ -33,6 +33,7 @@ from consequential.service.settings import LoopSettings, Words
 
 UNKNOWN = "unknown"  # the group of people whose attribute was not reported
 _PIECE = 20_000  # rows in memory
+_LOGGED = ("time", "decision", "propensity", "label", "amount")  # what a log has of `_OWN`
 _COUNTED = ("rows", "missing", "overridden", "repeated", "forgotten", "unknown")
 _OWN = {
     "id": pa.string(),
@@ -126,16 +127,17 @@ def export(
 
 
 def joined(files: Sequence[bytes], settings: LoopSettings) -> pa.Table:
-    """Return the rows of several exports in one table, whose features are named as the loop's.
+    """Return what is learned from several exports in one table.
 
-    All other columns but the sensitive attribute begin with `=`, as no feature does. Decisions that
-    were taken before a feature was asked for are left out, whatever was decided.
+    Features are named as the loop's. All other columns but the sensitive attribute begin with `=`,
+    as no feature does. Decisions that were taken before a feature was asked for are left out,
+    whatever was decided.
     """
-    tables = [pq.read_table(io.BytesIO(file)) for file in files]
-    table = pa.concat_tables(tables, promote_options="default")
-    names = {column: f"={column}" for column in _OWN} | {"sensitive": settings.sensitive}
+    names = {column: f"={column}" for column in _LOGGED} | {"sensitive": settings.sensitive}
     names |= {column: name for name, column in _feature_columns(settings).items()}
-    table = table.rename_columns([names.get(column, f"={column}") for column in table.column_names])
+    tables = [pq.ParquetFile(io.BytesIO(file)).read(list(names)) for file in files]
+    table = pa.concat_tables(tables, promote_options="default")
+    table = table.rename_columns([names[column] for column in table.column_names])
     if not settings.features.keys() <= set(table.column_names):
         raise Problem("no_rows", 409, "a feature was asked for only after these cohorts")
     known = reduce(pc.and_, [pc.is_valid(table[name]) for name in settings.features])

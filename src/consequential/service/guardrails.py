@@ -1,11 +1,18 @@
 """Guardrails: whether what decides still does what was agreed; looked at at every closing.
 
-*Evidence.* For a sum S of terms that are at most 1 and have mean 0 or less given all earlier ones,
-with a variance that sums to V, `exp(l S - (e^l - 1 - l) V)` is a supermartingale for any `l > 0`
-(Bennett). So is its mean over several l and over the days from which on terms are summed, with
-three quarters of the weight on all days of a year and one on the first days of its months: what
-broke lately shows as well as what was never right. Its value is the evidence. By Ville's inequality
-it ever reaches 20 in at most 5 of 100 sound years, however often one looks.
+*Evidence.* For a sum S of terms within -1 and 1 that have mean 0 given all earlier ones, with
+second and third moments that sum to V and K,
+
+    exp(l S - (cosh l - 1) V - (sinh l - l) K)
+
+is a supermartingale for any `l > 0`: with `f(x) = (e^(l x) - 1 - l x) / x^2`, which is convex, a
+term x has `e^(l x) <= 1 + l x + x^2 ((1 - x) f(-1) + (1 + x) f(1)) / 2`. (With V in the place of K
+it is Bennett's, which takes longer to notice that too few people are accepted.) So is its mean over
+several l and over the days from which on terms are summed, with three quarters of the weight on all
+days of a year and one on the first days of its months: what broke lately shows as well as what was
+never right. Its value is the evidence. By Ville's inequality it ever reaches 20 in at most 5 of 100
+sound years, however often one looks. If people are accepted with a lower probability than the terms
+assume, the mean of `e^(l x)` is smaller still.
 """
 
 from __future__ import annotations
@@ -31,6 +38,7 @@ UNSTABLE = 0.25  # population stability index, for an alarm
 # most weight on what finds shares that are off by a fifth
 _LAMBDAS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
 _WEIGHTS = np.array([0.1, 0.2, 0.4, 0.2, 0.1])
+_FACTORS = np.array([_LAMBDAS, 1.0 - np.cosh(_LAMBDAS), _LAMBDAS - np.sinh(_LAMBDAS)])
 _DAYS, _MONTHS = 366, 12
 _LARGEST = 600.0  # exponent
 _RAREST = 0.001  # share that a bin is taken to have had at least
@@ -53,8 +61,8 @@ class Finding(Result):
 class Day:
     """A closed day: its people, how many were accepted, and how many chance should have accepted.
 
-    `variance` is the sum of `p (1 - p)`. Repeated applications of a subject share their chance, so
-    only the first of an epoch counts.
+    `variance` is the sum of `p (1 - p)`, `skew` that of `p (1 - p) (1 - 2 p)`. Repeated
+    applications of a subject share their chance, so only the first of an epoch counts.
     """
 
     date: str
@@ -62,6 +70,7 @@ class Day:
     accepted: int
     expected: float = 0.0
     variance: float = 0.0
+    skew: float = 0.0
 
 
 def chance(days: Sequence[Day]) -> Finding:
@@ -77,9 +86,11 @@ def chance(days: Sequence[Day]) -> Finding:
     True
     """
     days = _this_year(days)
-    excess = np.array([day.accepted - day.expected for day in days])
-    variance = np.array([day.variance for day in days])
-    value, _, start = _evidence([(days, sign * excess, variance) for sign in (1.0, -1.0)])
+    sums = [(day.accepted - day.expected, day.variance, day.skew) for day in days]
+    excess, variance, skew = np.array(sums).T
+    value, _, start = _evidence(
+        [(days, sign * excess, variance, sign * skew) for sign in (1.0, -1.0)]
+    )
     broken = value >= ENOUGH
     since = days[start if broken else 0 :]
     sentence = (
@@ -109,9 +120,11 @@ def acceptance(
             np.array([getattr(day, column) for day in found], dtype=np.float64)
             for column in ("people", "accepted")
         )
-        tests.append((found, accepted - high * people, high * (1.0 - high) * people))
-        tests.append((found, low * people - accepted, low * (1.0 - low) * people))
-        whose += [name, name]
+        for sign, share in ((1.0, high), (-1.0, low)):
+            variance = share * (1.0 - share) * people
+            skew = sign * (1.0 - 2.0 * share) * variance
+            tests.append((found, sign * (accepted - share * people), variance, skew))
+            whose.append(name)
     value, which, start = _evidence(tests)
     broken = value >= ENOUGH
     name = whose[which] if broken else ""
@@ -206,15 +219,19 @@ def _this_year(days: Sequence[Day]) -> list[Day]:
     return [day for day in days if day.date[:4] == days[-1].date[:4]]
 
 
-def _evidence(tests: Sequence[tuple[Sequence[Day], Floats, Floats]]) -> tuple[float, int, int]:
-    """Return the mean evidence of tests, the strongest test and the day since when it is so."""
+def _evidence(
+    tests: Sequence[tuple[Sequence[Day], Floats, Floats, Floats]],
+) -> tuple[float, int, int]:
+    """Return the mean evidence of tests, the strongest test and the day since when it is so.
+
+    A test has days, and sums of each day: of terms, and of their second and third moments.
+    """
     total, strongest = 0.0, (-1.0, 0, 0)
-    for which, (days, excess, variance) in enumerate(tests):
+    for which, (days, *sums) in enumerate(tests):
         months = [day.date[:7] for day in days]
         first = np.array([k == 0 or month != months[k - 1] for k, month in enumerate(months)])
         weight = 0.75 / _DAYS + first * (0.25 / _MONTHS)
-        since, spread = (np.cumsum(column[::-1])[::-1] for column in (excess, variance))
-        power = np.outer(since, _LAMBDAS) - np.outer(spread, np.expm1(_LAMBDAS) - _LAMBDAS)
+        power = np.cumsum(np.column_stack(sums)[::-1], axis=0)[::-1] @ _FACTORS
         by_start = weight * (np.exp(np.minimum(power, _LARGEST)) @ _WEIGHTS)
         total += float(by_start.sum() + 1.0 - weight.sum())  # days to come have no evidence yet
         start = int(by_start.argmax())

@@ -49,7 +49,11 @@ def create_key(
         raise ValueError(f"a name has 1 to {_NAME_LENGTH} printable characters, not {name!r}")
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
-        raise ValueError(f"scopes are {', '.join(SCOPES)}, not {', '.join(unknown) or 'none'}")
+        raise ValueError(
+            f"scopes are {', '.join(SCOPES)}, not {', '.join(unknown)}"
+            if unknown
+            else f"say what the key is for: scopes are {', '.join(SCOPES)}"
+        )
     key = secrets.token_urlsafe(32)
     values = {"name": name, "scopes": canonical(sorted(set(scopes))), "key_hash": key_hash(key)}
     row = schema.add(connection, schema.account, "", time, values | {"revoked": None})

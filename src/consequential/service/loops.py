@@ -56,7 +56,7 @@ def _check_change(connection: Connection, before: Live, settings: LoopSettings) 
     if changed and _waits(connection, before.loop):
         raise Problem(
             "cohorts_wait", 422,
-            f"the {changed[0]} cannot change while cohorts wait for outcomes: make a new loop "
+            f"{changed[0]!r} cannot change while cohorts wait for outcomes: make a new loop "
             "with the new settings, and let this one end",
         )  # fmt: skip
     for share in before.shares:

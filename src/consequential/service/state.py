@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from consequential.service.candidates import settings_version
 from consequential.service.chance import check_secret
 from consequential.service.database import Store, connected
-from consequential.service.deciding import Live, live_at, live_before, live_loops
+from consequential.service.deciding import Live, live_at, live_before, live_loops, load_newest
 from consequential.service.keys import Account, accounts, authenticated
 from consequential.service.loops import clock
 from consequential.service.problems import Problem
@@ -41,6 +41,7 @@ class Service:
         self.settings, self.store = settings, store
         self._lives: Mapping[str, Live] = {}
         self._accounts: Mapping[str, Account] = {}
+        self._newest = ""  # policy that was loaded
         self._ends = False
         self._reads = Lock()  # what was read later must not be replaced by what was read before
         with store.read() as connection:
@@ -62,6 +63,14 @@ class Service:
         self._own.close()
         self.store.close()
 
+    def prepare(self) -> None:
+        """Load the newest policies, so that they decide at once when they are deployed.
+
+        The first one with splines takes seconds, in which scikit-learn is imported.
+        """
+        with self.store.read() as connection:
+            self._newest = load_newest(connection, self._newest)
+
     def refresh(self) -> None:
         """Read settings, deployments and keys again."""
         with self._reads, self.store.read() as connection:
@@ -69,10 +78,13 @@ class Service:
             self._lives = live_loops(connection, self._lives)
 
     async def _refresh_always(self) -> None:
+        preparing: asyncio.Future[None] | None = None  # what is refreshed does not wait for it
         while True:
             await asyncio.sleep(_INTERVAL)
             try:
                 await self.on_thread(self.refresh)
+                if preparing is None or preparing.done():
+                    preparing = asyncio.ensure_future(self.on_thread(self.prepare))
             except Exception as error:  # whatever it is: keys are revoked only if this goes on
                 _log.error("settings could not be read: %s", type(error).__name__)
 

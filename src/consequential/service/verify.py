@@ -17,6 +17,7 @@ from sqlalchemy.exc import NoResultFound
 from consequential.service import schema
 from consequential.service.chance import commitment_of, epoch_key
 from consequential.service.closing import HashedRows, day_of, hashed_rows, reading, seal, within
+from consequential.service.cohorts import Cohorts
 from consequential.service.database import Store
 from consequential.service.deciding import Live, live_at, replayed
 from consequential.service.forgetting import FORGOTTEN
@@ -139,6 +140,12 @@ def verify_day(
                 if table is schema.decision:
                     yield from replay.findings(piece)
         yield from _day_findings(days[table.name], rows, seals.get(table.name, ""))
+
+
+def file_findings(cohorts: Cohorts) -> list[Finding]:
+    """Check the files of a loop's cohorts; deleted ones are no finding."""
+    why = "it is not the file that was frozen"
+    return [Finding("cohort", file, why) for file in cohorts.damaged()]
 
 
 # --- rows and seals

@@ -23,7 +23,7 @@ _NAMES = {
     "pseudo_labels": "pseudo-labels",
 }
 _LARGE_SAMPLE = Aggregated(max_rows=262_144)
-_GROWTH = 2.0  # a log is fitted again once so many times the steps have passed
+_GROWTH = 2  # a log is fitted again once so many times the steps have passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,10 @@ class RefitPolicy(Strategy):
     sequence
         `"iterative"`, `"aggregated"` or a `Sequence`. By default all decisions so far, or a sample
         of 262 144, four times as many as `"aggregated"` keeps: the sampling error of the groups'
-        rates is an error of the gap, and there are few fits.
+        rates is an error of the gap, and there are few fits. `"iterative"` are the decisions of the
+        last policy [K20: iterative sequence], who decided at every step since the last fit, or a
+        sample as large: rows double from fit to fit while the floor halves, so that every fit has
+        about as many labels of people whom the policy would refuse.
     max_gap
         The largest gap allowed; `simulate(..., penalties=...)` punishes it instead.
     floor, early_floor
@@ -164,15 +167,23 @@ class RefitPolicy(Strategy):
             ),
             unsupported="trust_model",
         )
-        next_fit = 0.0
+        is_iterative = isinstance(sequence_named(self.sequence), Iterative)
+        next_fit, rows_per_step = 0, _LARGE_SAMPLE.max_rows
+        since_fit: list[DecisionLog] = []
 
         def learn(
             policy: Any, log: DecisionLog, *, rng: np.random.Generator, time_step: int
         ) -> DecisionRule:
-            nonlocal next_fit
+            nonlocal next_fit, rows_per_step
             found: DecisionRule = policy
+            if is_iterative:
+                since_fit.append(log.take(rng.permutation(len(log))[:rows_per_step]))
             if time_step >= next_fit:
+                if is_iterative:
+                    log = DecisionLog.concatenate(since_fit)
+                    since_fit.clear()
                 next_fit = _GROWTH * (time_step + 1) - 1
+                rows_per_step = max(_LARGE_SAMPLE.max_rows // (next_fit - time_step), 1)
                 found = solver.fit_log(log).policy_
             return found.with_floor(min(self.floor + self.early_floor / (1 + time_step), 0.5))
 

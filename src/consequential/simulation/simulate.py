@@ -64,7 +64,7 @@ def simulate(
         `"compiled"` takes many runs through compiled code side by side; a link, a weighting, a
         fairness notion, a sequence or a learner of your own is run in Python all the same.
         `"numpy"` runs everything in Python: slow, and what defines the results. `"jax"` sends
-        what it can to a GPU (`pip install consequential[jax]`), with the same results.
+        what it can to a GPU (`pip install '.[jax]'`), with the same results.
     n_jobs
         Threads of compiled code, or processes where runs go through Python; -1 for one per core.
         By default as many threads as cores, and one process. Within `cluster(...)` seeds go to its

@@ -131,32 +131,49 @@ def unlimited_data(results: Results, column: str, names: Names) -> Iterator[Case
         yield Case(f"ξ = {low:g}", [at_most(words, utility / best, _USELESS)])
 
 
-def _in_bands(bands: Bands, effects_of: Callable[[LendingTable], Effects]) -> Measure:
-    """Return a test of what is learned from bands of thresholds, for each choice of the ridge."""
+def _in_bands(bands: Bands, test: Callable[[LendingTable, str], Effects]) -> Measure:
+    """Return a test of what is learned from every threshold of bands, for each choice of the ridge.
+
+    Thresholds are not pooled: a band of five has not five times as many runs.
+    """
 
     def measure(results: Results, column: str, names: Names) -> Iterator[Case]:
         for scoring in SCORINGS:
             table = results.lending(scoring)
             for low, high in bands:
-                inside = table.at((low <= table.threshold) & (table.threshold <= high))
-                if len(inside.seed):
-                    yield Case(f"ξ {low} to {high}", effects_of(inside), f"ridge by {scoring}")
+                inside = [start for start in np.unique(table.threshold) if low <= start <= high]
+                effects = [
+                    effect
+                    for start in inside
+                    for effect in test(table.at(table.threshold == start), f"ξ = {start:g}: ")
+                ]
+                if effects:
+                    yield Case(f"ξ {low} to {high}", effects, f"ridge by {scoring}")
 
     return measure
 
 
-def _share(table: LendingTable) -> tuple[str, Floats]:
+def _useless(table: LendingTable, start: str) -> Effects:
     best = truths.optimum("lending").utility
-    return f"share of the best utility, {best:.4f}", table.utility / best
+    words = f"{start}share of the best utility, {best:.4f}"
+    return [at_most(words, table.utility / best, _USELESS)]
 
 
-def _fairer(table: LendingTable) -> Effects:
+def _useful(table: LendingTable, start: str) -> Effects:
+    best = truths.optimum("lending").utility
+    words = f"{start}share of the best utility, {best:.4f}"
+    return [above(words, table.utility / best, _NEAR)]
+
+
+def _fairer(table: LendingTable, start: str) -> Effects:
     smaller = abs(truths.optimum("lending").benefit_gap) - table.gap_size
-    words = "gap smaller than the best rule's by"
-    return [above(*_share(table), _NEAR), above(words, smaller, VISIBLE)]
+    words = f"{start}gap smaller than the best rule's by"
+    return [*_useful(table, start), above(words, smaller, VISIBLE)]
 
 
-harsh_useless = _in_bands(_HARSH, lambda table: [at_most(*_share(table), _USELESS)])
-harsh_parity = _in_bands(_HARSH, lambda table: [at_most("size of the gap", table.gap_size, _FAIR)])
-lenient_useful = _in_bands(_LENIENT, lambda table: [above(*_share(table), _NEAR)])
-lenient_fairer = _in_bands(_LENIENT, _fairer)
+def _parity(table: LendingTable, start: str) -> Effects:
+    return [at_most(f"{start}size of the gap", table.gap_size, _FAIR)]
+
+
+harsh_useless, harsh_parity = _in_bands(_HARSH, _useless), _in_bands(_HARSH, _parity)
+lenient_useful, lenient_fairer = _in_bands(_LENIENT, _useful), _in_bands(_LENIENT, _fairer)

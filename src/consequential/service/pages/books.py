@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from consequential.service import schema
-from consequential.service.pages.groups import Rate, shown_groups
+from consequential.service.pages.groups import TWO_SIDED, Rate, shown_groups
 from consequential.service.settings import LoopSettings
 
 DAYS = 400  # that pages look back
-_NORMAL = 1.959964  # quantile of a two-sided 95 % interval
 _COLUMNS = ["deployment", "propensity", "decision", "label", "amount"]
 
 Floats = NDArray[np.float64]
@@ -39,11 +38,11 @@ class Day:
     summary: dict[str, Any]
 
 
-def closed_days(connection: Connection, loop: str, table: str, most: int = DAYS) -> list[Day]:
+def closed_days(connection: Connection, loop: str, table: str) -> list[Day]:
     """Return the last closed days of a table, in order."""
     day = schema.day.c
     wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
-    found = connection.execute(wanted.order_by(day.date.desc()).limit(most)).all()
+    found = connection.execute(wanted.order_by(day.date.desc()).limit(DAYS)).all()
     return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
 
 
@@ -81,7 +80,7 @@ class Earned:
     def bounds(self) -> tuple[float, float]:
         """The 95 % interval, widened by what missing labels could be."""
         variance = max(0.0, self.squares / self.people - self.mean**2)
-        margin = _NORMAL * (variance / self.people) ** 0.5
+        margin = TWO_SIDED * (variance / self.people) ** 0.5
         return self.low / self.people - margin, self.high / self.people + margin
 
     @property

@@ -89,7 +89,7 @@ def asked_for(connection: Connection, live: Live, account: Account, form: Form) 
     now, kind = deployed(connection, live.loop), form.get("kind", "")
     if kind == "roll back":
         if not now.before:
-            raise Problem("shares", 409, "nothing was deployed before, so nothing to go back to")
+            raise Problem("shares", 409, "there is nothing before this deployment to go back to")
         return Change("roll back", None, now, now.before[-1])
     if kind not in ("promote", "share", "withdraw"):
         raise Problem("not_found", 404, "there is no such change")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from consequential.service.exports import UNKNOWN
+from consequential.service.gate import FEWEST
 
-SMALLEST = 10  # people in a group that is shown
-_TWO_SIDED, _ONE_SIDED = 1.959964, 1.644854  # normal quantiles of 95 % bounds
+TWO_SIDED, _ONE_SIDED = 1.959964, 1.644854  # normal quantiles of 95 % bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Rate:
     @property
     def bounds(self) -> tuple[float, float]:
         """The 95 % interval of the share (Wilson)."""
-        n, p, z = self.people, self.share, _TWO_SIDED
+        n, p, z = self.people, self.share, TWO_SIDED
         centre, spread = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
         return (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
 
     @property
     def success(self) -> Rate | None:
         """The same of accepted people whose label is known: how many of them succeeded."""
-        if self.labels < SMALLEST:
+        if self.labels < FEWEST:
             return None
         return Rate(self.group, self.labels, self.successes, 0, 0)
 
@@ -88,7 +88,7 @@ def shown_groups(cohorts: Mapping[str, Iterable[Rate]]) -> dict[str, list[Rate]]
         sizes = [
             sum(r.people for g, r in rates.items() if g in groups) for rates in people.values()
         ]
-        return any(0 < size < SMALLEST for size in sizes)
+        return any(0 < size < FEWEST for size in sizes)
 
     pool = {group for group in totals if is_small(group)}
     name = ", ".join(sorted(pool))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, select
 
 from consequential.service import schema
 from consequential.service.approval import WITHOUT_EVIDENCE
-from consequential.service.candidates import candidates, settings_version
+from consequential.service.candidates import ROLL_BACK, SMALLER, candidates, settings_version
 
 Row = dict[str, Any]
 
@@ -54,15 +54,18 @@ class History:
         told = re.match(r"evaluation (\d+)(:|$)", deployment["evidence"])
         return self.looks.get(int(told[1])) if told else None
 
+    def is_unproven(self, deployment: Row) -> bool:
+        """Whether an administrator deployed it without evidence, or what was rolled back to."""
+        earlier = self.deployments[: deployment["number"] - 1]
+        if earlier and deployment["evidence"].startswith((ROLL_BACK, SMALLER)):
+            same = [row for row in earlier if row["shares"] == deployment["shares"]]
+            return self.is_unproven((same or earlier)[-1])
+        return bool(deployment["evidence"].startswith(WITHOUT_EVIDENCE))
+
     def proofs(self) -> list[tuple[Row, Row]]:
         """Return the deployments that rest on an evaluation, each with it, the newest first."""
         found = ((row, self.evidence(row)) for row in reversed(self.deployments))
         return [(row, look) for row, look in found if look is not None]
-
-
-def is_unproven(deployment: Row) -> bool:
-    """Whether an administrator deployed it without evidence."""
-    return str(deployment["evidence"]).startswith(WITHOUT_EVIDENCE)
 
 
 def line_of(look: Row, name: str) -> Row | None:

@@ -10,10 +10,12 @@ from markupsafe import Markup
 from sqlalchemy import Connection, func, select
 
 from consequential.service import schema
+from consequential.service.approval import WITHOUT_EVIDENCE
 from consequential.service.chance import commitment_of
 from consequential.service.deciding import Live
+from consequential.service.gate import FEWEST
 from consequential.service.pages import books, charts, groups
-from consequential.service.pages.history import History, Row, is_unproven
+from consequential.service.pages.history import History, Row
 from consequential.service.pages.rendering import (
     count,
     date,
@@ -75,7 +77,6 @@ def policies(history: History) -> Part:
 
 def deployments(history: History) -> Part:
     """Who let what decide."""
-    mark = Markup('<strong class="mark">{}</strong>')
     return Part(
         "What decided, and who said so",
         columns=("number", "since", "policies", "by", "evidence"),
@@ -85,11 +86,21 @@ def deployments(history: History) -> Part:
                 minute(row["time"]),
                 shares(row["shares"]),
                 row["by"],
-                mark.format(row["evidence"]) if is_unproven(row) else row["evidence"] or "none",
+                _evidence(row, history),
             ]
             for row in reversed(history.deployments)
         ],
     )
+
+
+def _evidence(row: Row, history: History) -> str:
+    told: str = row["evidence"] or "none"
+    if not history.is_unproven(row):
+        return told
+    mark = Markup('<strong class="mark">{}</strong>')
+    if told.startswith(WITHOUT_EVIDENCE):
+        return mark.format(told)
+    return Markup("{} {}").format(told, mark.format(WITHOUT_EVIDENCE))
 
 
 def evidence(history: History) -> Iterator[Part]:
@@ -148,7 +159,7 @@ def people(cohorts: Sequence[books.Cohort], live: Live) -> Part:
     shown = books.shown_rates(cohorts)
     together, limit = groups.summed(shown), max_gap(live)
     sentences = [
-        f"Groups are by {attribute}, which decides nothing. Groups of fewer than {groups.SMALLEST} "
+        f"Groups are by {attribute}, which decides nothing. Groups of fewer than {FEWEST} "
         "people are shown only together with others, so that nobody can be told apart; unknown "
         f"are people whose {attribute} was not reported."
     ]

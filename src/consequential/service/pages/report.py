@@ -27,7 +27,7 @@ from consequential.service.policies import stored_policy
 from consequential.service.problems import Problem
 from consequential.service.records import stamp
 from consequential.service.state import Service
-from consequential.service.verify import Finding, verify
+from consequential.service.verify import file_findings, verify
 
 _SHOWN = 200  # findings
 _RECENT = 3  # frozen cohorts whose exploring is judged
@@ -42,10 +42,7 @@ def report(service: Service, loop: str, time: datetime) -> str:
     cohorts = Cohorts(service.store, service.settings.directory, loop, live.settings)
     if cohorts.first_period() is None:
         raise Problem("no_decisions", 409, "the loop has decided on nobody: there is no report")
-    findings = [
-        Finding("cohort", file, "not the file that was frozen") for file in cohorts.damaged()
-    ]
-    findings += verify(service.store, service.settings.secret)
+    findings = [*file_findings(cohorts), *verify(service.store, service.settings.secret)]
     style = (files(__package__) / "static" / "style.css").read_text(encoding="utf-8")
     with service.store.read() as connection:
         return render(

@@ -19,7 +19,7 @@ from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
 from consequential.service.pages import books, charts, groups, parts
-from consequential.service.pages.history import History, Row, is_unproven, line_of
+from consequential.service.pages.history import History, Row, line_of
 from consequential.service.pages.parts import LISTED
 from consequential.service.pages.rendering import minute
 from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
@@ -57,6 +57,7 @@ def overview(service: Service, live: Live) -> Context:
     proofs = history.proofs()
     return {
         "deployed": history.deployments[-1] if history.deployments else None,
+        "without_evidence": _is_unproven(history, len(history.deployments)),
         "recent": sum(day.rows for day in recent),
         "accepted": sum(day.summary["accepted"] for day in recent),
         "expected": sum(day.summary["propensity"] for day in recent),
@@ -72,6 +73,11 @@ def overview(service: Service, live: Live) -> Context:
         "cohorts": len(cohorts),
         "charts": overview_charts(days, cohorts, live),
     }
+
+
+def _is_unproven(history: History, number: int) -> bool:
+    """Whether a deployment rests on no evidence; their numbers begin with 1."""
+    return number > 0 and history.is_unproven(history.deployments[number - 1])
 
 
 def _agreed(live: Live) -> tuple[float, ...]:
@@ -127,6 +133,7 @@ def outcomes(service: Service, live: Live) -> Context:
     return {
         "guardrails": watched,
         "failed": None if last is None else last | {"about": json.loads(last["about"])},
+        "days": books.DAYS,
         "arrivals": _arrivals(live, decisions, arrived),
         "ages": list(range(min(live.settings.horizon + 1, _AGES))),
         "frozen": parts.cohorts(cohorts[-_COHORTS:]),
@@ -157,6 +164,8 @@ def _arrivals(live: Live, decisions: list[books.Day], arrived: list[books.Day]) 
     for day in arrived:
         for cohort, number in day.summary.get("cohorts", {}).items():
             came[cohort, period(day)] += number
+    if len(decisions) == books.DAYS:  # of the first cohort some days may lie further back
+        del accepted[period(decisions[0])]
     last = period(decisions[-1])
     most = min(live.settings.horizon + 1, _AGES)
     rows = []
@@ -232,7 +241,7 @@ def candidates(service: Service, live: Live, account: Account) -> Context:
     return {
         "now": now,
         **{f"may_{scope}": scope in account.scopes for scope in ("approve", "admin", "learn")},
-        "without_evidence": bool(history.deployments) and is_unproven(history.deployments[-1]),
+        "without_evidence": _is_unproven(history, now.number),
         "waiting": sorted(waiting, key=lambda row: (not row["is_proven"], -row["number"])),
         "earlier": parts.candidates("Earlier candidates", earlier, history) if earlier else None,
     }
@@ -256,9 +265,13 @@ def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Conte
     found = lookups.decision_id(service.store, live.loop, asked) if asked else None
     if found is None:
         return {"row": None, "replay": None}
+    row = lookups.decision_document(service.store, found)
+    with service.store.read() as connection:
+        history = History.of(connection, live.loop)
     again = lookups.replay_document(service.store, found, service.settings.secret)
     return {
-        "row": lookups.decision_document(service.store, found),
+        "row": row,
+        "without_evidence": _is_unproven(history, row["deployment"]),
         "replay": again if replay else None,
     }
 

@@ -39,13 +39,24 @@ _SECURITY = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-_HELP = {
-    401: "Sign in with a key that is in force.",
-    403: "Another key may be good for this; whoever runs the service gives keys out.",
-    404: "Choose a page above, or look a decision up by its id.",
-    409: "Nothing was changed. Look at the page again: somebody else may have been faster.",
-    503: "The service is busy or its database does not answer. Try again in a moment.",
-}
+# titles and advice by the code of a problem, or else by its status
+_HELP: dict[str | int, tuple[str, str]] = {
+    "origin": (
+        "Not sent",
+        "Open the page again and send its form from there. If this happens every time, a proxy in "
+        "front of the service does not pass on the Host header.",
+    ),
+    401: ("Signed out", "Sign in with a key that is in force."),
+    403: (
+        "Not allowed", "Another key may be good for this; whoever runs the service gives keys out."
+    ),
+    404: ("Not found", "Choose a page above, or look a decision up by its id."),
+    409: (
+        "Not done",
+        "Nothing was changed. Look at the page again: somebody else may have been faster.",
+    ),
+    503: ("Not now", "The service is busy or its database does not answer. Try again in a moment."),
+}  # fmt: skip
 _reporting = Lock()
 
 Form = dict[str, str]
@@ -153,8 +164,8 @@ def help_page(request: Request, problem: Problem, visit: Visit | None = None) ->
         "loops": service.loops() if visit else [],
         "pages": PAGES,
     }
-    title = problem.document()["title"]
-    help_ = _HELP.get(problem.status, "Go back and try again.")
+    other = "Not done", "Nothing was changed. Go back and try again."
+    title, help_ = _HELP.get(problem.code) or _HELP.get(problem.status, other)
     return _html(
         render("problem.html", **known, title=title, detail=problem.detail, help=help_),
         problem.status,
