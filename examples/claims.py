@@ -23,6 +23,7 @@ COLUMNS = {
     "sensitive": "area",
     "decision": "inspected",
     "label": "fraud",
+    "positive_label": 1,  # whoever inspects hopes to find it
     "propensity": "propensity",
     "time_step": "month",
     "amount": "amount",

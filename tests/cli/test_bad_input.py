@@ -224,9 +224,19 @@ def test_arguments_that_cannot_be_meant_are_refused(capsys, arguments, message):
 def test_advice_of_the_library_names_options(here, capsys, asked, advice):
     table = people()
     days = pa.array([f"2024-{1 + k % 12:02}-01" for k in range(len(table))])
-    late = pa.nulls(len(table), pa.int64())
-    table = table.append_column("day", days).append_column("late", late)
+    none = pa.nulls(len(table), pa.int64())
+    table = table.append_column("day", days).append_column("unknown", none)
     pa.csv.write_csv(table, here / "loans.csv")
-    command = with_(EVALUATE, repaid="late") if not asked else [*EVALUATE]
+    command = with_(EVALUATE, repaid="unknown") if not asked else [*EVALUATE]
     assert main([*command, "logged", *asked]) == 2
     assert advice in capsys.readouterr().err
+
+
+def test_a_label_named_by_a_bad_outcome_asks_for_an_option(here, capsys):
+    table = people()
+    names = ["default" if name == "repaid" else name for name in table.column_names]
+    pa.csv.write_csv(table.rename_columns(names), here / "loans.csv")
+    command = [*with_(EVALUATE, repaid="default"), "logged"]
+    assert main(command) == 2
+    assert capsys.readouterr().err.endswith("or 0? Say which with --positive-label\n")
+    assert main([*command, "--positive-label", "1"]) == 0

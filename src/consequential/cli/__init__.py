@@ -113,4 +113,5 @@ def _naming_options(message: str, options: Container[str]) -> str:
 
     # a keyword with a word in quotes, or without any value
     value = r"""(?P<quote>["'])(?P<value>\w+)(?P=quote)|(?![^\s:,;.)])"""
-    return re.sub(rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})", option, message)
+    keyword = rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})(?: \(--[\w-]+\))?"
+    return re.sub(keyword, option, message)
