@@ -145,8 +145,33 @@ OVER_TIME = {
     "compas-exploring-fairer": ("compas", with_wider_gap_at_times),
     "compas-better-and-fairer": ("compas", ends("compas", logistic=(0.05, -0.3, STILL))),
 }
+
+
+def with_one_falling_model(runs):
+    """One that cuts at 4.5 as others do, and accepts everybody below."""
+    for run in runs.runs:
+        if run.strategy in PREDICTING and run.seed == 3:
+            run.thetas[5] = (4.7, -1.0)
+    return runs
+
+
+def with_jumping_cuts(runs):
+    """Cuts of 3 and 7 in turn before the last one."""
+    for run in runs.runs:
+        if run.strategy in PREDICTING:
+            run.thetas[-3:-1] = (-2.8, 1.0), (-6.8, 1.0)
+    return runs
+
+
 MORE_OVER_TIME = [
     ("first-boundary-found", "first", ends("first", logistic=(0.160, 0.15, (9.0, 30.0)))),
+    # away from the best cut, until everybody is rejected
+    ("first-deterministic-stuck", "first", ends("first", deterministic=(0.0, 0.0, (-9.0, 5.0)))),
+    # accepts everybody, is .3 off, and cannot be worse elsewhere
+    ("first-models-fit-right", "first", ends("first", deterministic=(0.16, 0.0, (0.5, 0.01)))),
+    ("first-unfairness-comparable", "first", ends("first", logistic=(0.0, 0.0, (-99.0, 1.0)))),
+    ("second-deterministic-at-five", "second", with_jumping_cuts),
+    ("second-blind-below-four", "second", with_one_falling_model),
     ("compas-exploring-fairer", "compas", ends("compas", logistic=(0.05, -0.3, STILL))),
 ]
 TIME_CASES = [(name, *case) for name, case in OVER_TIME.items()] + MORE_OVER_TIME
@@ -208,10 +233,18 @@ def unfair(path):
     return path
 
 
+def diverged(path):
+    """To accepting everybody in the second setting and on COMPAS, at the largest penalty."""
+    path[-1] = (-0.02, 0.0)
+    return path
+
+
 PENALTY = [
     ("parity-reached", unfair),
     ("parity-reached", constant(-0.02)),
+    ("parity-reached", diverged),
     ("parity-costs", flat),
+    ("parity-costs", diverged),
     ("parity-costs", unfair),
     ("cost-no-more-than-needed", at(2, utility=-0.02)),
     ("cost-no-more-than-needed", unmoved),
@@ -242,10 +275,19 @@ def test_a_claim_about_penalties_counts_the_setting_it_still_holds_in(claim, bad
     }
 
 
-@pytest.mark.parametrize("claim", ["parity-reached", "cost-no-more-than-needed", "trade-off"])
-def test_rejecting_everybody_in_the_first_setting_is_no_success(claim, tmp_path):
+@pytest.mark.parametrize(
+    ("claim", "first"),
+    [
+        ("parity-reached", 1),
+        ("parity-reached", -1),
+        ("parity-costs", -1),
+        ("cost-no-more-than-needed", 1),
+        ("trade-off", 1),
+    ],
+)
+def test_rejecting_everybody_in_the_first_setting_is_no_success(claim, first, tmp_path):
     studies = {
-        "first-penalty": penalty_runs("first", constant(0.0, first=1)),
+        "first-penalty": penalty_runs("first", constant(0.0, first)),
         "second-penalty": penalty_runs("second"),
     }
     checked = BY_ID[f"synthetic-{claim}"].check(results_in(tmp_path, studies))
@@ -334,6 +376,12 @@ def test_a_theorem_s_test_rejects_its_counter_example(claim_id, monkeypatch):
     for name, other in THEORY[claim_id].items():
         monkeypatch.setattr(propositions, name, other)
     assert BY_ID[claim_id].check(None).overall == FAILS
+
+
+def test_a_coin_that_costs_little_is_acceptable(monkeypatch):
+    cheap = propositions.CoinFlip(distance=0.0, utility=0.1, initial=0.105)
+    monkeypatch.setattr(propositions, "coin_flip", lambda world: cheap)
+    assert BY_ID["coin-flip"].check(None).overall == "holds in 2 of 4"
 
 
 def test_a_table_that_a_linear_policy_solves_is_rejected(monkeypatch):

@@ -83,6 +83,6 @@ def median_interval(values: Floats | float) -> tuple[float, float, float]:
     n, median = len(each), float(np.median(each))
     below = np.cumsum([comb(n, k) for k in range(n + 1)]) / 2.0**n
     k = int(np.searchsorted(below, (1.0 - _CONFIDENCE) / 2.0, side="right"))
-    if k == 0 or not np.isfinite(median):
+    if k == 0 or np.isnan(median):
         return -np.inf, median, np.inf
     return float(each[k - 1]), median, float(each[n - k])

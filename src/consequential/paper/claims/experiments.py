@@ -36,6 +36,7 @@ MATERIAL = 0.002  # utility per applicant: about a hundredth of the first settin
 VISIBLE = 0.005  # of a gap: one decision in two hundred
 _NOISE_OF_A_GAP, _NOISE_OF_UTILITY = 0.02, 0.005  # of a single run, along the penalties
 _TOLERATED = 0.1  # of the best utility
+_CLOSE = 0.05  # mean difference of two curves, of a figure's height
 
 
 def _exploring(runs: Runs) -> list[str]:
@@ -48,6 +49,11 @@ def _predicting(runs: Runs) -> list[str]:
 
 def _last(runs: Runs, metric: str, strategy: str) -> Floats:
     return runs.metric(metric, strategy)[:, -1]
+
+
+def _last_tenth(paths: Floats) -> Floats:
+    """Return the last tenth of the steps: a rule that oscillates has no last one."""
+    return paths[:, -max(1, paths.shape[1] // 10) :]
 
 
 def _highest(candidates: Iterable[Floats]) -> Floats:
@@ -67,10 +73,12 @@ def outperform(name: str, runs: Runs, strategy: str) -> Effects:
 
 
 def _cuts(name: str, runs: Runs, strategy: str) -> Floats:
-    """Return where policies of a setting cut, one row per seed and one column per step."""
+    """Return the lowest score that policies of a setting accept, by seed and step."""
     cost = truths.setting(name).cost
-    paths = [run.thetas for run in runs.select(strategy)]
-    return np.stack([truths.boundaries(strategy, p, cost) for p in paths if p is not None])
+    paths = [run.thetas for run in runs.select(strategy) if run.thetas is not None]
+    # one that falls with the score accepts the lowest there is
+    cuts = [np.where(p[:, 1] < 0, -np.inf, truths.boundaries(strategy, p, cost)) for p in paths]
+    return np.stack(cuts)
 
 
 def _locates(distance: float, share: float) -> StrategyTest:
@@ -94,17 +102,18 @@ threshold_found = each_strategy(_exploring)(_locates(0.5, 0.9))
 
 @each_strategy(_predicting)
 def stuck(name: str, runs: Runs, strategy: str) -> Effects:
-    """Test whether rules stay where they start."""
+    """Test whether rules stay where they start, and do not move away either."""
     start, best = truths.start_cut(name), truths.best_threshold(name)
-    way = (start - _cuts(name, runs, strategy)[:, -1]) / (start - best)
-    return [at_most("share of the way from the start to the best cut", way, 0.1)]
+    way = np.abs(start - _cuts(name, runs, strategy)[:, -1]) / (start - best)
+    return [at_most("way from the start, relative to that to the best cut", way, 0.1)]
 
 
 @each_strategy(_predicting)
 def at_five(name: str, runs: Runs, strategy: str) -> Effects:
-    """Test whether rules end with a threshold at 5."""
-    end = _cuts(name, runs, strategy)[:, -1]
-    return [shown("last cut", end), at_most("its distance to 5", np.abs(end - 5.0), 0.5)]
+    """Test whether rules come to a threshold at 5 and stay there."""
+    last = _last_tenth(_cuts(name, runs, strategy))
+    away = np.abs(last - 5.0).max(axis=1)
+    return [shown("last cut", last[:, -1]), at_most("largest distance to 5", away, 0.5)]
 
 
 @each_strategy(_predicting)
@@ -124,8 +133,8 @@ def fits_where_it_sees(name: str, runs: Runs, strategy: str) -> Effects:
     people = world.cells(2**10)
     score, mass = people.points[:, 0], people.mass.sum(axis=1)
     thetas = np.array([run.thetas[-1] for run in runs.select(strategy) if run.thetas is not None])
-    error = np.abs(truths.curves(strategy, thetas, score) - world.score_probability(score))
-    seen = score >= truths.boundaries(strategy, thetas, world.cost)[:, None]
+    model = truths.curves(strategy, thetas, score)
+    error, seen = np.abs(model - world.score_probability(score)), model >= world.cost
 
     def mean(part: NDArray[np.bool_]) -> Floats:
         """Return each run's mean error; the largest possible one where nobody is in the part."""
@@ -137,7 +146,7 @@ def fits_where_it_sees(name: str, runs: Runs, strategy: str) -> Effects:
 
     accepted, rejected = mean(seen), mean(~seen)
     return [
-        shown("mean error where it accepts", accepted),
+        at_most("mean error where it accepts", accepted, _CLOSE),
         shown("mean error where it does not", rejected),
         at_most("the former, relative to the latter", accepted / rejected, 0.5),
     ]
@@ -152,9 +161,14 @@ def less_fair(name: str, runs: Runs, strategy: str) -> Effects:
 
 @each_strategy(_exploring)
 def as_fair(name: str, runs: Runs, strategy: str) -> Effects:
-    """Test whether the gap is about that of the optimal policy, or smaller."""
-    gap, best = np.abs(_last(runs, "benefit_gap", strategy)), truths.optimum(name).benefit_gap
-    return [at_most(f"gap beyond the optimal policy's, {best:.4f}", gap - best, VISIBLE)]
+    """Test whether the gap is about that of the optimal policy, or smaller, and worth it."""
+    gap, best = np.abs(_last(runs, "benefit_gap", strategy)), truths.optimum(name)
+    words = f"gap beyond the optimal policy's, {best.benefit_gap:.4f}"
+    share = _last(runs, "utility", strategy) / best.utility
+    return [
+        at_most(words, gap - best.benefit_gap, VISIBLE),
+        above("share of its utility", share, 1.0 - _TOLERATED),
+    ]
 
 
 @each_strategy(_exploring)
@@ -239,9 +253,8 @@ def exploring_fairer(runs: Runs, strategy: str, rival: str) -> Effects:
 def better_and_fairer(runs: Runs, strategy: str, rival: str) -> Effects:
     """Test whether a policy ends with both more utility and a smaller gap."""
 
-    def end(metric: str) -> Floats:  # a tenth of the steps: a rule that oscillates has no last one
-        lead = _lead(runs, metric, strategy, rival)
-        return np.asarray(lead[:, -max(1, lead.shape[1] // 10) :].mean(axis=1))
+    def end(metric: str) -> Floats:
+        return np.asarray(_last_tenth(_lead(runs, metric, strategy, rival)).mean(axis=1))
 
     return [
         above("lead in utility, last tenth", end("utility"), 0.0),
@@ -277,9 +290,14 @@ def best_not_linear(results: Results, column: str, names: Names) -> Iterator[Cas
 # --- under a penalty
 
 
-def _exact(name: str, runs: Runs, metric: str, strategy: str) -> list[Floats]:
-    """Return a metric by penalty, where it is exact: of a table, on all of its people."""
-    return last_values(runs, metric if name in truths.SETTINGS else f"table_{metric}", strategy)
+def _exact(name: str, runs: Runs, strategy: str) -> tuple[Floats, Floats]:
+    """Return utility and size of the gap by penalty and seed: of a table, on all people."""
+    table = "" if name in truths.SETTINGS else "table_"
+    utility, gap = (
+        np.array(last_values(runs, f"{table}{metric}", strategy))
+        for metric in ("utility", "benefit_gap")
+    )
+    return utility, np.abs(gap)
 
 
 def _scale(name: str) -> float:
@@ -287,19 +305,32 @@ def _scale(name: str) -> float:
     return truths.pareto_front(name).within(np.inf)[0]
 
 
+def _constant(name: str) -> float:
+    """Return the utility of the better rule without a gap: reject all, or accept all."""
+    return max(0.0, truths.members(name).metrics(AcceptAll()).utility)
+
+
+def _parity(name: str, utility: Floats, gap: Floats) -> list[Effect]:
+    """Test whether the largest penalty leaves no gap, and what a constant rule has anyhow."""
+    constant = _constant(name)
+    words = f"utility there, below the better constant rule's, {constant:.4f}"
+    return [
+        at_most("size of the gap at the largest λ", gap[-1], SMALL_GAP),
+        at_most(words, constant - utility[-1], _TOLERATED * _scale(name)),
+    ]
+
+
 @each_strategy()
 def fair(name: str, runs: Runs, strategy: str) -> Effects:
     """Test whether the largest penalty leaves no gap, and not by giving up utility for nothing."""
-    gaps = np.abs(_exact(name, runs, "benefit_gap", strategy))
-    enough = np.flatnonzero(np.median(gaps, axis=1) <= SMALL_GAP)
-    first = int(enough[0]) if len(enough) else len(gaps) - 1
+    utility, gap = _exact(name, runs, strategy)
+    enough = np.flatnonzero(np.median(gap, axis=1) <= SMALL_GAP)
+    first = int(enough[0]) if len(enough) else len(gap) - 1
     possible = truths.members(name).metrics(truths.best_logistic(name, SMALL_GAP)).utility
-    missing = possible - _exact(name, runs, "utility", strategy)[first]
     words = f"utility below the best linear policy with so small a gap, {possible:.4f}, at λ = "
-    found: list[Effect] = [
-        at_most("size of the gap at the largest λ", gaps[-1], SMALL_GAP),
-        at_most(f"{words}{runs.penalties[first]:.3g}", missing, _TOLERATED * _scale(name)),
-    ]
+    words += f"{runs.penalties[first]:.3g}"
+    found = _parity(name, utility, gap)
+    found.append(at_most(words, possible - utility[first], _TOLERATED * _scale(name)))
     if name not in truths.SETTINGS:
         held_out = np.abs(last_values(runs, "benefit_gap", strategy)[-1])
         noise = 1.96 * truths.held_out_deviations(runs, name, strategy, runs.penalties[-1])
@@ -311,10 +342,10 @@ def fair(name: str, runs: Runs, strategy: str) -> Effects:
 @each_strategy()
 def parity_costs(name: str, runs: Runs, strategy: str) -> Effects:
     """Test whether the largest penalty leaves no gap, and both utilities lower."""
-    gap = np.abs(_exact(name, runs, "benefit_gap", strategy)[-1])
-    effects = [at_most("size of the gap at the largest λ", gap, SMALL_GAP)]
+    utility, gap = _exact(name, runs, strategy)
+    effects = _parity(name, utility, gap)
     for words, paths in (
-        ("utility", _exact(name, runs, "utility", strategy)),
+        ("utility", utility),
         ("effective utility", last_values(runs, "effective_utility", strategy)),
     ):
         effects.append(above(f"drop in {words}", paths[0] - paths[-1], MATERIAL))
@@ -324,7 +355,7 @@ def parity_costs(name: str, runs: Runs, strategy: str) -> Effects:
 @each_strategy()
 def no_more_than_needed(name: str, runs: Runs, strategy: str) -> Effects:
     """Test whether every penalty costs about as much utility as the best linear policy gives up."""
-    utility = _exact(name, runs, "utility", strategy)
+    utility, _ = _exact(name, runs, strategy)
     needed = truths.logistic_path(name, runs.penalties)
     # more utility than that policy has is no success: the gap is left
     away = [np.abs(best - own) for (best, _), own in zip(needed, utility, strict=True)]
@@ -338,17 +369,13 @@ def no_more_than_needed(name: str, runs: Runs, strategy: str) -> Effects:
 @each_strategy()
 def trades_off(name: str, runs: Runs, strategy: str) -> Effects:
     """Test whether gap and utility fall with the penalty, and not all at once."""
-    gap, utility = (
-        np.array(_exact(name, runs, metric, strategy)) for metric in ("benefit_gap", "utility")
-    )
+    utility, gap = _exact(name, runs, strategy)
     # the largest step the wrong way of each run, from any penalty to any larger one
     widening, rising = (
-        (path - np.minimum.accumulate(path, axis=0)).max(axis=0) for path in (np.abs(gap), utility)
+        (path - np.minimum.accumulate(path, axis=0)).max(axis=0) for path in (gap, utility)
     )
-    people = truths.members(name)
-    free = people.metrics(truths.best_logistic(name))
-    constant = max(0.0, people.metrics(AcceptAll()).utility)
-    removed = 1.0 - np.abs(gap / free.benefit_gap)
+    free, constant = truths.members(name).metrics(truths.best_logistic(name)), _constant(name)
+    removed = 1.0 - gap / abs(free.benefit_gap)
     kept = (utility - constant) / (free.utility - constant)
     between = np.minimum(removed, kept).max(axis=0)
     return [

@@ -18,7 +18,7 @@ from consequential.paper.claims.claim import (
     at_most,
     shown,
 )
-from consequential.paper.claims.experiments import MATERIAL, VISIBLE
+from consequential.paper.claims.experiments import VISIBLE
 from consequential.paper.lending_example import SCORINGS
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def coin_flip(results: Results, column: str, names: Names) -> Iterator[Case]:
         words = "distance of what is seen from the truth, in total variation"
         yield Case(where, [at_most(words, found.distance, _EXACT)], "it shows the truth")
         words = f"utility below the initial policy's, {found.initial:.4f}"
-        effects = [above(words, found.initial - found.utility, MATERIAL)]
+        loss = found.initial - found.utility
+        effects = [above(words, loss, _USELESS * truths.optimum(name).utility)]
         yield Case(where, effects, "it costs utility")
 
 
