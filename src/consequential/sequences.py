@@ -88,16 +88,15 @@ class Aggregated(Sequence):
         self, kept: DecisionLog | None, new: DecisionLog, rng: np.random.Generator
     ) -> DecisionLog:
         """Return old and new rows together, in random order, a sample where there are too many."""
+        from consequential.kernels.reservoir import keep
+
         n_kept = 0 if kept is None else len(kept)
         # once it is full, the reservoir no longer tells how many rows it has seen
         seen = n_kept if n_kept < self.max_rows else int(new.time_step.min()) * len(new)
         moves = reservoir_moves(rng.random(len(new)), max(seen, n_kept), self.max_rows)
         both = new if kept is None else DecisionLog.concatenate([kept, new])
         rows = np.arange(min(n_kept + len(new), self.max_rows))
-        for entry, end, slot in moves.tolist():
-            if end >= 0:
-                rows[end] = rows[slot]
-            rows[slot] = n_kept + entry
+        keep(moves, n_kept + np.arange(len(new)), rows)
         return both.take(rows)
 
 
