@@ -34,12 +34,15 @@ _KINDS = {
     "semi-logistic": (GREEN, "^"),
     "smooth-semi-logistic": (ORANGE, "v"),
 }
-_OTHER_COLOURS = (SKY, YELLOW, "#000000", "#999999")
+_OTHER_COLOURS = (SKY, "#000000", "#999999", YELLOW)
 _LINE_STYLES = {"iterative": "--", "aggregated": "-"}
 _SHORT_NAMES = {
     "deterministic": "det.",
     "logistic": "log.",
     "semi-logistic": "semi",
+    "posterior": "post.",
+    "optimistic posterior": "opt.",
+    "pseudo-labels": "pseudo",
     "iterative": "it.",
     "aggregated": "agg.",
 }

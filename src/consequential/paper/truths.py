@@ -112,9 +112,10 @@ def logistic_path(name: str, penalties: tuple[float, ...]) -> list[tuple[float, 
 @_once
 def pareto_front(name: str) -> ParetoFront:
     """Return the most utility at every gap: of a setting, or of a table's people."""
-    if name in SETTINGS:
-        return ParetoFront.of(setting(name).cells(2**14), setting(name).cost)
-    return ParetoFront.of(members(name).population, table(name).cost)
+    world = world_of(name)
+    if isinstance(world, TableWorld):
+        return ParetoFront.of(members(name).population, world.cost)
+    return ParetoFront.of(setting(name).cells(2**14), world.cost)
 
 
 def start_cut(name: str) -> float:

@@ -45,6 +45,7 @@ METRICS = {
     "effective_utility": "effective utility",
     "benefit_gap": "benefit gap",
 }
+_BEYOND = "beyond-"  # with which names of studies begin that have strategies of ours
 _COMPARED = ("paper", "corrected")  # columns
 _JUMPING, _WINDOW = "deterministic, iterative", 10  # on tables, from step to step
 _TWO_SIDED = 1.96  # standard errors of a 95 % interval
@@ -98,7 +99,7 @@ def draw_moving_best(ax: Axes, name: str, metric: str) -> Line2D:
 
 def _levels(name: str) -> list[tuple[str, str, dict[str, float]]]:
     """Return what to compare with: a text, a line style, and levels by metric."""
-    if name in truths.SETTINGS:
+    if name.removeprefix(_BEYOND) in truths.SETTINGS:
         best, cut = truths.optimum(name), truths.best_cut(name)
         found = [("optimal policy", "--", _by_metric(best))]
         if cut.utility < best.utility - 1e-6:
@@ -127,11 +128,11 @@ def _by_metric(truth: Metrics) -> dict[str, float]:
 
 
 def draw_settings_by_penalty(results: Results, column: str, names: Sequence[str]) -> Figure:
-    """Draw both settings, and under corrected estimators the exact best for each penalty."""
-    figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
+    """Draw settings, and the exact best for each penalty."""
+    figure, axes = panels(len(names), 3, 10.5, 0.6 + 2.75 * len(names), top=0.75, right=0.6)
     for row, name in zip(axes, names, strict=True):
         runs = results.runs(f"{name}-penalty", column)
-        best = _best(name, runs.penalties) if column == "corrected" else []
+        best = _best(name, runs.penalties)
         for ax, (metric, title) in zip(row, METRICS.items(), strict=True):
             legend = _draw_by_penalty(ax, runs, metric, f"{truths.where(name)}: {title}", best)
     legend_above(figure, legend, 3 if len(legend) > 4 else 4)
@@ -142,8 +143,7 @@ def draw_table_by_penalty(results: Results, column: str, names: Sequence[str]) -
     """Draw a table's world: held-out people above, all people below."""
     (name,) = names
     runs = results.runs(f"{name}-penalty", column)
-    known = column == "corrected" and name in truths.ORIENTATIONS
-    best = _best(name, runs.penalties) if known else []
+    best = _best(name, runs.penalties) if name in truths.ORIENTATIONS else []
     figure, axes = panels(2, 3, 10.5, 6.1, top=0.75, right=0.6)
     # policies that treat everybody alike have no spread: take the strategy with most
     noise = _TWO_SIDED * np.array(
@@ -229,6 +229,29 @@ def _draw_trade(ax: Axes, runs: Runs, name: str) -> None:
         ax.plot(*place, "x", color=BLACK, markersize=6)
         ax.annotate(text, place, fontsize=7, xytext=(4, 3), textcoords="offset points")
     name_panel(ax, "Utility against gap, all people of the table", "gap")
+
+
+# --- against the number of people
+
+
+def draw_by_size(results: Results, column: str, names: Sequence[str]) -> Figure:
+    """Draw effective utility, and utility and gap at the end, against the people per step."""
+    every = [results.runs(f"{name}-time", column) for name in names]
+    sizes = np.array([truths.world_of(name).parameters.n_proposals for name in names], dtype=float)
+    best, strategies = _by_metric(truths.optimum(names[-1])), every[0].strategies
+    figure, axes = panels(1, 3, 10.5, 3.25, top=0.75)
+    for ax, (metric, title) in zip(axes[0], METRICS.items(), strict=True):
+        lines = []
+        for strategy in strategies:
+            last = quartiles(runs.metric(metric, strategy)[:, -1] for runs in every)
+            lines.append(draw_band(ax, sizes, last, strategy, strategies))
+        mark = draw_level(ax, best[metric], "optimal policy", "--")
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        ax.minorticks_off()
+        name_panel(ax, f"{truths.where(names[-1])}: {title}", "people per step")
+    legend_above(figure, [*lines, mark])
+    return figure
 
 
 # --- sensitivity
