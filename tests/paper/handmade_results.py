@@ -56,7 +56,7 @@ def time_runs(name: str, ends=None, steps: int = STEPS) -> Runs:
     way = np.linspace(0.0, 1.0, steps + 1)
     runs = []
     for strategy, (utility, gap, theta) in ends.items():
-        start_utility = 0.02 if strategy in PREDICTING else 0.01
+        start_utility = 0.02 if strategy in PREDICTING else 0.018
         last = spread(utility)
         for seed in range(SEEDS):
             metrics = {

@@ -100,6 +100,12 @@ def with_equal_starts(runs):
     return runs
 
 
+def with_far_starts(runs):
+    for run in runs.runs:
+        run.metrics["utility"][0] = 0.02 if run.strategy in PREDICTING else 0.0
+    return runs
+
+
 def with_one_bad_step(runs):
     for run in runs.runs:
         if run.strategy in EXPLORING:
@@ -172,6 +178,7 @@ MORE_OVER_TIME = [
     ("first-unfairness-comparable", "first", ends("first", logistic=(0.0, 0.0, (-99.0, 1.0)))),
     ("second-deterministic-at-five", "second", with_jumping_cuts),
     ("second-blind-below-four", "second", with_one_falling_model),
+    ("compas-deterministic-head-start", "compas", with_far_starts),
     ("compas-exploring-fairer", "compas", ends("compas", logistic=(0.05, -0.3, STILL))),
 ]
 TIME_CASES = [(name, *case) for name, case in OVER_TIME.items()] + MORE_OVER_TIME

@@ -186,11 +186,14 @@ def utility_costs_parity(name: str, runs: Runs, strategy: str) -> Effects:
 # --- COMPAS over time; seeds have splits of their own
 
 
-@each_strategy(_exploring)
-def head_start(name: str, runs: Runs, strategy: str) -> Effects:
-    """Test whether a policy is behind at the start."""
+def head_start(results: Results, column: str, names: Names) -> Iterator[Case]:
+    """Test whether policies are behind at the start, and how far."""
+    name, runs = names[0].rpartition("-")[0], results.runs(names[0], column)
     rival = runs.metric("utility", _predicting(runs)[0])[:, 0]  # both start from the same rule
-    return [above("behind at the start", rival - runs.metric("utility", strategy)[:, 0], 0.0)]
+    for strategy in _exploring(runs):
+        behind, words = rival - runs.metric("utility", strategy)[:, 0], "behind at the start"
+        yield Case(strategy, [above(words, behind, 0.0)], "an advantage")
+        yield Case(strategy, [at_most(words, behind, _TOLERATED * _scale(name))], "a slight one")
 
 
 def _lead(runs: Runs, metric: str, strategy: str, rival: str) -> Floats:
