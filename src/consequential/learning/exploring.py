@@ -23,6 +23,7 @@ from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp] | slice
 Explore = Literal["sampling", "optimistic", "pseudo_labels"]
 
 _PEOPLE = 50_000  # on whom rates of groups are computed, at most
@@ -150,7 +151,7 @@ class FitPosterior:
             return found
         self._meet(people[shuffled])
         # a model of the groups that forgets needs all rows at once
-        rows = shuffled[:_SAMPLED] if self.accumulate else shuffled
+        rows = shuffled[:_SAMPLED] if self.accumulate else slice(None)
         chances, counted = self._chances(phi, log, rows, labelled)
         # prices are right for one model only: one fitted anew, to other rows, needs its own
         if self._n_steps >= self._next_prices or not self.accumulate:
@@ -207,7 +208,7 @@ class FitPosterior:
         return label.optimistic(people[chosen])
 
     def _chances(
-        self, phi: Floats, log: DecisionLog, sample: NDArray[np.intp], labelled: NDArray[np.bool_]
+        self, phi: Floats, log: DecisionLog, sample: Rows, labelled: NDArray[np.bool_]
     ) -> tuple[Floats, tuple[str, ...]]:
         """Return models of every group but the first, among the people that the notion counts."""
         rows = {
