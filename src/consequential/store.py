@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from consequential import provenance
-from consequential.files import write_atomically
+from consequential.files import locked, write_atomically
 
 FORMAT = "consequential results"
 SCHEMA = 3  # 2 had one split of a table for all seeds, and no column of the authors' code
@@ -61,8 +60,8 @@ class Store:
             "seconds": {},
         }
         _checked_manifest(place, wanted)
-        _make_folder(place)
-        with _locked(place):
+        busy = StoreError(f"another run is writing to {place}: wait for its end")
+        with locked(place.resolve(), _make_folder, busy):
             store = cls(place, _checked_manifest(place, wanted) or wanted)
             store._remove_leftovers()
             store._write_manifest()
@@ -264,25 +263,6 @@ def _make_folder(place: Path) -> None:
         raise StoreError(
             f"cannot write to {place} ({why}): choose another place with --out"
         ) from None
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Lock the folder; the lock ends with the process, however that ends."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"another run is writing to {place}: wait for its end") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_leftover(path: Path) -> bool:
