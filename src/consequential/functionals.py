@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.kernels import NOBODY
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
-
-# a denominator below this is nobody accepted; dividing by it would overflow
-NOBODY = 1e-300
 
 # weights of a row's people, of its positives and of its negatives
 Mix = tuple[float, float, float]

@@ -19,9 +19,6 @@ __all__ = ["Objective"]
 
 Floats = NDArray[np.float64]
 
-# lambda/2 sum r^2 with r = ROOT_TWO deviation is the penalty
-ROOT_TWO = 2.0**0.5
-
 
 @dataclass(frozen=True, slots=True)
 class Totals:

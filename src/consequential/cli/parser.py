@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from consequential import __version__
+from consequential.shares import checked_share
 
 Group = argparse._ActionsContainer
 
@@ -165,17 +166,14 @@ def _not_negative(text: str) -> float:
 
 def _share(text: str) -> float:
     """Read a number strictly between 0 and 1."""
-    number = text.strip().removesuffix("%").replace(",", ".")
     try:
-        value = float(number)
+        number: float | str = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
-    if number == text.strip() and 0.0 < value < 1.0:
-        return value
-    percent = text.strip().endswith("%") or 1.0 < value < 100.0
-    meant = value / 100.0 if percent else value
-    advice = f": write {meant:g}" if 0.0 < meant < 1.0 else ""
-    raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}{advice}")
+        number = text
+    try:
+        return checked_share("it", number)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _zero_or_share(text: str) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from consequential.evaluation.contradictions import CONTRADICTED, contradictions
-from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
 from consequential.evaluation.evaluate import (
     Evaluation,
@@ -25,6 +24,7 @@ from consequential.evaluation.weighted_log import FEW
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
@@ -141,7 +141,7 @@ def compare(
     checked_log(log, or_scan=True)
     needs_folds((new, old), folds)
     objective = objective_of(log, cost, fairness, weighting, rejection_utility)
-    kind, level = checked_method(method), checked_confidence(confidence)
+    kind, level = checked_method(method), checked_share("the confidence", confidence)
     one, other, difference = measure_rules(
         (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
     )

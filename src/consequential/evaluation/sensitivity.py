@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import Interval, Result
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Codes, Floats, ratio
@@ -39,6 +38,7 @@ from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, withou
 from consequential.fairness import Fairness
 from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 # beyond this factor nothing is left to say
@@ -167,7 +167,7 @@ def sensitivity(
     """
     checked_log(log)
     needs_folds((rule, versus), folds)
-    intervals = Normal((), checked_confidence(confidence), seed)
+    intervals = Normal((), checked_share("the confidence", confidence), seed)
     factors = _checked_gammas(gammas)
     objective = objective_of(log, cost, fairness, None, rejection_utility)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
