@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
@@ -166,12 +167,11 @@ def _not_negative(text: str) -> float:
 
 def _share(text: str) -> float:
     """Read a number strictly between 0 and 1."""
+    with suppress(ValueError):
+        if 0.0 < float(text) < 1.0:
+            return float(text)
     try:
-        number: float | str = float(text)
-    except ValueError:
-        number = text
-    try:
-        return checked_share("it", number)
+        return checked_share("a share", text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

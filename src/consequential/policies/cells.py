@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from numbers import Real
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import FeaturesError, PolicyError, as_frame, is_records
+from consequential.policies.features import PolicyError, as_frame, is_records, record_columns
 
 Cells = NDArray[Any]
 Dates = NDArray[np.datetime64]
@@ -38,19 +38,11 @@ _MONTH = re.compile(r"\d{4}-\d{2}")
 
 def columns_of(people: Any) -> dict[str, Cells] | None:
     """Return the cells of a data frame, a dict (one person) or a list of dicts; None for others."""
-    if not is_records(people):
-        frame = as_frame(people)
-        return None if frame is None else {name: cells_of(frame[name]) for name in frame.columns}
-    people = [people] if isinstance(people, Mapping) else people
-    names = dict.fromkeys(name for person in people for name in person)
-    for row, person in enumerate(people):
-        if len(person) < len(names):
-            missing = next(name for name in names if name not in person)
-            raise FeaturesError(
-                f"row {row} has no column {missing!r}, which others have: give None where a value "
-                "is missing"
-            )
-    return {name: _cells_of_values([person[name] for person in people]) for name in names}
+    if is_records(people):
+        columns = record_columns(people).items()
+        return {name: _cells_of_values(values) for name, values in columns}
+    frame = as_frame(people)
+    return None if frame is None else {name: cells_of(frame[name]) for name in frame.columns}
 
 
 def cells_of(series: Any) -> Cells:

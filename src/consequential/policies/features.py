@@ -288,7 +288,7 @@ def as_frame(features: Any) -> Any:
     A record is a dict, one value per column; one dict is one person, a list of them several.
     """
     if is_records(features):
-        features = _table([features] if isinstance(features, Mapping) else features)
+        features = _table(record_columns(features))
     elif isinstance(features, np.ndarray | list | tuple):  # the usual case, and the fastest
         return None
     import narwhals as nw
@@ -306,24 +306,30 @@ def is_records(features: Any) -> bool:
     return isinstance(features, Mapping) or (is_list and isinstance(features[0], Mapping))
 
 
-def _table(records: Sequence[Mapping[str, Any]]) -> Any:
+def record_columns(records: Any) -> dict[str, list[Any]]:
+    """Return the values of a dict (one person) or a list of dicts by column."""
+    people = [records] if isinstance(records, Mapping) else records
+    for row, person in enumerate(people):
+        if not isinstance(person, Mapping):
+            raise FeaturesError(f"row {row} is not a dict with one value per column")
+    names = dict.fromkeys(name for person in people for name in person)
+    for row, person in enumerate(people):
+        if len(person) < len(names):
+            missing = next(name for name in names if name not in person)
+            raise FeaturesError(
+                f"row {row} has no column {missing!r}, which others have: give None where a value "
+                "is missing"
+            )
+    return {name: [person[name] for person in people] for name in names}
+
+
+def _table(columns: Mapping[str, list[Any]]) -> Any:
     import pyarrow as pa
 
-    columns = list(records[0])
-    for row, record in enumerate(records):
-        if not isinstance(record, Mapping):
-            raise FeaturesError(f"person {row} is not a dict with one value per column")
-        differing = set(columns) ^ set(record)
-        if differing:
-            raise FeaturesError(
-                f"person {row} and person 0 do not have the same columns: only one of them has "
-                f"{sorted(map(repr, differing))[0]}"
-            )
     made = {}
-    for name in columns:
+    for name, column in columns.items():
         try:
-            # NaN among words is a missing value
-            values = pa.array([record[name] for record in records], from_pandas=True)
+            values = pa.array(column, from_pandas=True)  # NaN among words is a missing value
         except (pa.ArrowException, OverflowError) as error:
             raise FeaturesError(f"{name!r} has values of several kinds: {error}") from None
         nothing = pa.types.is_null(values.type)
