@@ -16,7 +16,7 @@ from consequential.files import locked, write_atomically
 FORMAT = "consequential results"
 SCHEMA = 3  # 2 had one split of a table for all seeds, and no column of the authors' code
 
-# where a process that was killed may have left a file it had not finished
+# where killed processes may leave unfinished files
 _FOLDERS = ("results", "parts", "figures")
 _FILES = ("manifest.json", "report.html", "claims.json")
 
@@ -167,7 +167,7 @@ class Store:
             )
 
     def _remove_leftovers(self) -> None:
-        """Remove files that killed processes had not finished, and parts of finished results."""
+        """Remove unfinished files of killed processes, and parts of finished results."""
         every = [path for name in _FOLDERS for path in (self.folder / name).rglob(".*")]
         inside = [path for path in every if path.suffix in (".parquet", ".part")]
         for path in [*filter(_is_leftover, self.folder.glob(".*")), *inside]:

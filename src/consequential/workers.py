@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 __all__ = ["cluster", "on_cluster", "spread", "threads_for"]
 
-MANY_ROWS = 100_000  # from here on, threads gain more than they cost
+MANY_ROWS = 100_000  # from which on several threads are faster than one
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

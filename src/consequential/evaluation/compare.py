@@ -28,7 +28,7 @@ from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
-# what is left of a difference by rounding is none
+# smaller differences are rounding errors
 _RESOLUTION = 1e-9
 
 
@@ -191,7 +191,7 @@ def _gap_change(
             float(np.hypot(one.standard_error, other.standard_error)),
         )
         side = 1
-    if _none(change):
+    if _is_zero(change):
         return change, "no difference in the gap"
     narrower = _sign(change) * side
     if narrower == 0:
@@ -199,7 +199,7 @@ def _gap_change(
     return change, f"the gap is {'narrower' if narrower < 0 else 'wider'}"
 
 
-def _none(found: Interval) -> bool:
+def _is_zero(found: Interval) -> bool:
     """Whether a difference is no more than what rounding leaves."""
     return max(abs(found.low), abs(found.high)) <= _RESOLUTION
 
@@ -211,7 +211,7 @@ def _sign(found: Interval) -> int:
 def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:
     if doubts:
         return f"cannot tell: {CONTRADICTED} ({'; '.join(doubts)})"
-    if _none(utility):
+    if _is_zero(utility):
         words = "no difference in utility"
     elif utility.low <= 0.0 <= utility.high or not utility.known:
         words = "cannot tell which has the higher utility"

@@ -1,4 +1,4 @@
-"""Intervals: what every way to make them has in common, the normal way and the bootstrap."""
+"""Intervals: their common interface, normal intervals and the bootstrap."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _at_extreme(terms: Sequence[tuple[Range, Floats]], highest: bool) -> Terms:
 
 
 class Normal(Intervals):
-    """As if estimates were normal around the truth, with influence values for their errors."""
+    """Normal intervals, with standard errors from influence values."""
 
     name = "normal"
     from_sums = True

@@ -74,7 +74,7 @@ def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> 
     """Set each group's weight with label 0 and with label 1, accepted rows, and squared weight.
 
     Groups and labels are added up directly, never as a difference of totals: if nobody is there the
-    sum is exactly 0, by which a benefit is known to be undefined.
+    sum is exactly 0, which marks a benefit as undefined.
     """
     for z in range(tally.shape[0]):
         zeros, ones, accepted, squares = 0.0, 0.0, 0.0, 0.0

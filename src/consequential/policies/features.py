@@ -77,13 +77,8 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
         self.names, self.preparation, self.raw, self.unknown = (), None, {}, {}
 
     def __reduce__(self) -> Any:
-        return NamedFeatures, (
-            np.asarray(self),
-            self.names,
-            self.preparation,
-            self.raw,
-            self.unknown,
-        )
+        about = self.names, self.preparation, self.raw, self.unknown
+        return NamedFeatures, (np.asarray(self), *about)
 
     def raw_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]] | None:
         """Return raw columns; None where one of them is not known."""
@@ -222,9 +217,9 @@ def check_columns(features: Any, names: Sequence[str]) -> None:
 
 
 def columns_for(features: Any, names: Sequence[str]) -> Any:
-    """Return those columns of a frame or records that these features are made of.
+    """Return the columns of a frame or records that these features need, for an inner rule.
 
-    A rule inside another is given them; whatever has no columns by name is returned as it is.
+    Anything without named columns is returned unchanged.
     """
     frame = as_frame(features)
     if frame is None or _placeholders(names):
@@ -326,19 +321,18 @@ def record_columns(records: Any) -> dict[str, list[Any]]:
 def _table(columns: Mapping[str, list[Any]]) -> Any:
     import pyarrow as pa
 
-    made = {}
-    for name, column in columns.items():
+    def array(name: str) -> Any:
         try:
-            values = pa.array(column, from_pandas=True)  # NaN among words is a missing value
+            values = pa.array(columns[name], from_pandas=True)  # NaN among words is missing
         except (pa.ArrowException, OverflowError) as error:
             raise FeaturesError(f"{name!r} has values of several kinds: {error}") from None
-        nothing = pa.types.is_null(values.type)
-        made[str(name)] = values.cast(pa.float64()) if nothing else values
-    return pa.table(made)
+        return values.cast(pa.float64()) if pa.types.is_null(values.type) else values
+
+    return pa.table({str(name): array(name) for name in columns})
 
 
 def _placeholders(names: Sequence[str]) -> bool:
-    """Whether names say nothing: there are none, or they only number the columns."""
+    """Whether there are no names, or names that only number the columns."""
     return any(all(name == f"{word}{k}" for k, name in enumerate(names)) for word in _PLACEHOLDERS)
 
 
