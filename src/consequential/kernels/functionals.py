@@ -89,17 +89,6 @@ def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> 
 
 
 @compiled
-def count_weights(weights: Floats, tally: Floats) -> None:
-    """Set the same for everybody in the first row, where neither groups nor labels are needed."""
-    total, accepted, squares = 0.0, 0.0, 0.0
-    for i in range(weights.size):
-        total += weights[i]
-        accepted += 1.0 if weights[i] > 0.0 else 0.0
-        squares += weights[i] * weights[i]
-    tally[0, ZEROS], tally[0, ACCEPTED], tally[0, SQUARES] = total, accepted, squares
-
-
-@compiled
 def _mix(shape: Floats, people: float, positives: float, negatives: float) -> float:
     mixed: float = shape[0] * people + shape[1] * positives + shape[2] * negatives
     return mixed
