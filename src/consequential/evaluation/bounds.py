@@ -182,7 +182,7 @@ class Bounded(Intervals):
                 return self.upper(numerator - ratio * denominator, reach.at(ratio)) < 0.0
 
             least, most = reach.ratios
-            low, high = _crossing(too_small, value, least), _crossing(too_large, value, most)
+            low, high = crossing(too_small, value, least), crossing(too_large, value, most)
         return Interval(value, low, high, float(ratios.standard_errors[code]))
 
 
@@ -219,8 +219,8 @@ class AnyTime(Bounded):
         return max(float(bounds[-1]), reach.mean_low)
 
 
-def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:
-    """Return the ratio furthest from `inside` towards `end` that is not refused, by bisection."""
+def crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:
+    """Return by bisection where values begin to be refused; the end if none is refused."""
     if not refused(end):
         return end
     kept, lost = inside, end

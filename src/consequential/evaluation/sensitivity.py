@@ -15,6 +15,7 @@ label than for the other do the labels of rejected people need weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from consequential.evaluation.bounds import crossing
 from consequential.evaluation.estimate import Interval, Result
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Codes, Floats, ratio
@@ -338,11 +340,8 @@ def _turning(turned: Callable[[float], bool]) -> float:
         return 1.0
     if not turned(_ENDLESS):
         return float("inf")
-    low, high = 0.0, float(np.log(_ENDLESS))
-    for _ in range(24):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if turned(float(np.exp(middle))) else (middle, high)
-    return float(np.exp(high))
+    end = math.log(_ENDLESS)
+    return math.exp(crossing(lambda power: turned(math.exp(power)), 0.0, end))
 
 
 def _checked_gammas(gammas: Any) -> tuple[float, ...]:
