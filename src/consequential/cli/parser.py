@@ -136,7 +136,7 @@ def completion(options: argparse.Namespace) -> int:
 # --- types of values
 
 
-_MOST = 10**7  # of anything that is counted: the memory for it would be gone before the work begins
+_MOST = 10**7  # the largest count: more would not fit into memory
 
 
 def _at_least(smallest: int) -> Callable[[str], int]:

@@ -31,9 +31,9 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Points, how many people of each group are there, and how likely their label is 1.
+    """Points with the mass of each group there, and the probability of label 1.
 
-    A quadrature rule, an enumerated distribution or a labelled table: all the same to metrics.
+    It may be a quadrature rule, an enumerated distribution or a labelled table.
 
     Examples
     --------

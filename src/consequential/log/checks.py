@@ -326,7 +326,7 @@ def checked_time_step(
             )
         asked = Period(period) if isinstance(period, str) else period
         steps, counted = asked.time_steps(_of_length("time_step", dates, n))
-        return steps, (counted.said,) if asked.first is None else ()
+        return steps, (counted.note,) if asked.first is None else ()
     if dates is not None:
         raise DecisionLogError(
             f"{what} has dates, such as {dates[0]}: say period='month' (or day, week, "

@@ -228,7 +228,7 @@ class Period:
         return since_1970 - first, replace(self, first=first)
 
     @property
-    def said(self) -> str:
+    def note(self) -> str:
         """What a time step is, in words, once the first is known."""
         unit, length, offset = _UNITS[self.name]
         start = np.array((self.first or 0) * length - offset).astype(f"datetime64[{unit}]")

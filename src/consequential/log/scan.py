@@ -162,7 +162,7 @@ class LogScan:
         if period is not None:
             first = min(each.first_step for each in contents)
             period = replace(period, first=first)
-            notes.append(period.said)
+            notes.append(period.note)
             last -= first
         preparation = _preparation(contents)
         said = tuple(dict.fromkeys((*notes, *preparation.notes)))

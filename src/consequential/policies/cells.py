@@ -1,4 +1,4 @@
-"""Cells: the values of a raw column, whatever table they come from, and what text among them says.
+"""Cells: the values of a raw column in a common form, and how their text is read.
 
 Cells are an array of floats (NaN is missing), of booleans, of days (`datetime64[D]`, NaT is
 missing), or of text (None is missing). Text that is blank or says nan is missing too.
@@ -142,7 +142,7 @@ def is_code(text: str) -> bool:
 
 
 def spelling_advice(value: Any) -> str:
-    """Say how to write what a person reads as a number or as a date."""
+    """Return advice on how to write a number or a date."""
     text = str(value).strip()
     if text.lower() in _ABSENT:
         return ": leave missing values empty"
