@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,6 @@ from consequential.policies import (
 )
 from consequential.policies.cells import as_dates, missing_values
 
-Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]
 Ends = tuple[float, float]
@@ -217,7 +216,7 @@ def _column(role: str, values: Any, n: int) -> Floats:
     return _of_length(role, numbers(role, values), n)
 
 
-def _of_length(role: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
+def _of_length(role: str, column: NDArray[Any], n: int) -> NDArray[Any]:
     if column.shape != (n,):
         found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
         raise DecisionLogError(

@@ -189,10 +189,7 @@ def as_dates(values: Any) -> Dates | None:
     """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
     array = np.asarray(values)
     if array.dtype.kind == "M":
-        try:
-            return array.astype("datetime64[D]")
-        except OverflowError:  # picoseconds and smaller units
-            return None
+        return array.astype("datetime64[D]")
     if array.dtype.kind not in "OU" or array.ndim != 1:
         return None
     days = days_of(array)
