@@ -61,7 +61,7 @@ class Objective:
         `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws one
         decision per row, the paper's log-derivative trick: same mean, more variance.
     rejection_utility
-        What rejecting is worth to the decision maker for label 0 and label 1, `(g(0), g(1))`.
+        The utility of rejecting a person with label 0 and with label 1, `(g(0), g(1))`.
 
     Examples
     --------

@@ -117,8 +117,8 @@ def compare(
 ) -> Comparison:
     """Estimate how much better a new rule is than an old one, on the same rows.
 
-    Rows on which both rules agree say nothing and add no error, so the difference is known far
-    better than either value. With `method="normal"` the interval of the utility is corrected for
+    Rows on which both rules agree add no error, so the difference is estimated far more precisely
+    than either value. With `method="normal"` the interval of the utility is corrected for
     skewness. Keywords are those of `evaluate`; with `folds` whichever of the two is a learner is
     cross-fitted.
 

@@ -107,8 +107,8 @@ class Region:
 class Overlap(Result):
     """What `overlap` found; print it for a table and the verdict in words.
 
-    `reasons` are why the verdict is not *yes*; `concerns` are what is odd about the rows besides,
-    such as copies of rows and identifiers among the features.
+    `reasons` say why the verdict is not *yes*; `concerns` are other oddities of the rows, such as
+    copies of rows and identifiers among the features.
 
     Examples
     --------

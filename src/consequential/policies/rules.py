@@ -52,7 +52,7 @@ class DecisionRule(ABC):
 
     @property
     def inner_rules(self) -> tuple[DecisionRule, ...]:
-        """The rules it asks; empty where it decides alone."""
+        """The rules that it combines; empty where it decides alone."""
         return ()
 
     @property
