@@ -18,7 +18,7 @@ from learner_worlds import Log
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
-from consequential.workers import in_order
+from consequential.workers import spread
 from consequential.worlds.synthetic import NormalScores, SecondSetting
 
 Rows = list[int]
@@ -57,7 +57,7 @@ def learner_of(name: str, **options) -> cq.FairPolicyLearner:
 
 def repeated(one: Callable[[int], tuple], logs: int) -> np.ndarray:
     """What one log says, for many of them, in several processes."""
-    return np.array(list(in_order(one, range(logs))), dtype=np.float64)
+    return np.array(list(spread(one, range(logs), ordered=True)), dtype=np.float64)
 
 
 # --- a policy judged on the log it was learned from

@@ -343,16 +343,11 @@ def test_american_spellings_and_fairlearns_names_are_understood(other, ours):
     ("other", "ours"),
     [
         ("demographic-parity", "'demographic_parity'"),
-        ("dp", "'demographic_parity'"),
-        ("DP", "'demographic_parity'"),
-        ("eo", "'equal_opportunity' or 'equalised_odds'"),
         ("equalized odds", "'equalised_odds'"),
         ("equal_oportunity", "'equal_opportunity'"),
-        ("FalsePositiveRateParity", r"a fairness\.Fairness .* \(tally.share\(tally.negatives\),\)"),
-        ("error_rate_parity", r"fairness\.BenefitParity\(lambda d, y: float\(d == y\)\)"),
     ],
 )
-def test_abbreviations_and_misspellings_are_answered_with_what_to_write(other, ours):
+def test_misspellings_are_answered_with_what_to_write(other, ours):
     with pytest.raises(
         ValueError, match=f"unknown fairness notion '{other}'; write {ours}; choose"
     ):

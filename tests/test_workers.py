@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from consequential.workers import in_order, spread
+from consequential.workers import spread
 
 
 def who_squares(number):
@@ -22,7 +22,7 @@ def reciprocal(number):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_results_come_in_the_order_of_items_whoever_worked(n_jobs):
-    found = list(in_order(who_squares, range(8), n_jobs, local=True))
+    found = list(spread(who_squares, range(8), n_jobs, ordered=True, local=True))
     assert [square for _, square in found] == [0, 1, 4, 9, 16, 25, 36, 49]
     assert (os.getpid() in {process for process, _ in found}) == (n_jobs == 1)
 
@@ -32,22 +32,22 @@ def test_what_fails_elsewhere_fails_here(place):
     numbers = [1.0, 2.0, 4.0, 5.0]
     numbers[place] = 0.0
     with pytest.raises(ZeroDivisionError):
-        list(in_order(reciprocal, numbers, 2, local=True))
+        list(spread(reciprocal, numbers, 2, ordered=True, local=True))
 
 
 def test_no_work_has_no_results():
-    assert list(in_order(reciprocal, [], 2, local=True)) == []
+    assert list(spread(reciprocal, [], 2, ordered=True, local=True)) == []
 
 
 BUSY = """
 import socket, sys, time
-from consequential.workers import in_order
+from consequential.workers import spread
 
 def busy(port):
     with socket.create_connection(("127.0.0.1", port)):
         time.sleep(300.0)
 
-list(in_order(busy, [int(sys.argv[1])] * 4, 2, local=True))
+list(spread(busy, [int(sys.argv[1])] * 4, 2, ordered=True, local=True))
 """
 
 
@@ -66,5 +66,9 @@ def test_the_workers_of_a_killed_process_end():
 
 
 def test_both_ways_of_sharing_work_can_follow_each_other_in_one_process():
-    assert list(in_order(reciprocal, [1.0, 2.0, 4.0], 2, local=True)) == [1.0, 0.5, 0.25]
+    assert list(spread(reciprocal, [1.0, 2.0, 4.0], 2, ordered=True, local=True)) == [
+        1.0,
+        0.5,
+        0.25,
+    ]
     assert sorted(spread(reciprocal, [1.0, 2.0, 4.0], 2)) == [0.25, 0.5, 1.0]

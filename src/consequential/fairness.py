@@ -6,7 +6,6 @@ optimiser or a penalty. New notions add columns, never a branch in a loop.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -236,22 +235,6 @@ _OTHER_NAMES = {
     "equalized_odds": "equalised_odds",
     "EqualizedOdds": "equalised_odds",
 }
-_SHORT = {
-    "dp": "'demographic_parity'",
-    "sp": "'demographic_parity'",
-    "eo": "'equal_opportunity' or 'equalised_odds'",
-    "eop": "'equal_opportunity'",
-    "eopp": "'equal_opportunity'",
-    "eodds": "'equalised_odds'",
-    "pp": "'predictive_parity'",
-    "ppv": "'predictive_parity'",
-    # notions of fairlearn that have no name here
-    **dict.fromkeys(
-        ("falsepositiverateparity", "truenegativerateparity"),
-        "a fairness.Fairness whose benefits(tally) returns (tally.share(tally.negatives),)",
-    ),
-    "errorrateparity": "fairness.BenefitParity(lambda d, y: float(d == y))",
-}
 
 
 def fairness_named(notion: str | Fairness) -> Fairness:
@@ -277,16 +260,11 @@ def fairness_named(notion: str | Fairness) -> Fairness:
     name = _OTHER_NAMES.get(name, name)
     if name in NOTIONS:
         return NOTIONS[name]()
-    plain = re.sub(r"[\W_]", "", name.lower())
-    advice = _SHORT.get(plain) or _SHORT.get(f"{plain}parity", "")
-    if not advice:
-        known = {re.sub("_", "", each.lower()): each for each in (*_OTHER_NAMES, *NOTIONS)}
-        close = get_close_matches(plain, known, n=1, cutoff=0.8)
-        advice = "".join(f"'{_OTHER_NAMES.get(known[each], known[each])}'" for each in close)
+    close = get_close_matches(name.lower(), NOTIONS, n=1, cutoff=0.7)
+    advice = "".join(f"write {each!r}; " for each in close)
     raise ValueError(
-        f"unknown fairness notion {notion!r}; "
-        + (f"write {advice}; " if advice else "")
-        + f"choose one of {', '.join(NOTIONS)}"
+        f"unknown fairness notion {notion!r}; {advice}choose one of {', '.join(NOTIONS)}, or make "
+        "a fairness.ShapedFairness of your own"
     )
 
 

@@ -99,10 +99,10 @@ def exchange(first: Path, second: Path) -> bool:
 
 
 @contextmanager
-def alone(path: Path, make: Callable[[Path], None], busy: str) -> Iterator[None]:
-    """Make a temporary folder and lock it; the lock ends with the process, however it ends.
+def locked(path: Path, make: Callable[[Path], None], busy: Exception) -> Iterator[None]:
+    """Make a folder and lock it; the lock ends with the process, however that ends.
 
-    A second process gets an error that says what is `busy`.
+    Where another process holds the lock, `busy` is raised.
     """
     if sys.platform == "win32":
         make(path)
@@ -117,7 +117,7 @@ def alone(path: Path, make: Callable[[Path], None], busy: str) -> Iterator[None]
             os.close(handle)
 
 
-def _lock(path: Path, make: Callable[[Path], None], busy: str, handles: list[int]) -> None:
+def _lock(path: Path, make: Callable[[Path], None], busy: Exception, handles: list[int]) -> None:
     """Make, open and lock; `handles` are to be closed, however this ends."""
     import fcntl
 
@@ -130,7 +130,7 @@ def _lock(path: Path, make: Callable[[Path], None], busy: str, handles: list[int
         try:
             fcntl.flock(handles[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(busy) from None
+            raise busy from None
         except OSError:  # a file system without locks
             return
         # the process that had the lock before may have renamed or removed what was locked

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consequential.kernels import NOBODY
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
-
-# a denominator below this is nobody accepted; dividing by it would overflow
-NOBODY = 1e-300
 
 # weights of a row's people, of its positives and of its negatives
 Mix = tuple[float, float, float]
@@ -56,9 +55,9 @@ class Shape:
 
 
 def valued_mix(by_label: tuple[float, float]) -> Mix:
-    """Return the mix that counts people by a value which depends on their label.
+    """Return the mix that counts people by a value for each label.
 
-    A value that does not depend on it is counted on all people: that needs no label.
+    If both values are equal, all people are counted, which needs no label.
     """
     if np.isclose(by_label[0], by_label[1], rtol=1e-12, atol=1e-12):
         return by_label[0], 0.0, 0.0
@@ -249,7 +248,7 @@ def _inverse(totals: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 @dataclass(frozen=True)
 class Sums:
-    """What an objective looks at: the functionals' values at one policy."""
+    """The values of the functionals at one policy."""
 
     utility: float
     numerators: Floats  # (benefits, groups)
@@ -264,7 +263,7 @@ class Sums:
 
     @cached_property
     def usable(self) -> NDArray[np.bool_]:
-        """Where there is anybody to divide by."""
+        """Where the denominator is not 0."""
         return self.denominators > NOBODY
 
 

@@ -19,15 +19,12 @@ __all__ = ["Objective"]
 
 Floats = NDArray[np.float64]
 
-# lambda/2 sum r^2 with r = ROOT_TWO deviation is the penalty
-ROOT_TWO = 2.0**0.5
-
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a log's sums are divided by: its rows, and by group people, positives and negatives.
+    """The normalisers of a log: its number of rows; people, positives and negatives by group.
 
-    Those of a log's pieces add up to those of the log.
+    Totals of the pieces of a log add up to those of the log.
     """
 
     n: int
@@ -64,7 +61,7 @@ class Objective:
         `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws one
         decision per row, the paper's log-derivative trick: same mean, more variance.
     rejection_utility
-        What rejecting is worth to the decision maker for label 0 and label 1, `(g(0), g(1))`.
+        The utility of rejecting a person with label 0 and with label 1, `(g(0), g(1))`.
 
     Examples
     --------
@@ -127,7 +124,7 @@ class Objective:
         return settled.take(settled.decision) if self.normalisation == "paper" else settled
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
-        """Whom the rows of a log stand for, in sums over all applicants and in sums by group."""
+        """Return the weighted counts for sums over all applicants, and for sums by group."""
         self.check_countable(log)
         found = self.weighting.tallies(log)
         if type(self.weighting).tallies is Weighting.tallies:
@@ -142,7 +139,7 @@ class Objective:
         return found
 
     def check_countable(self, log: DecisionLog | LogScan) -> None:
-        """Refuse to count people by their label where a log has values in place of labels."""
+        """Refuse notions and utilities that need labels where a log has values instead."""
         if log.value_range is None:
             return
         if self.fairness is not None and needs_labels(self.fairness):
@@ -156,7 +153,7 @@ class Objective:
             )
 
     def totals(self, log: DecisionLog) -> Totals:
-        """Return what a piece of a log adds to what the whole log is divided by."""
+        """Return what a piece of a log adds to the normalisers of the whole log."""
         if self.normalisation != "applicants" or not self.weighting.row_by_row:
             raise ValueError(
                 f"{type(self.weighting).__name__} with normalisation {self.normalisation!r} is a "
@@ -195,7 +192,6 @@ class Objective:
         return rows.amount * gain, rows.amount * forgone
 
     def _of_rows(self, tally: Tally, log: DecisionLog) -> Tally:
-        # weights are a matter of the whole log, whichever rows are then looked at
         if self.normalisation == "applicants":
             return tally
         accepted = log.decision

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from consequential import provenance
-from consequential.files import write_atomically
+from consequential.files import locked, write_atomically
 
 FORMAT = "consequential results"
 SCHEMA = 3  # 2 had one split of a table for all seeds, and no column of the authors' code
 
-# where a process that was killed may have left a file it had not finished
+# where killed processes may leave unfinished files
 _FOLDERS = ("results", "parts", "figures")
 _FILES = ("manifest.json", "report.html", "claims.json")
 
@@ -61,8 +60,8 @@ class Store:
             "seconds": {},
         }
         _checked_manifest(place, wanted)
-        _make_folder(place)
-        with _locked(place):
+        busy = StoreError(f"another run is writing to {place}: wait for its end")
+        with locked(place.resolve(), _make_folder, busy):
             store = cls(place, _checked_manifest(place, wanted) or wanted)
             store._remove_leftovers()
             store._write_manifest()
@@ -168,7 +167,7 @@ class Store:
             )
 
     def _remove_leftovers(self) -> None:
-        """Remove files that killed processes had not finished, and parts of finished results."""
+        """Remove unfinished files of killed processes, and parts of finished results."""
         every = [path for name in _FOLDERS for path in (self.folder / name).rglob(".*")]
         inside = [path for path in every if path.suffix in (".parquet", ".part")]
         for path in [*filter(_is_leftover, self.folder.glob(".*")), *inside]:
@@ -264,25 +263,6 @@ def _make_folder(place: Path) -> None:
         raise StoreError(
             f"cannot write to {place} ({why}): choose another place with --out"
         ) from None
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Lock the folder; the lock ends with the process, however that ends."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"another run is writing to {place}: wait for its end") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_leftover(path: Path) -> bool:

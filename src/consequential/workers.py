@@ -1,4 +1,4 @@
-"""Who does the work: processes here, or the workers of a cluster, through joblib."""
+"""Workers: processes on this machine, or those of a cluster, through joblib."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
 
-__all__ = ["cluster", "in_order", "on_cluster", "spread", "threads_for"]
+__all__ = ["cluster", "on_cluster", "spread", "threads_for"]
 
-MANY_ROWS = 100_000  # from here on, threads gain more than they cost
+MANY_ROWS = 100_000  # from which on several threads are faster than one
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -69,55 +69,39 @@ def on_cluster() -> bool:
 
 
 def spread(
-    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
-) -> Iterator[Result]:
-    """Yield the results as they come, in any order; n_jobs is for processes here."""
-    return _results(function, items, "generator_unordered", n_jobs=n_jobs)
-
-
-def in_order(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     n_jobs: int | None = None,
     *,
+    ordered: bool = False,
     local: bool = False,
 ) -> Iterator[Result]:
-    """Yield the results in the order of the items.
+    """Yield results as they come, or in the order of the items; n_jobs is for processes here.
 
     `local` is for work on files of this machine: then no cluster does it.
     """
-    return _results(function, items, "generator", n_jobs=n_jobs, local=local)
-
-
-def _results(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    how: str,
-    *,
-    n_jobs: int | None,
-    local: bool = False,
-) -> Iterator[Result]:
     from joblib import Parallel, delayed, effective_n_jobs
 
-    # what a function holds travels with it; an argument would lie with one worker, and work there
-    alone = partial(_alone, function, os.getpid())
+    # what a partial function holds is sent with every task; Dask would keep an argument with one
+    # worker, and send all tasks there
+    task = partial(_with_one_thread, function, os.getpid())
     options: dict[str, Any] = {"n_jobs": n_jobs}
     if local:
         options = {"n_jobs": n_jobs or os.cpu_count(), "backend": "loky"}
     elif on_cluster():
         if effective_n_jobs(-1) == 1:
-            yield from _by_the_only_worker(alone, items)
+            yield from _by_the_only_worker(task, items)
             return
         options = {"n_jobs": -1}
-    yield from Parallel(**options, return_as=how, batch_size=1)(
-        delayed(alone)(item) for item in items
-    )
+    how = "generator" if ordered else "generator_unordered"
+    parallel = Parallel(**options, return_as=how, batch_size=1)
+    yield from parallel(delayed(task)(item) for item in items)
 
 
 def _by_the_only_worker(
     function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Result]:
-    """Send work to a cluster of one thread, which joblib would take for nobody and do here."""
+    """Send work to a cluster of one thread, which joblib would ignore."""
     from distributed import default_client
 
     client: Any = default_client()  # type: ignore[no-untyped-call]
@@ -129,7 +113,7 @@ def _by_the_only_worker(
         client.cancel(futures)
 
 
-def _alone(function: Callable[[Item], Result], parent: int, item: Item) -> Result:
+def _with_one_thread(function: Callable[[Item], Result], parent: int, item: Item) -> Result:
     """Work with one thread of linear algebra: the order of sums is then the same everywhere."""
     from threadpoolctl import threadpool_limits
 

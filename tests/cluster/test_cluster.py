@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 import consequential as cq
 from consequential.cli import main
-from consequential.workers import in_order, on_cluster, spread
+from consequential.workers import on_cluster, spread
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,9 @@ def test_work_is_spread_within_the_block_and_nowhere_else(client):
     with cq.cluster(client):
         assert on_cluster()
         assert sorted(spread(square, range(5))) == [0, 1, 4, 9, 16]
-        assert list(in_order(square, range(5))) == [0, 1, 4, 9, 16]
+        assert list(spread(square, range(5), ordered=True)) == [0, 1, 4, 9, 16]
     assert not on_cluster()
-    assert list(in_order(square, range(3))) == [0, 1, 4]
+    assert list(spread(square, range(3), ordered=True)) == [0, 1, 4]
 
 
 def test_simulations_are_the_same_as_here(client):
@@ -80,7 +80,7 @@ def test_simulations_are_the_same_as_here(client):
 def test_an_address_will_do(client):
     with cq.cluster(client.scheduler.address):
         assert on_cluster()
-        assert list(in_order(square, [3])) == [9]
+        assert list(spread(square, [3], ordered=True)) == [9]
 
 
 def test_bootstrap_intervals_and_frontiers_are_the_same_as_here(client):
@@ -165,4 +165,4 @@ def test_a_cluster_of_one_thread_does_the_work_itself():
     ):
         (worker,) = client.run(os.getpid).values()
         assert set(spread(where, range(3))) == {worker}
-        assert list(in_order(square, range(4))) == [0, 1, 4, 9]
+        assert list(spread(square, range(4), ordered=True)) == [0, 1, 4, 9]

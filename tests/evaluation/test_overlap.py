@@ -135,7 +135,7 @@ def test_a_group_without_rows_is_left_out():
 def weight_surprise(decision, p):
     label = np.where(decision, 1.0, np.nan)
     log = cq.DecisionLog.from_arrays(np.zeros((len(p), 1)), decision, p, label, copy=False)
-    return CoverageSums.of(log, 0.01).coverage("all", 0.5, 0.95).surprise
+    return CoverageSums.of(log, 0.01).coverage("all", p, 0.95).surprise
 
 
 @pytest.mark.parametrize("repeats", [500, pytest.param(2000, marks=pytest.mark.slow)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from consequential.kernels.functionals import count_tally, count_weights
+from consequential.kernels.functionals import count_tally
 from consequential.kernels.step import accepted_rows
 
 
@@ -40,16 +40,6 @@ def test_a_tally_is_exactly_0_where_nobody_is_there(n):
         count_tally(weights, label, group.astype(np.int16), tally)
         assert tally[z, y] == 0.0
         assert tally[z, 2] == ((weights > 0) & (group == z)).sum()
-
-
-def test_what_all_accepted_rows_weigh_is_what_counting_gives():
-    rng = np.random.default_rng(5)
-    weights = rng.exponential(size=500) * (rng.random(500) < 0.4)
-    tally = np.zeros((2, 4))
-    count_weights(weights, tally)
-    assert_allclose(
-        tally[0], [weights.sum(), 0.0, (weights > 0).sum(), weights @ weights], rtol=1e-12
-    )
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,15 @@ def test_frames_and_files_take_an_estimator(tmp_path, suffix):
 # --- wrong arguments
 
 WRONG = {
-    "one fold": ({"folds": 1}, "cross-fitting needs at least 2 folds, not 1"),
-    "half a fold": ({"folds": 2.5}, "at least 2 folds, not 2.5"),
     "a floor of nothing": ({"floor": 0.0}, "floor lies strictly between 0 and 1/2, not 0.0"),
     "a floor above": ({"floor": 0.5}, "floor lies strictly between 0 and 1/2, not 0.5"),
-    "another calibration": ({"calibration": "platt"}, "'isotonic' or 'sigmoid', not 'platt'"),
-    "no classifier": ({"classifier": "logistic"}, "'logistic' is not a classifier: give an"),
+}
+# scikit-learn refuses these when they are used
+REFUSED = {
+    "one fold": ({"folds": 1}, "n_splits=1"),
+    "half a fold": ({"folds": 2.5}, "2.5 .* was passed"),
+    "another calibration": ({"calibration": "platt"}, "'method' parameter .* Got 'platt'"),
+    "no classifier": ({"classifier": "logistic"}, "Cannot clone object ''logistic''"),
 }
 
 
@@ -176,6 +179,14 @@ WRONG = {
 def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(cq.DecisionLogError, match=message):
         cq.EstimatedPropensity(**arguments)
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_scikit_learn_cannot_use_is_named(arguments, message):
+    x, decision = np.linspace(0.0, 1.0, 60)[:, None], np.tile([0, 1], 30)
+    label = np.where(decision == 1, 1.0, np.nan)
+    with pytest.raises((ValueError, TypeError), match=message):
+        cq.DecisionLog.from_arrays(x, decision, cq.EstimatedPropensity(**arguments), label)
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,9 @@ REFUSED = {
     "an endless number": ({"income": 1.0, "debt": np.inf}, "'debt' of row 0 is inf"),
     "other columns in the second": (
         [{"income": 1.0, "debt": 1.0}, {"income": 1.0}],
-        "person 1 and person 0 do not have the same columns: only one of them has 'debt'",
+        "row 1 has no column 'debt', which others have",
     ),
-    "no dict among dicts": ([{"income": 1.0, "debt": 1.0}, 3.0], "person 1 is not a dict"),
+    "no dict among dicts": ([{"income": 1.0, "debt": 1.0}, 3.0], "row 1 is not a dict"),
     "kinds that do not mix": (
         [{"income": 1.0, "debt": 1.0}, {"income": "much", "debt": 1.0}],
         "'income' has values of several kinds",

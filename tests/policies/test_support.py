@@ -10,7 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from consequential.policies import Support, link_numbers, smallest_supported
+from consequential.policies import Support, link_numbers
+from consequential.policies.support import smallest_supported
 
 N = 20_000
 

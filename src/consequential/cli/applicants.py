@@ -44,7 +44,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A person who applies at a moment, and the label that only an acceptance brings to light."""
+    """An application at one time, with the label that is observed only if it is accepted."""
 
     name: str
     person: Person
@@ -62,7 +62,7 @@ class Application:
 
 
 class Applicants:
-    """Who applies, and what becomes of those who are accepted.
+    """Simulated applicants, and the outcomes of those who are accepted.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class Applicants:
         self._outcomes[period_of("month", happened)].append(told | known)
 
     def outcomes(self, month: str) -> list[Item]:
-        """Return what happens in a month, which comes to light once."""
+        """Return the outcomes of a month, each of them once."""
         return self._outcomes.pop(month, [])
 
     def groups(self) -> list[Item]:

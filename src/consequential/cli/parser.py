@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
 from consequential import __version__
+from consequential.shares import checked_share
 
 Group = argparse._ActionsContainer
 
@@ -134,7 +136,7 @@ def completion(options: argparse.Namespace) -> int:
 # --- types of values
 
 
-_MOST = 10**7  # of anything that is counted: the memory for it would be gone before the work begins
+_MOST = 10**7  # the largest count: more would not fit into memory
 
 
 def _at_least(smallest: int) -> Callable[[str], int]:
@@ -165,17 +167,13 @@ def _not_negative(text: str) -> float:
 
 def _share(text: str) -> float:
     """Read a number strictly between 0 and 1."""
-    number = text.strip().removesuffix("%").replace(",", ".")
+    with suppress(ValueError):
+        if 0.0 < float(text) < 1.0:
+            return float(text)
     try:
-        value = float(number)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
-    if number == text.strip() and 0.0 < value < 1.0:
-        return value
-    percent = text.strip().endswith("%") or 1.0 < value < 100.0
-    meant = value / 100.0 if percent else value
-    advice = f": write {meant:g}" if 0.0 < meant < 1.0 else ""
-    raise argparse.ArgumentTypeError(f"must lie strictly between 0 and 1, not {text}{advice}")
+        return checked_share("a share", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _zero_or_share(text: str) -> float:

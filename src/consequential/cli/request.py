@@ -1,4 +1,4 @@
-"""Request: what a command was asked about a decision log, and how it is answered."""
+"""Request: the options of a command about a decision log, and how it is run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Request:
         print(f"{self.log}\nfeatures: {', '.join(self.log.feature_names)}")
 
     def question(self, *names: str) -> dict[str, Any]:
-        """Return what is asked as keywords of `evaluate` and the like: everything, or some."""
+        """Return options as keywords of `evaluate` and the like: all of them, or those named."""
         options = self.options
         asked = {
             "cost": self.cost,

@@ -91,7 +91,7 @@ class Folder:
         }
         folder = cls(path, options.command, options.overwrite, parameters)
         busy = f"another command is writing to {path}: wait for its end, or choose another --out"
-        with files.alone(folder._beside, lambda place: place.mkdir(exist_ok=True), busy):
+        with files.locked(folder._beside, lambda place: place.mkdir(exist_ok=True), OSError(busy)):
             try:
                 folder._settle()
                 folder._earlier()

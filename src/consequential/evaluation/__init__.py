@@ -1,27 +1,23 @@
 """Evaluation: what a policy does to whom."""
 
 from consequential.evaluation.compare import Comparison, compare
-from consequential.evaluation.contradictions import Contradiction, propensity_contradictions
-from consequential.evaluation.earnings import Earned, Earnings, earnings
-from consequential.evaluation.effects import Effect, feature_effects
+from consequential.evaluation.contradictions import propensity_contradictions
+from consequential.evaluation.earnings import Earnings, earnings
+from consequential.evaluation.effects import feature_effects
 from consequential.evaluation.estimate import Estimate
 from consequential.evaluation.evaluate import Evaluation, deployed_gap, evaluate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
 from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.population import Metrics, Population
 from consequential.evaluation.rules import CrossFitted, WinnersCurseWarning, cross_fitted
-from consequential.evaluation.sensitivity import Bounds, Sensitivity, sensitivity
+from consequential.evaluation.sensitivity import Sensitivity, sensitivity
 from consequential.evaluation.stability import Stability
-from consequential.evaluation.swaps import Swaps, SwapSet, swap_set
+from consequential.evaluation.swaps import swap_set
 
 __all__ = [
-    "Bounds",
     "Comparison",
-    "Contradiction",
     "CrossFitted",
-    "Earned",
     "Earnings",
-    "Effect",
     "Estimate",
     "Evaluation",
     "GroupMetrics",
@@ -30,8 +26,6 @@ __all__ = [
     "Population",
     "Sensitivity",
     "Stability",
-    "SwapSet",
-    "Swaps",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",

@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.contrasts import Pairs, checked_confidence
+from consequential.evaluation.contrasts import Pairs
 from consequential.evaluation.estimate import UNKNOWN, Interval
 from consequential.evaluation.intervals import Intervals, Terms
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.reach import Span
+from consequential.shares import checked_share
 
 TUNED_FOR = 1000
 # before any row is seen
@@ -85,7 +86,7 @@ def mean_sequence(
         raise ValueError(f"a value lies outside [{low:g}, {high:g}]: these bounds are not bounds")
     if tuned_for < 1:
         raise ValueError(f"tuned_for counts rows; it cannot be {tuned_for!r}")
-    checked_confidence(confidence)
+    checked_share("the confidence", confidence)
     lower = lower_bounds(rows, low, most, confidence, tuned_for)
     upper = -lower_bounds(-rows, -high, -least, confidence, tuned_for)
     return np.clip(lower, least, most), np.clip(upper, least, most)
@@ -181,7 +182,7 @@ class Bounded(Intervals):
                 return self.upper(numerator - ratio * denominator, reach.at(ratio)) < 0.0
 
             least, most = reach.ratios
-            low, high = _crossing(too_small, value, least), _crossing(too_large, value, most)
+            low, high = crossing(too_small, value, least), crossing(too_large, value, most)
         return Interval(value, low, high, float(ratios.standard_errors[code]))
 
 
@@ -218,8 +219,8 @@ class AnyTime(Bounded):
         return max(float(bounds[-1]), reach.mean_low)
 
 
-def _crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:
-    """Return the ratio furthest from `inside` towards `end` that is not refused, by bisection."""
+def crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:
+    """Return by bisection where values begin to be refused; the end if none is refused."""
     if not refused(end):
         return end
     kept, lost = inside, end

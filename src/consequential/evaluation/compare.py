@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from consequential.evaluation.contradictions import CONTRADICTED, contradictions
-from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
 from consequential.evaluation.evaluate import (
     Evaluation,
@@ -25,10 +24,11 @@ from consequential.evaluation.weighted_log import FEW
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
-# what is left of a difference by rounding is none
+# smaller differences are rounding errors
 _RESOLUTION = 1e-9
 
 
@@ -117,8 +117,8 @@ def compare(
 ) -> Comparison:
     """Estimate how much better a new rule is than an old one, on the same rows.
 
-    Rows on which both rules agree say nothing and add no error, so the difference is known far
-    better than either value. With `method="normal"` the interval of the utility is corrected for
+    Rows on which both rules agree add no error, so the difference is estimated far more precisely
+    than either value. With `method="normal"` the interval of the utility is corrected for
     skewness. Keywords are those of `evaluate`; with `folds` whichever of the two is a learner is
     cross-fitted.
 
@@ -141,7 +141,7 @@ def compare(
     checked_log(log, or_scan=True)
     needs_folds((new, old), folds)
     objective = objective_of(log, cost, fairness, weighting, rejection_utility)
-    kind, level = checked_method(method), checked_confidence(confidence)
+    kind, level = checked_method(method), checked_share("the confidence", confidence)
     one, other, difference = measure_rules(
         (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
@@ -191,7 +191,7 @@ def _gap_change(
             float(np.hypot(one.standard_error, other.standard_error)),
         )
         side = 1
-    if _none(change):
+    if _is_zero(change):
         return change, "no difference in the gap"
     narrower = _sign(change) * side
     if narrower == 0:
@@ -199,7 +199,7 @@ def _gap_change(
     return change, f"the gap is {'narrower' if narrower < 0 else 'wider'}"
 
 
-def _none(found: Interval) -> bool:
+def _is_zero(found: Interval) -> bool:
     """Whether a difference is no more than what rounding leaves."""
     return max(abs(found.low), abs(found.high)) <= _RESOLUTION
 
@@ -211,7 +211,7 @@ def _sign(found: Interval) -> int:
 def _verdict(utility: Estimate, gap: str, doubts: tuple[str, ...]) -> str:
     if doubts:
         return f"cannot tell: {CONTRADICTED} ({'; '.join(doubts)})"
-    if _none(utility):
+    if _is_zero(utility):
         words = "no difference in utility"
     elif utility.low <= 0.0 <= utility.high or not utility.known:
         words = "cannot tell which has the higher utility"

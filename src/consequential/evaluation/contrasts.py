@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -13,21 +12,11 @@ from scipy.sparse import csr_array
 from consequential.evaluation.estimate import Interval
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.ratios import RatioSums
+from consequential.shares import checked_share
 
 _DRAWS = 20_000
 _AT_ONCE = 100  # contrasts for which draws are held in memory
 MOST_GROUPS = 100  # that are compared with one another: the pairs grow with the square
-
-
-def checked_confidence(confidence: Any) -> float:
-    """Return a confidence strictly between 0 and 1, or say that it is not."""
-    try:
-        level = float(confidence)
-    except (TypeError, ValueError):
-        level = float("nan")
-    if not 0.0 < level < 1.0 - 1e-9:  # so near to 1, quantiles are beyond what floats can tell
-        raise ValueError(f"the confidence lies strictly between 0 and 1, not {confidence!r}")
-    return level
 
 
 def normal_quantile(confidence: float) -> float:
@@ -90,7 +79,7 @@ def sup_t_quantile(
     >>> round(sup_t_quantile(np.eye(1)), 2), round(sup_t_quantile(np.eye(10)), 1)
     (1.96, 2.8)
     """
-    checked_confidence(confidence)
+    checked_share("the confidence", confidence)
     matrix = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"a covariance is a square matrix, not of shape {matrix.shape}")

@@ -72,7 +72,9 @@ def feature_effects(rule: DecisionRule, log: DecisionLog, *, most: int = 10) -> 
         if column.kind == "word":  # words have no order of their own
             ends = sorted(ends, key=lambda end: end[0])
         (at_low, low), (at_high, high) = ends[0], ends[-1]
-        found.append(Effect(column.name, column.said(low), column.said(high), at_low, at_high))
+        found.append(
+            Effect(column.name, column.value_of(low), column.value_of(high), at_low, at_high)
+        )
     moved = [each for each in found if each.difference != 0.0]
     return sorted(moved, key=lambda each: -abs(each.difference))[:most]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from consequential.evaluation.bounds import TUNED_FOR, AnyTime, Bernstein, mean_sequence
-from consequential.evaluation.contrasts import checked_confidence, normal_quantile
+from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.estimate import Estimate, Interval, Result
 from consequential.evaluation.intervals import Bootstrap, Intervals, Normal
 from consequential.evaluation.out_of_core import measured
@@ -29,6 +29,7 @@ from consequential.evaluation.weighted_log import Measurement, WeightedLog, rate
 from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 Method = Literal["normal", "bootstrap", "bernstein", "any_time"]
@@ -188,7 +189,7 @@ def evaluate(
     checked_log(log, or_scan=True)
     needs_folds((rule,), folds)
     objective = objective_of(log, cost, fairness, weighting, rejection_utility)
-    kind, level = checked_method(method), checked_confidence(confidence)
+    kind, level = checked_method(method), checked_share("the confidence", confidence)
     (measurement,) = measure_rules(
         (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.contrasts import Pairs, checked_confidence
+from consequential.evaluation.contrasts import Pairs
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, json_ready
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Floats, Rates
@@ -21,6 +21,7 @@ from consequential.fairness import ShapedFairness
 from consequential.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES, Shape
 from consequential.log import DecisionLog
 from consequential.objective import Objective
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 # how each metric weighs people, positives and negatives
@@ -156,7 +157,7 @@ def group_metrics(
     """
     checked_log(log)
     needs_folds((rule,), folds)
-    intervals = Normal((), checked_confidence(confidence), seed)
+    intervals = Normal((), checked_share("the confidence", confidence), seed)
     metrics = {
         name: shape
         for name, shape in METRICS.items()

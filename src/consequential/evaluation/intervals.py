@@ -1,4 +1,4 @@
-"""Intervals: what every way to make them has in common, the normal way and the bootstrap."""
+"""Intervals: their common interface, normal intervals and the bootstrap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from consequential.evaluation.contrasts import (
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval
 from consequential.evaluation.rates import FEW, Floats, contrast_bounds, largest_bounds, ratio
 from consequential.evaluation.ratios import Range, Ratios
-from consequential.workers import in_order
+from consequential.workers import spread
 
 # ratios, each with the sign that every group's value enters a contrast with
 Terms = Sequence[tuple[Any, Floats]]
@@ -182,7 +182,7 @@ def _at_extreme(terms: Sequence[tuple[Range, Floats]], highest: bool) -> Terms:
 
 
 class Normal(Intervals):
-    """As if estimates were normal around the truth, with influence values for their errors."""
+    """Normal intervals, with standard errors from influence values."""
 
     name = "normal"
     from_sums = True
@@ -357,7 +357,7 @@ def replicates(
         (seed, start, min(at_once, n_replicates - start))
         for start in range(0, n_replicates, at_once)
     ]
-    sums = np.concatenate(list(in_order(partial(_replicated, columns), drawn)))
+    sums = np.concatenate(list(spread(partial(_replicated, columns), drawn, ordered=True)))
     found, at = [], 0
     for each in ratios:
         k = each.n_groups

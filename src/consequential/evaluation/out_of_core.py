@@ -28,7 +28,7 @@ from consequential.policies import DecisionRule
 
 @dataclass(frozen=True)
 class Gram(Additive):
-    """Sums over rows of what they add to ratios, and of products of those.
+    """Sums over rows of the terms of ratios, and of their products.
 
     There are two columns per ratio: its numerator and its denominator.
     """
@@ -57,7 +57,7 @@ class Gram(Additive):
 
 @dataclass(frozen=True)
 class ScannedRatios(RatioSums):
-    """One ratio for each group, or one for all, of which only sums are known."""
+    """One ratio for each group, or one for all, from sums over rows."""
 
     gram: Gram
     place: int
@@ -112,8 +112,8 @@ class ScannedRatios(RatioSums):
         return third / spread**1.5 if spread > 1e-14 * second else 0.0
 
 
-# what a chunk adds to ratios, to the weights of each measurement and to the rates of each rule;
-# and the shapes of the benefits
+# the sums of a chunk for ratios, for the weights of each measurement and for the rates of each
+# rule; and the shapes of the benefits
 _Sums = tuple[Gram, list[LabelWeights], list[RateSums | None], list[Shape | None]]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from consequential.evaluation.contradictions import (
     Contradiction,
@@ -27,6 +26,7 @@ from consequential.log import (
     data_concerns,
     propensity_concerns,
 )
+from consequential.shares import checked_share
 from consequential.tables import text_table
 
 _FEW = 100.0  # with fewer effective people intervals are wider than most questions
@@ -36,8 +36,7 @@ _SHOWN = 3  # regions where propensities do not fit
 _ESTIMATED = (
     "propensities are estimates: a rule that went by something unrecorded looks like chance"
 )
-_SAMPLED = 200_000  # people of a scan among whom the worst region is looked for
-_BINS = 4096  # of propensities, to find their median without having them all in memory
+_SAMPLED = 200_000  # people of a scan among whom medians and the worst region are found
 # titles of the columns of a table, what they show of a coverage, and how
 _COLUMNS = (
     ("people", "people", "d"),
@@ -68,7 +67,7 @@ class Coverage:
         is: a standard normal number if they are. It can be 1 although they are wrong for
         everybody: see `propensity_contradictions`. People with propensity 0 are left out.
     smallest, median
-        Of the propensities.
+        Of the propensities; the median of a large scan is that of a sample of it.
     largest_weight_share
         The share of all weight that lies on one person.
     """
@@ -108,8 +107,8 @@ class Region:
 class Overlap(Result):
     """What `overlap` found; print it for a table and the verdict in words.
 
-    `reasons` are why the verdict is not *yes*; `concerns` are what is odd about the rows besides,
-    such as copies of rows and identifiers among the features.
+    `reasons` say why the verdict is not *yes*; `concerns` are other oddities of the rows, such as
+    copies of rows and identifiers among the features.
 
     Examples
     --------
@@ -187,20 +186,20 @@ def overlap(
     ('yes', 0.05)
     """
     for name, value in (("floor", floor), ("confidence", confidence)):
-        if not 0.0 < value < 1.0:
-            raise ValueError(f"{name} lies strictly between 0 and 1, not {value!r}")
+        checked_share(name, value)
     if len(log) == 0:
         raise DecisionLogError("the log is empty: it needs at least one decision")
-    found = _map(log, partial(_sums, floor=floor))
+    if isinstance(log, LogScan):
+        sample = log.split(_SAMPLED)[0]
+        found = list(log.map(partial(_sums, floor=floor), settled=False))
+    else:
+        sample, found = log, [_sums(log, floor)]
     sums = [reduce(add, column) for column in zip(*found, strict=True)]
-    middle = _map(log, partial(_middle, bins=[each.middle_bins for each in sums]))
-    medians = map(CoverageSums.median, sums, map(np.concatenate, zip(*middle, strict=True)))
     overall, *groups = (
-        each.coverage(name, median, confidence)
-        for name, each, median in zip(("everyone", *log.groups), sums, medians, strict=True)
+        each.coverage(name, part.propensity, confidence)
+        for name, each, part in zip(("everyone", *log.groups), sums, _parts(sample), strict=True)
         if each.people
     )
-    sample = log.split(_SAMPLED)[0] if isinstance(log, LogScan) else log
     region = _worst_region(sample, floor, overall.people)
     contradictions = propensity_contradictions(sample, doubt=_DOUBT / 2.0)
     concerns = propensity_concerns(sample)
@@ -211,7 +210,9 @@ def overlap(
         *((_ESTIMATED,) if sample.estimated_propensity and overall.accepted else ()),
     )
     none_rejected = bool(concerns) and overall.accepted == overall.people
-    if overall.accepted == 0 or none_rejected or sums[0].uncovered * 2 > sums[0].reluctant:
+    reluctant = sums[0].reluctant  # people more likely to be rejected than accepted
+    uncovered = min(sums[0].below, reluctant) * 2 > reluctant
+    if overall.accepted == 0 or none_rejected or uncovered:
         exploring: Literal["yes", "partly", "no"] = "no"
     else:
         exploring = "partly" if reasons else "yes"
@@ -237,13 +238,11 @@ class CoverageSums(Additive):
     accepted: int
     below: int
     reluctant: int
-    uncovered: int
     weight: float
     squares: float
     heaviest: float
     moments: Floats  # of the weights, see `weight_moments`
     smallest: float
-    histogram: NDArray[np.int64] = field(repr=False)
 
     extremes: ClassVar = {"smallest": min, "heaviest": max}
 
@@ -257,32 +256,15 @@ class CoverageSums(Additive):
             accepted=log.n_accepted,
             below=int((p < floor).sum()),
             reluctant=int((p < 0.5).sum()),
-            uncovered=int(((p < 0.5) & (p < floor)).sum()),
             weight=float(weights.sum()),
             squares=float(weights @ weights),
             heaviest=float(weights.max(initial=0.0)),
             moments=weight_moments(log),
             smallest=float(p.min(initial=1.0)),
-            histogram=np.bincount(_bin_of(p), minlength=_BINS),
         )
 
-    @property
-    def middle_bins(self) -> tuple[int, int]:
-        """The bins in which the two middle propensities lie; the same one, mostly."""
-        places = (self.people - 1) // 2, self.people // 2
-        low, high = np.searchsorted(np.cumsum(self.histogram), places, side="right").tolist()
-        return low, high
-
-    def median(self, middle: Floats) -> float:
-        """Return the median, from the propensities in the middle bins; NaN of nobody."""
-        if self.people == 0:
-            return float("nan")
-        below = int(self.histogram[: self.middle_bins[0]].sum())
-        places = [(self.people - 1) // 2 - below, self.people // 2 - below]
-        return float(np.sort(middle)[places].mean())
-
-    def coverage(self, name: Hashable, median: float, confidence: float) -> Coverage:
-        """Return what the sums say."""
+    def coverage(self, name: Hashable, propensity: Floats, confidence: float) -> Coverage:
+        """Return what the sums say; the median is that of these propensities."""
         possible, *moments = self.moments.tolist()
         return Coverage(
             name=name,
@@ -294,7 +276,7 @@ class CoverageSums(Additive):
             mean_weight=self.weight / possible if possible else 0.0,
             surprise=surprise(*moments),
             smallest=self.smallest,
-            median=median,
+            median=float(np.median(propensity)) if len(propensity) else float("nan"),
             largest_weight_share=self.heaviest / self.weight if self.weight > 0 else 0.0,
         )
 
@@ -306,14 +288,6 @@ def share_at_most(count: int, n: int, confidence: float) -> float:
     return 1.0 if count == n else float(beta.ppf(confidence, count + 1, n - count))
 
 
-def _bin_of(propensity: Floats) -> NDArray[np.intp]:
-    return np.minimum((propensity * _BINS).astype(np.intp), _BINS - 1)
-
-
-def _map(log: DecisionLog | LogScan, task: Callable[[DecisionLog], Any]) -> list[Any]:
-    return list(log.map(task, settled=False)) if isinstance(log, LogScan) else [task(log)]
-
-
 def _parts(log: DecisionLog) -> list[DecisionLog]:
     """Return all people, and those of each group."""
     return [log, *(log.take(log.group == code) for code in range(len(log.groups)))]
@@ -321,15 +295,6 @@ def _parts(log: DecisionLog) -> list[DecisionLog]:
 
 def _sums(log: DecisionLog, floor: float) -> list[CoverageSums]:
     return [CoverageSums.of(part, floor) for part in _parts(log)]
-
-
-def _middle(log: DecisionLog, bins: list[tuple[int, int]]) -> list[Floats]:
-    """Return the propensities from one bin to another, for all people and for each group."""
-    found = []
-    for part, (low, high) in zip(_parts(log), bins, strict=True):
-        place = _bin_of(part.propensity)
-        found.append(part.propensity[(place >= low) & (place <= high)])
-    return found
 
 
 def _reasons(overall: Coverage, groups: list[Coverage], region: Region) -> list[str]:

@@ -31,9 +31,9 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Points, how many people of each group are there, and how likely their label is 1.
+    """Points with the mass of each group there, and the probability of label 1.
 
-    A quadrature rule, an enumerated distribution or a labelled table: all the same to metrics.
+    It may be a quadrature rule, an enumerated distribution or a labelled table.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Population:
         if not policy.uses_sensitive:
             return np.repeat(policy.propensity(self.points)[:, None], len(self.groups), axis=1)
         columns = [
-            policy.propensity(self.points, _constant(group, len(self.points)))
+            policy.propensity(self.points, np.full(len(self.points), group, dtype=object))
             for group in self.groups
         ]
         return np.column_stack(columns)
@@ -83,9 +83,3 @@ class Population:
             acceptance=float((self.mass * propensity).sum()),
             benefits=dict(zip(self.groups, benefits[0].tolist(), strict=True)),
         )
-
-
-def _constant(value: Hashable, n: int) -> NDArray[np.object_]:
-    column = np.empty(n, dtype=object)
-    column[:] = value
-    return column

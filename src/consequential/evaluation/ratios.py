@@ -33,7 +33,7 @@ _MOST_ROUNDS = 100
 
 
 class RatioSums(ABC):
-    """One ratio of means for each group, and how the rows' influence on them varies together."""
+    """One ratio of means for each group, with the covariances of the rows' influence."""
 
     n_groups: int
     shape: Shape | None  # how a benefit weighs people; None for means and where it is not known

@@ -1,4 +1,4 @@
-"""Reach: how far a row, and a mean, can possibly go. Bounds that hold at any size rest on it."""
+"""Reach: the largest and smallest values of a row and of a mean, which bounds rest on."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def objective_of(
 def apply_rule(
     rule: Any, log: DecisionLog, *, folds: int | None = None, seed: int = 0, stacklevel: int = 3
 ) -> AppliedRule:
-    """Return what a rule, a fitted learner, or with folds an unfitted one, does on a log.
+    """Return the propensities of a rule, or of a learner, on the settled rows of a log.
+
+    With `folds` an unfitted learner is cross-fitted.
 
     `stacklevel` is where warnings point: by default the caller of the function that calls this.
     """

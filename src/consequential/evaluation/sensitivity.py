@@ -15,6 +15,7 @@ label than for the other do the labels of rejected people need weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.contrasts import checked_confidence
+from consequential.evaluation.bounds import crossing
 from consequential.evaluation.estimate import Interval, Result
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Codes, Floats, ratio
@@ -39,6 +40,7 @@ from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, withou
 from consequential.fairness import Fairness
 from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
+from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
 # beyond this factor nothing is left to say
@@ -167,7 +169,7 @@ def sensitivity(
     """
     checked_log(log)
     needs_folds((rule, versus), folds)
-    intervals = Normal((), checked_confidence(confidence), seed)
+    intervals = Normal((), checked_share("the confidence", confidence), seed)
     factors = _checked_gammas(gammas)
     objective = objective_of(log, cost, fairness, None, rejection_utility)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
@@ -338,11 +340,8 @@ def _turning(turned: Callable[[float], bool]) -> float:
         return 1.0
     if not turned(_ENDLESS):
         return float("inf")
-    low, high = 0.0, float(np.log(_ENDLESS))
-    for _ in range(24):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if turned(float(np.exp(middle))) else (middle, high)
-    return float(np.exp(high))
+    end = math.log(_ENDLESS)
+    return math.exp(crossing(lambda power: turned(math.exp(power)), 0.0, end))
 
 
 def _checked_gammas(gammas: Any) -> tuple[float, ...]:

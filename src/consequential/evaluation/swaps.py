@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.contrasts import checked_confidence
 from consequential.evaluation.estimate import Estimate, Result
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.ratios import Range, Ratios
 from consequential.evaluation.rules import AppliedRule, apply_rule, checked_log, needs_folds
 from consequential.log import DecisionLog
+from consequential.shares import checked_share
 from consequential.tables import text_table
 
 
@@ -123,7 +123,7 @@ def swap_set(
     """
     checked_log(log)
     needs_folds((rule,), folds)
-    intervals = Normal((), checked_confidence(confidence), seed)
+    intervals = Normal((), checked_share("the confidence", confidence), seed)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
     rows = applied.log
     everyone = np.zeros(len(rows), dtype=np.intp)

@@ -43,13 +43,13 @@ _NUDGE = 1e-4
 
 @dataclass(frozen=True)
 class LabelWeights(Additive):
-    """How much the labels of the people weigh whom a rule accepts, by group."""
+    """The weights of the labels of the people that a rule accepts, by group."""
 
     sums: Floats
     squares: Floats
     accepted: Floats
-    unsupported: Floats  # accepted people no weight stands for
-    never: float  # of these, people who could not be accepted
+    unsupported: Floats  # accepted people whom no weight stands for
+    never: float  # those of them who could not be accepted
     heaviest: float
 
     extremes: ClassVar = {"heaviest": max}
@@ -146,9 +146,9 @@ def rate_notes(benefits: Sequence[Range], groups: Sequence[Hashable]) -> tuple[s
 class WeightedLog:
     """The settled rows of a log with their weights, ready to measure any rule on them.
 
-    `overall` and `within` are whom rows stand for in sums over all rows and by group. `extremes`
-    are there where intervals need to know how far a row can go. A chunk of a log has the `totals`
-    of the log; unknown labels of its benefits are left out.
+    `overall` and `within` are the weighted counts for sums over all rows and by group. `extremes`
+    are given for intervals that need bounds of a row. A chunk of a log has the `totals` of the
+    log; benefits of a chunk leave unknown labels out.
     """
 
     objective: Objective
@@ -188,7 +188,7 @@ class WeightedLog:
                 *(f"{CONTRADICTED}: {doubt}" for doubt in self._doubts),
             )
         return Measurement(
-            self._booked(propensity) if versus is None else self.utility(propensity, versus),
+            self._utility_of(propensity) if versus is None else self.utility(propensity, versus),
             self.acceptance(propensity, versus),
             self.benefits(propensity) if versus is None else (),
             weights,
@@ -197,10 +197,10 @@ class WeightedLog:
             notes,
         )
 
-    def _booked(self, propensity: Floats) -> Range:
-        """Return a utility; that of the rule in force is what was booked, with no model's help.
+    def _utility_of(self, propensity: Floats) -> Range:
+        """Return the utility; for the past rule it is what the log earned, without a model.
 
-        Of each row it accepts with the logged propensity, so its plain weights are 1.
+        The past rule accepts with the logged propensity, which cancels the inverse propensity.
         """
         weighted, chance = self, self.log.propensity
         with_model = isinstance(self.objective.weighting, DoublyRobust)

@@ -1,8 +1,7 @@
 """The ascent: the loop of `UpdatePolicy`, compiled.
 
-It computes what learning/ascent.py and steps.py say in NumPy. There the reasons are given
-too; here is only how it is done quickly. Means are kept as flat arrays, so that bringing a
-minibatch into all of them is one loop.
+It computes the same as learning/ascent.py and steps.py, which give the reasons in NumPy code. Means
+are kept as flat arrays, so that one loop updates all of them with a minibatch.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def draw(
 
 @compiled
 def _updated(old: float, keep: float, new: float) -> float:
-    return new if keep == 0.0 else keep * old + new  # what is not kept may be infinite
+    return new if keep == 0.0 else keep * old + new  # `old` may be infinite if it is not kept
 
 
 @compiled

@@ -74,7 +74,7 @@ def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> 
     """Set each group's weight with label 0 and with label 1, accepted rows, and squared weight.
 
     Groups and labels are added up directly, never as a difference of totals: if nobody is there the
-    sum is exactly 0, by which a benefit is known to be undefined.
+    sum is exactly 0, which marks a benefit as undefined.
     """
     for z in range(tally.shape[0]):
         zeros, ones, accepted, squares = 0.0, 0.0, 0.0, 0.0
@@ -86,17 +86,6 @@ def count_tally(weights: Floats, label: Floats, group: Codes, tally: Floats) -> 
             squares += weight * weight
         tally[z, ZEROS], tally[z, ONES] = zeros, ones
         tally[z, ACCEPTED], tally[z, SQUARES] = accepted, squares
-
-
-@compiled
-def count_weights(weights: Floats, tally: Floats) -> None:
-    """Set the same for everybody in the first row, where neither groups nor labels are needed."""
-    total, accepted, squares = 0.0, 0.0, 0.0
-    for i in range(weights.size):
-        total += weights[i]
-        accepted += 1.0 if weights[i] > 0.0 else 0.0
-        squares += weights[i] * weights[i]
-    tally[0, ZEROS], tally[0, ACCEPTED], tally[0, SQUARES] = total, accepted, squares
 
 
 @compiled

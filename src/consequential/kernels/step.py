@@ -24,7 +24,6 @@ from consequential.kernels.functionals import (
     Reading,
     Workspace,
     count_tally,
-    count_weights,
     functionals,
     label_free_columns,
 )
@@ -239,10 +238,7 @@ def advance_deciding(
             keep(kept.moves, fresh, runs.weights[run])
             weights = runs.weights[run, : kept.n]
         tally = np.zeros((n_groups, 4))
-        if by_group:
-            count_tally(weights, kept.label[: kept.n], kept.group[: kept.n], tally)
-        else:
-            count_weights(weights, tally)
+        count_tally(weights, kept.label[: kept.n], kept.group[: kept.n], tally)
         n_accepted, total, squares = 0, 0.0, 0.0
         for z in range(n_groups):
             n_accepted += int(tally[z, ACCEPTED])

@@ -1,4 +1,4 @@
-"""Attributes: the sensitive columns of a log, and the groups that they make together."""
+"""Attributes: the sensitive columns of a log, and the groups of their combinations."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def grouped(
     groups: Sequence[Hashable] | None,
     n: int,
 ) -> tuple[NDArray[np.intp], tuple[Hashable, ...], Attributes]:
-    """Return the position of each of n people's group among the groups, these, and attributes.
+    """Return each person's group code, the names of the groups, and the attributes.
 
-    The groups of several columns are the intersections that occur, or those in `groups`, tuples of
-    values. An attribute has for each group the value that the group has in that column.
+    With several columns the groups are the intersections that occur, or those in `groups`, tuples
+    of values. An attribute lists the value of each group in one column.
     """
     if not isinstance(sensitive, Mapping):
         codes, names = checked_groups(sensitive, groups, n)
@@ -66,7 +66,7 @@ def grouped(
 
 
 def in_order(values: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    """Return the groups that one attribute makes: its values, each of them once."""
+    """Return the groups of one attribute: its different values, sorted."""
     return tuple(np.unique(np.array(list(values))).tolist())
 
 

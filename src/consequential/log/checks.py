@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,12 +34,11 @@ from consequential.policies import (
 )
 from consequential.policies.cells import as_dates, missing_values
 
-Kind = TypeVar("Kind", bound=np.generic)
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]
 Ends = tuple[float, float]
-LEAST = 1e-38  # a smaller probability is none: floats have no room for powers of its inverse
-MOST = 1e38  # the same for features, amounts and values
+LEAST = 1e-38  # smaller probabilities count as 0: powers of their inverse would overflow
+MOST = 1e38  # larger features, amounts and values count as infinite
 
 
 class Outcomes(NamedTuple):
@@ -102,7 +101,7 @@ def _feature_names(given: Sequence[str] | None, n_features: int) -> tuple[str, .
 
 
 def checked_decision(values: ArrayLike, n: int) -> tuple[Bools, Notes]:
-    """Return whether each of n people was accepted, and what words were taken for."""
+    """Return decisions as booleans, and a note that says which word means which."""
     decision, notes = _coded("decision", values, n)
     neither = np.isin(decision, (0.0, 1.0), invert=True)
     fail(
@@ -124,7 +123,7 @@ def checked_outcomes(
     *,
     positive: PositiveLabel | None = None,
 ) -> Outcomes:
-    """Return what came of each decision, from labels or from values."""
+    """Return the outcomes of decisions, from labels or from values."""
     n = len(decision)
     if positive is not None and label is None:
         raise DecisionLogError("positive_label is one of two labels: give label= too")
@@ -144,7 +143,7 @@ def checked_outcomes(
 
 
 def _checked_values(given: ArrayLike, value_range: Ends | None, decision: Bools) -> Outcomes:
-    """Return values as labels between 0 and 1: their places in a range that includes 0."""
+    """Scale values to labels between 0 and 1; the range of the values includes 0."""
     n = len(decision)
     value = _column("value", given, n)
     known = ~np.isnan(value)
@@ -173,7 +172,7 @@ def _checked_values(given: ArrayLike, value_range: Ends | None, decision: Bools)
 def checked_label(
     values: ArrayLike, decision: Bools, positive: PositiveLabel | None = None
 ) -> tuple[Floats, Notes]:
-    """Return labels, NaN where there is none, and what words were taken for."""
+    """Return labels, NaN where there is none, and a note that says which word means which."""
     label, notes = _coded("label", values, len(decision), positive)
     known = ~np.isnan(label)
     fail(
@@ -217,7 +216,7 @@ def _column(role: str, values: Any, n: int) -> Floats:
     return _of_length(role, numbers(role, values), n)
 
 
-def _of_length(role: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
+def _of_length(role: str, column: NDArray[Any], n: int) -> NDArray[Any]:
     if column.shape != (n,):
         found = f"{column.shape[0]}" if column.ndim == 1 else f"shape {column.shape}"
         raise DecisionLogError(
@@ -227,14 +226,14 @@ def _of_length(role: str, column: NDArray[Kind], n: int) -> NDArray[Kind]:
 
 
 def _found(column: Floats, bad: Bools) -> str:
-    """Say which values there are, if some are bad."""
+    """Return a sentence that lists the values, if some are bad."""
     if not bad.any():
         return ""
     return f" Found: {listed(np.unique(column[~np.isnan(column)]).tolist())}."
 
 
 def checked_propensity(values: ArrayLike | None, decision: Bools) -> Floats:
-    """Return probabilities of acceptance that the decisions do not contradict."""
+    """Return probabilities of acceptance; refuse those that the decisions rule out."""
     if values is None:
         raise DecisionLogError(
             "propensity is missing: the probability with which each person would be accepted "
@@ -266,7 +265,7 @@ def checked_propensity(values: ArrayLike | None, decision: Bools) -> Floats:
 
 
 def _percentages(values: Floats) -> str:
-    """Say what to do with values that look like percentages."""
+    """Return advice for values that look like percentages."""
     percentages = values.min() >= 0.0 and 1.0 < values.max() <= 100.0
     return " These look like percentages: divide by 100." if percentages else ""
 
@@ -274,7 +273,7 @@ def _percentages(values: Floats) -> str:
 def checked_groups(
     sensitive: ArrayLike | None, groups: Sequence[Hashable] | None, n: int
 ) -> tuple[NDArray[np.intp], tuple[Hashable, ...]]:
-    """Return the position of each of n people's group among the groups, and these."""
+    """Return each person's group code, and the names of the groups."""
     if sensitive is None:
         if groups is not None:
             raise DecisionLogError("groups are given but no sensitive attribute that has them")
@@ -315,7 +314,7 @@ def checked_groups(
 def checked_time_step(
     values: ArrayLike, period: str | Period | None, n: int
 ) -> tuple[NDArray[np.int64], Notes]:
-    """Return time steps, numbered from dates where there is a period, and what one step is."""
+    """Return time steps, counted from dates where a period is given, and notes on them."""
     values = np.full(n, values) if np.ndim(values) == 0 else unmasked(values)
     what, dates = title("time_step", values), as_dates(values)
     if period is not None:
@@ -326,7 +325,7 @@ def checked_time_step(
             )
         asked = Period(period) if isinstance(period, str) else period
         steps, counted = asked.time_steps(_of_length("time_step", dates, n))
-        return steps, (counted.said,) if asked.first is None else ()
+        return steps, (counted.note,) if asked.first is None else ()
     if dates is not None:
         raise DecisionLogError(
             f"{what} has dates, such as {dates[0]}: say period='month' (or day, week, "

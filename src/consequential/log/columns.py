@@ -73,7 +73,7 @@ def column_name(values: Any) -> str:
 
 
 def title(role: str, values: Any) -> str:
-    """Return how a column is called in an error: by its role, and by its name in a frame."""
+    """Return a column's name for errors: its role, and its name in a frame."""
     name = column_name(values)
     return role if name in ("", role) else f"{role} (column {name!r})"
 
@@ -124,13 +124,13 @@ def as_array(role: str, values: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PositiveLabel:
-    """The label of the outcome hoped for; `checked` after a look at all labels."""
+    """The favourable label; `checked` says that all labels were compared with it."""
 
     label: Any
     checked: bool = False
 
     def codes(self, labels: Iterable[Any]) -> dict[Any, float]:
-        """Return 1 for it and 0 for the other; more labels, or it not among them, are refused."""
+        """Return 1 for the favourable label and 0 for the other; refuse any further label."""
         words = {label: _word(label) for label in labels}
         found, own = set(words.values()), _word(self.label)
         if found and not self.checked and (own not in found or len(found) > 2):
@@ -142,12 +142,12 @@ class PositiveLabel:
 
 
 def as_positive(label: Any) -> PositiveLabel | None:
-    """Return what a user gave for the label of the outcome hoped for; None for nothing."""
+    """Return a favourable label that a user gave; None where none was given."""
     return label if label is None or isinstance(label, PositiveLabel) else PositiveLabel(label)
 
 
 def _word(value: Any) -> str:
-    """Return text whose spelling does not matter: paid_back is Paid Back, and 1.0 is 1."""
+    """Normalise spelling: paid_back equals Paid Back, and 1.0 equals 1."""
     text = str(value).strip().lower()
     return str(float(text)) if is_number(text) else re.sub(r"[\s_-]+", " ", text)
 
@@ -195,7 +195,7 @@ def is_doubtful(role: Role, column: str) -> bool:
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Return different values in words, the first few of them."""
+    """Return the first few different values as text."""
     shown = sorted({repr(value) for value in values})
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return ", ".join(shown[:_SHOWN]) + more
@@ -228,7 +228,7 @@ class Period:
         return since_1970 - first, replace(self, first=first)
 
     @property
-    def said(self) -> str:
+    def note(self) -> str:
         """What a time step is, in words, once the first is known."""
         unit, length, offset = _UNITS[self.name]
         start = np.array((self.first or 0) * length - offset).astype(f"datetime64[{unit}]")

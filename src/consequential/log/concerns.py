@@ -1,4 +1,4 @@
-"""Concerns: what is suspicious in a log although every single row is possible."""
+"""Concerns: what is suspicious about a log whose rows are all valid one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
-_RATE = 1e-3  # of correct logs that raise a concern, at most
+_RATE = 1e-3  # share of correct logs that may raise a concern
 _APART = 0.1  # a difference that matters, relative to the smaller share
 _FEW = 20  # rows in which a pattern may be chance
 _BLOCK = 16_384  # rows that stay in the cache

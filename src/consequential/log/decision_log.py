@@ -51,8 +51,8 @@ class DecisionLog:
         The probability with which the rule in force would accept this person.
     label
         1.0 or 0.0 for people with a known outcome; NaN for rejected people, who have none, and
-        for accepted people whose outcome is still to come. Of a log of values, where a value lies
-        between the ends of `value_range`, as a number from 0 to 1.
+        for accepted people whose outcome is still to come. In a log of values it is the value,
+        scaled from `value_range` to 0 to 1.
     group, groups
         Each row's sensitive group as a position in `groups`, the sorted names. Without a
         sensitive attribute there is one group.
@@ -76,15 +76,15 @@ class DecisionLog:
         Whether the propensities were estimated after the fact instead of logged; every figure
         made from them says so.
     missing
-        What is made of accepted people whose label never came. `"refuse"`: an error.
-        `"against"`: their labels may be anything, so estimates are bounds and learning takes them
-        for failures. `"at_random"`: given features and group, labels are missing by chance; the
-        people whose labels are known stand for the others.
+        How accepted people without a label are treated. `"refuse"`: an error. `"against"`: their
+        labels may be anything, so estimates are bounds and learning counts them as failures.
+        `"at_random"`: given features and group, labels are missing by chance; people with a known
+        label stand for the others.
     observed
         With `"at_random"`, the probability that each accepted person's label is known.
     notes
-        What was understood when the log was built: which words are 1 and which 0, what a time step
-        is, how a file was read.
+        How the input was read: which words are 1 and which 0, what a time step is, how a file was
+        decoded.
     preparation
         What turned the raw columns of a frame or a file into the features; None for arrays.
     raw
@@ -163,13 +163,12 @@ class DecisionLog:
         """Check arrays and make a log of them.
 
         Decisions and labels may be words (approved and declined, repaid and defaulted); `notes`
-        says which is which, and `positive_label` is the one of two labels that is 1 where this is
-        not plain. In place of labels, `value` is what each accepted person brought or
-        took, in money say; `value_range` is the least and the most it can be, by default of the
-        values there are. `sensitive` may be several columns by name. `groups` fixes the groups and
-        their order; without it they are the sorted values seen. With `period`, time steps are
-        dates. With `copy=False` a matrix of features is used as it is, for large ones: do not
-        change it.
+        says which is which, and `positive_label` names the label that is 1 where its word does not
+        show it. In place of labels, `value` is the gain or loss of each accepted person, in money
+        say; `value_range` is its smallest and largest possible value, by default of the values
+        seen. `sensitive` may be several columns by name. `groups` fixes the groups and their order;
+        without it they are the sorted values seen. With `period`, time steps are dates. With
+        `copy=False` a large matrix of features is not copied: do not change it.
         """
         matrix, names = checked_features(features, feature_names, copy=copy)
         n = len(matrix)
@@ -240,7 +239,7 @@ class DecisionLog:
         among them. A word becomes an indicator named `column=word`; see `Preparation` for
         everything that is done. With `like`, a log or a policy, features are prepared as they were
         there, and need not be named. Decisions and labels may be words; `notes` says which is 1,
-        and `positive_label` the label that is, where this is not plain.
+        and `positive_label` names the label that is 1 where its word does not show it.
         Dates become time steps with `period`: `day`, `week`, `month`, `quarter` or `year`, counted
         from the first in the frame.
 

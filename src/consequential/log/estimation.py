@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import checked_observed
 from consequential.log.columns import DecisionLogError
+from consequential.policies.scores import with_groups
 from consequential.workers import threads_for
 
 if TYPE_CHECKING:
@@ -76,16 +77,6 @@ class EstimatedPropensity:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.classifier is not None and not hasattr(self.classifier, "fit"):
-            raise DecisionLogError(
-                f"{self.classifier!r} is not a classifier: give an unfitted scikit-learn one"
-            )
-        if self.folds != int(self.folds) or self.folds < 2:
-            raise DecisionLogError(f"cross-fitting needs at least 2 folds, not {self.folds!r}")
-        if self.calibration not in ("isotonic", "sigmoid"):
-            raise DecisionLogError(
-                f"calibration is 'isotonic' or 'sigmoid', not {self.calibration!r}"
-            )
         if not 0.0 < self.floor < 0.5:
             raise DecisionLogError(f"floor lies strictly between 0 and 1/2, not {self.floor!r}")
 
@@ -139,7 +130,7 @@ class EstimatedPropensity:
             model = HistGradientBoostingClassifier(
                 max_iter=50, max_leaf_nodes=15, random_state=self.seed
             )
-        inputs = np.column_stack([features, np.eye(n_groups)[:, 1:][group]])
+        inputs = with_groups(features, group, n_groups)
         inner = StratifiedKFold(3, shuffle=True, random_state=self.seed)
         outer = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
         calibrated = CalibratedClassifierCV(clone(model), method=self.calibration, cv=inner)

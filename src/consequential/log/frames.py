@@ -53,7 +53,7 @@ def prepared_features(
 ) -> tuple[NamedFeatures, tuple[str, ...]]:
     """Return the features of a narwhals frame, and what was noticed when they were prepared.
 
-    They are prepared as in `like`, a log or a policy, or else in a way of their own.
+    With `like`, a log or a policy, they are prepared in the same way as there.
     """
     import pyarrow as pa
 
@@ -119,7 +119,7 @@ def check_names_differ(names: Sequence[str], where: str) -> None:
 
 
 def named_columns(table: Any, **named: Any) -> dict[str, Any]:
-    """Return the columns of a narwhals frame by role; what is no name of one stays as it is."""
+    """Return the columns of a narwhals frame by role; values other than names stay unchanged."""
 
     def column(name: str) -> FrameColumn:
         if name not in table.columns:
@@ -210,7 +210,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
 
 @contextmanager
 def read_damage(where: str) -> Iterator[None]:
-    """Say where a file could not be read, and what to do about it."""
+    """Turn errors of reading into one that names the file and gives advice."""
     import pyarrow as pa
 
     try:
@@ -228,7 +228,7 @@ def read_damage(where: str) -> Iterator[None]:
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[Any, tuple[str, ...]]:
-    """Read a CSV file, and say how it was read where that is not the usual way."""
+    """Read a CSV file; notes say where its separators or its encoding are unusual."""
     import pyarrow as pa
     import pyarrow.csv
 

@@ -161,7 +161,7 @@ def _raw(log: DecisionLog, name: str) -> NDArray[Any]:
 
 
 def fingerprint(log: DecisionLog) -> str:
-    """A digest of everything in the rows: equal for equal logs."""
+    """Return a digest of all rows, which is equal for equal logs."""
     about = (log.groups, log.feature_names, log.horizon, log.missing)
     digest = hashlib.sha256(repr(about).encode())
     for name, column in log._row_columns.items():

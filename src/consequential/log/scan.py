@@ -162,7 +162,7 @@ class LogScan:
         if period is not None:
             first = min(each.first_step for each in contents)
             period = replace(period, first=first)
-            notes.append(period.said)
+            notes.append(period.note)
             last -= first
         preparation = _preparation(contents)
         said = tuple(dict.fromkeys((*notes, *preparation.notes)))
@@ -364,7 +364,7 @@ def _applied(
 
 
 def _contents(names: Names, every: int, piece: Piece, native: Any) -> Contents:
-    """Check all but the features of a piece's table, and return what it contains."""
+    """Check the columns of a piece other than features, and return what all of them contain."""
     period = names.period if names.period is None else replace(names.period, first=0)
     table = as_table(native)
     with located(piece):

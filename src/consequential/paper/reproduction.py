@@ -25,7 +25,7 @@ from consequential.paper.studies import FULL, STUDIES, Scale
 from consequential.plotting import svg_of
 from consequential.report import render
 from consequential.store import Store
-from consequential.workers import in_order
+from consequential.workers import spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +80,8 @@ def write_page(results: Results, out: str | os.PathLike[str], n_jobs: int | None
     shown = [figure.name for figure in FIGURES.values() if _is_shown(figure, results)]
     # with one thread of linear algebra the order of sums, and so the last digit, is fixed
     with threadpool_limits(limits=1, user_api="blas"):
-        sections = list(in_order(partial(_drawn, results, folder), shown, n_jobs, local=True))
+        draw = partial(_drawn, results, folder)
+        sections = list(spread(draw, shown, n_jobs, ordered=True, local=True))
         claims = check_claims(results)
     data = json.dumps([claim.as_dict() for claim in claims], indent=1, ensure_ascii=False)
     write_atomically(folder / "claims.json", data + "\n")

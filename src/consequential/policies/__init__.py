@@ -44,7 +44,7 @@ from consequential.policies.storage import (
     save_policy,
 )
 from consequential.policies.summary import FeatureSummary
-from consequential.policies.support import Support, Unsupported, smallest_supported
+from consequential.policies.support import Support, Unsupported
 
 if TYPE_CHECKING:
     from consequential.policies.curves import Curves
@@ -91,7 +91,6 @@ __all__ = [
     "score_rises",
     "seen_columns",
     "sensitive_codes",
-    "smallest_supported",
     "table_columns",
     "unmasked",
 ]

@@ -26,7 +26,7 @@ import numpy as np
 from consequential.policies.features import PolicyError
 from consequential.policies.soundness import check_sound
 
-_TRUSTED = {  # by us, beside what skops trusts
+_TRUSTED = {  # types that may be read besides those that skops trusts
     "consequential.policies.curves.Curves",
     "consequential.policies.mapped.MappedColumns",
     "consequential.policies.scores.Scores",

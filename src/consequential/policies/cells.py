@@ -1,4 +1,4 @@
-"""Cells: the values of a raw column, whatever table they come from, and what text among them says.
+"""Cells: the values of a raw column in a common form, and how their text is read.
 
 Cells are an array of floats (NaN is missing), of booleans, of days (`datetime64[D]`, NaT is
 missing), or of text (None is missing). Text that is blank or says nan is missing too.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from numbers import Real
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policies.features import FeaturesError, PolicyError, as_frame, is_records
+from consequential.policies.features import PolicyError, as_frame, is_records, record_columns
 
 Cells = NDArray[Any]
 Dates = NDArray[np.datetime64]
@@ -38,19 +38,11 @@ _MONTH = re.compile(r"\d{4}-\d{2}")
 
 def columns_of(people: Any) -> dict[str, Cells] | None:
     """Return the cells of a data frame, a dict (one person) or a list of dicts; None for others."""
-    if not is_records(people):
-        frame = as_frame(people)
-        return None if frame is None else {name: cells_of(frame[name]) for name in frame.columns}
-    people = [people] if isinstance(people, Mapping) else people
-    names = dict.fromkeys(name for person in people for name in person)
-    for row, person in enumerate(people):
-        if len(person) < len(names):
-            missing = next(name for name in names if name not in person)
-            raise FeaturesError(
-                f"row {row} has no column {missing!r}, which others have: give None where a value "
-                "is missing"
-            )
-    return {name: _cells_of_values([person[name] for person in people]) for name in names}
+    if is_records(people):
+        columns = record_columns(people).items()
+        return {name: _cells_of_values(values) for name, values in columns}
+    frame = as_frame(people)
+    return None if frame is None else {name: cells_of(frame[name]) for name in frame.columns}
 
 
 def cells_of(series: Any) -> Cells:
@@ -150,7 +142,7 @@ def is_code(text: str) -> bool:
 
 
 def spelling_advice(value: Any) -> str:
-    """Say how to write what a person reads as a number or as a date."""
+    """Return advice on how to write a number or a date."""
     text = str(value).strip()
     if text.lower() in _ABSENT:
         return ": leave missing values empty"
@@ -197,10 +189,7 @@ def as_dates(values: Any) -> Dates | None:
     """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
     array = np.asarray(values)
     if array.dtype.kind == "M":
-        try:
-            return array.astype("datetime64[D]")
-        except OverflowError:  # picoseconds and smaller units
-            return None
+        return array.astype("datetime64[D]")
     if array.dtype.kind not in "OU" or array.ndim != 1:
         return None
     days = days_of(array)

@@ -77,13 +77,8 @@ class NamedFeatures(np.ndarray[Any, np.dtype[np.float64]]):
         self.names, self.preparation, self.raw, self.unknown = (), None, {}, {}
 
     def __reduce__(self) -> Any:
-        return NamedFeatures, (
-            np.asarray(self),
-            self.names,
-            self.preparation,
-            self.raw,
-            self.unknown,
-        )
+        about = self.names, self.preparation, self.raw, self.unknown
+        return NamedFeatures, (np.asarray(self), *about)
 
     def raw_columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]] | None:
         """Return raw columns; None where one of them is not known."""
@@ -222,9 +217,9 @@ def check_columns(features: Any, names: Sequence[str]) -> None:
 
 
 def columns_for(features: Any, names: Sequence[str]) -> Any:
-    """Return those columns of a frame or records that these features are made of.
+    """Return the columns of a frame or records that these features need, for an inner rule.
 
-    A rule inside another is given them; whatever has no columns by name is returned as it is.
+    Anything without named columns is returned unchanged.
     """
     frame = as_frame(features)
     if frame is None or _placeholders(names):
@@ -288,7 +283,7 @@ def as_frame(features: Any) -> Any:
     A record is a dict, one value per column; one dict is one person, a list of them several.
     """
     if is_records(features):
-        features = _table([features] if isinstance(features, Mapping) else features)
+        features = _table(record_columns(features))
     elif isinstance(features, np.ndarray | list | tuple):  # the usual case, and the fastest
         return None
     import narwhals as nw
@@ -306,33 +301,38 @@ def is_records(features: Any) -> bool:
     return isinstance(features, Mapping) or (is_list and isinstance(features[0], Mapping))
 
 
-def _table(records: Sequence[Mapping[str, Any]]) -> Any:
+def record_columns(records: Any) -> dict[str, list[Any]]:
+    """Return the values of a dict (one person) or a list of dicts by column."""
+    people = [records] if isinstance(records, Mapping) else records
+    for row, person in enumerate(people):
+        if not isinstance(person, Mapping):
+            raise FeaturesError(f"row {row} is not a dict with one value per column")
+    names = dict.fromkeys(name for person in people for name in person)
+    for row, person in enumerate(people):
+        if len(person) < len(names):
+            missing = next(name for name in names if name not in person)
+            raise FeaturesError(
+                f"row {row} has no column {missing!r}, which others have: give None where a value "
+                "is missing"
+            )
+    return {name: [person[name] for person in people] for name in names}
+
+
+def _table(columns: Mapping[str, list[Any]]) -> Any:
     import pyarrow as pa
 
-    columns = list(records[0])
-    for row, record in enumerate(records):
-        if not isinstance(record, Mapping):
-            raise FeaturesError(f"person {row} is not a dict with one value per column")
-        differing = set(columns) ^ set(record)
-        if differing:
-            raise FeaturesError(
-                f"person {row} and person 0 do not have the same columns: only one of them has "
-                f"{sorted(map(repr, differing))[0]}"
-            )
-    made = {}
-    for name in columns:
+    def array(name: str) -> Any:
         try:
-            # NaN among words is a missing value
-            values = pa.array([record[name] for record in records], from_pandas=True)
+            values = pa.array(columns[name], from_pandas=True)  # NaN among words is missing
         except (pa.ArrowException, OverflowError) as error:
             raise FeaturesError(f"{name!r} has values of several kinds: {error}") from None
-        nothing = pa.types.is_null(values.type)
-        made[str(name)] = values.cast(pa.float64()) if nothing else values
-    return pa.table(made)
+        return values.cast(pa.float64()) if pa.types.is_null(values.type) else values
+
+    return pa.table({str(name): array(name) for name in columns})
 
 
 def _placeholders(names: Sequence[str]) -> bool:
-    """Whether names say nothing: there are none, or they only number the columns."""
+    """Whether there are no names, or names that only number the columns."""
     return any(all(name == f"{word}{k}" for k, name in enumerate(names)) for word in _PLACEHOLDERS)
 
 

@@ -346,7 +346,7 @@ class Policy(DecisionRule):
 
 
 def policies_in(rule: DecisionRule) -> tuple[Policy, ...]:
-    """Return the parametric policies that a rule consists of: itself, or those it asks."""
+    """Return the parametric policies of a rule: itself, or those that it combines."""
     if isinstance(rule, Policy):
         return (rule,)
     return tuple(policy for inner in rule.inner_rules for policy in policies_in(inner))

@@ -14,7 +14,7 @@ from consequential.policies.rules import DecisionRule, checked_floor
 from consequential.policies.scores import COUNTED
 from consequential.shares import checked_share
 
-_NOTHING = 1e-300  # a deviation that is none, to divide by
+_SMALLEST = 1e-300  # deviation, so that nothing is divided by 0
 _CHUNK = 2**16  # inputs that are computed at a time
 
 
@@ -126,7 +126,7 @@ class PosteriorPolicy(DecisionRule):
         with np.errstate(divide="ignore", invalid="ignore"):
             # worth accepting where q is above the cut, or below it where the slope is negative
             cut = logit(np.clip(-constant / slope, 0.0, 1.0))
-            above = ndtr(np.sign(slope) * (mean - cut) / np.maximum(deviation, _NOTHING))
+            above = ndtr(np.sign(slope) * (mean - cut) / np.maximum(deviation, _SMALLEST))
         found: Floats = np.where(slope == 0.0, constant > 0.0, above)
         return found
 
@@ -165,7 +165,7 @@ class PosteriorPolicy(DecisionRule):
 def inputs_in_chunks(
     model: Policy, people: Floats, sensitive: ArrayLike | None = None
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield people's inputs, so many rows at a time as stay in the processor's cache."""
+    """Yield people's inputs in chunks that fit into the processor's cache."""
     n_rows = max(_CHUNK // model.theta.size, 1)
     for first in range(0, max(len(people), 1), n_rows):
         rows = slice(first, first + n_rows)

@@ -115,7 +115,7 @@ class Preparation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was understood of the columns, a sentence each."""
+        """Notes on how the columns were read."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:

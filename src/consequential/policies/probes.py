@@ -1,4 +1,4 @@
-"""Probes: made-up people whose propensities tell whether a policy still decides as it did."""
+"""Probes: made-up people whose stored propensities show whether a policy decides as before."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MUST_BE = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What some rows show of a raw column; what several parts show can be added.
+    """What some rows show of a raw column; parts of a column add up.
 
     `values` are the numbers (or days), or a sample of them; `counts` says how often each text
     occurs. The kind of text is not known until all of it was seen.
@@ -178,7 +178,7 @@ class RawColumn:
 
     @property
     def reference(self) -> Floats:
-        """The features of a person who has the typical value."""
+        """The features of a person with the typical value."""
         found = np.zeros(len(self.feature_names))
         if self.kind != "word":
             found[0] = self.typical
@@ -186,8 +186,8 @@ class RawColumn:
             found[self.words.index(self.typical)] = 1.0
         return found
 
-    def said(self, features: Floats) -> float | str:
-        """Return what the features of one person say: a number, a word or a date."""
+    def value_of(self, features: Floats) -> float | str:
+        """Return one person's value from their features: a number, a word or a date."""
         if self.n_missing and features[-1]:
             return "missing"
         if self.kind == "word":
@@ -237,7 +237,7 @@ class RawColumn:
 
 
 def _kind_of(counts: Counter[str]) -> Kind:
-    """Return what a column of text has; numbers where it is empty."""
+    """Return the kind of values in a column of text; numbers if it is empty."""
     if all(text.strip().lower() in _TRUTH for text in counts) and counts:
         return "boolean"
     if all(is_number(text) and not is_code(text) for text in counts):

@@ -109,7 +109,7 @@ def reasons_for(
 
 
 def _described(policy: Policy, features: Any) -> tuple[Floats, tuple[_Column, ...]]:
-    """Return people's features, and the columns that they are made of."""
+    """Return people's features, and the columns that the features come from."""
     summary = policy.summary
     if summary is None:
         raise PolicyError(
@@ -142,7 +142,10 @@ def _columns(policy: Policy) -> tuple[_Column, ...]:
 
 @lru_cache(maxsize=16)
 def _changes(policy: Policy) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which features are at their reference, and it: first none, then column by column."""
+    """Return which features are set to their reference, and the reference.
+
+    The first row sets none, each further row one column.
+    """
     columns = _columns(policy)
     n_features = sum(len(places) for _, places, _ in columns)
     at_reference = np.zeros((len(columns) + 1, n_features), dtype=np.bool_)
@@ -165,4 +168,4 @@ def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:
 
 def _reason(column: _Column, person: Floats, rise: float) -> Reason:
     raw, places, reference = column
-    return Reason(raw.name, raw.said(person[places]), raw.said(reference), rise)
+    return Reason(raw.name, raw.value_of(person[places]), raw.value_of(reference), rise)

@@ -52,7 +52,7 @@ class DecisionRule(ABC):
 
     @property
     def inner_rules(self) -> tuple[DecisionRule, ...]:
-        """The rules it asks; empty where it decides alone."""
+        """The rules that it combines; empty where it decides alone."""
         return ()
 
     @property
@@ -136,9 +136,9 @@ class RejectAll(DecisionRule):
 
 @dataclass(frozen=True, slots=True)
 class Logged(DecisionRule):
-    """What the log did: the incumbent, whatever it was, with the propensities it logged.
+    """The past rule of a log, with its logged propensities.
 
-    It can be evaluated on a log and compared there; about new people it cannot be asked.
+    It can be evaluated and compared on a log, but has no propensities for new people.
 
     Examples
     --------

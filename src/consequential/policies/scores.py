@@ -1,4 +1,4 @@
-"""Scores: what fitted models say of a person, as the few inputs of a policy."""
+"""Scores: predictions of fitted models as the few inputs of a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Soundness: whether what a fitted object points to lies within its arrays.
+"""Soundness: whether the indices in a fitted object lie within its arrays.
 
 Compiled code follows the numbers of a tree, a spline or an encoder without checking them. In an
 object from a file that somebody forged (or damaged, where an old file has no digest) they may point

@@ -50,7 +50,7 @@ _RULES: dict[str, Any] = {
 }
 # absent from older files
 _ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation", "patterns")
-# what each field is in JSON; what it may contain, the rules check themselves
+# the type of each field in JSON; rules check the values themselves
 _KINDS: dict[str, Any] = {
     "theta": list,
     "link": str,

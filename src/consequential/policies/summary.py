@@ -1,4 +1,4 @@
-"""Summary: what the features of the people learned from were like, without any one of them."""
+"""Summary: medians, quantiles and means of the training features, and nobody's own data."""
 
 from __future__ import annotations
 

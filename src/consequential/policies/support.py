@@ -220,7 +220,7 @@ def smallest_supported(n: int) -> float:
 
     Examples
     --------
-    >>> from consequential.policies import smallest_supported
+    >>> from consequential.policies.support import smallest_supported
     >>> smallest_supported(20_000), smallest_supported(100)
     (0.001, 0.05)
     """

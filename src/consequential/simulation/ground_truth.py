@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Population
 from consequential.fairness import Fairness, benefit_gaps
-from consequential.functionals import NOBODY
+from consequential.kernels import NOBODY
 from consequential.kernels.links import THRESHOLD, LinkNumbers, propensities
 from consequential.kernels.path_sums import path_sums
 from consequential.policies import Policy, ThresholdPolicy, link_numbers

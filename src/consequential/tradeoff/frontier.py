@@ -26,7 +26,7 @@ from consequential.shares import checked_share
 from consequential.tradeoff.band import band
 from consequential.tradeoff.points import Frontier, Point
 from consequential.weightings import Weighting
-from consequential.workers import in_order
+from consequential.workers import spread
 
 _LEARNED = 500_000  # rows of a scan to learn from; half of it where it has fewer than twice that
 
@@ -188,7 +188,7 @@ def _measured_on_log(
         crossed = cross_fitted_under(learners[0], weighted.log, bounds, folds)
         traced: Iterator[Floats] = (each.values for each in crossed)
     else:
-        traced = in_order(propensities, learners)
+        traced = spread(propensities, learners, ordered=True)
     measures: list[Measurement] = []
     # None: shown where somebody can see it
     disable = None if progress else True

@@ -1,4 +1,4 @@
-"""Predictions as a weighting: a model of the label that is there already."""
+"""Predictions as a weighting, from a model of the label that is fitted already."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Predicted(DoublyRobust):
 
 @dataclass(frozen=True, slots=True)
 class ModelOnly(Weighting):
-    """Weights of 0: a model of the label is not corrected by anybody's label."""
+    """Weights of 0: labels do not correct the predictions of a model."""
 
     def weights(self, log: DecisionLog) -> Floats:
         """Return zeros."""

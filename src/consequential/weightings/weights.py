@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from consequential.functionals import Tally
 from consequential.log import DecisionLog, DecisionLogError
+from consequential.policies.scores import with_groups
 from consequential.weightings.fractional import fit_classifier
 from consequential.workers import threads_for
 
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Weighting(ABC):
-    """How many people with its label each row stands for.
+    """How many people each labelled row stands for.
 
     One of your own gives `weights(log)`, and `group_weights(log)` where sums by group need others.
     `row_by_row = True` says that a weight follows from its row alone, so that a log may come in
@@ -53,16 +54,15 @@ class Weighting(ABC):
         return self.weights(log)
 
     def unsupported(self, log: DecisionLog) -> Floats | None:
-        """How much of each person no weight stands for, in expectation; None where nothing is.
+        """Return the share of each person that weights leave out in expectation; None for 0.
 
-        All of a person who could not be accepted, for any weighting; for clipped weights also the
-        part that clipping takes away.
+        It is 1 for people who could not be accepted; clipping leaves out a part of others.
         """
         never = log.propensity <= 0.0
         return never.astype(np.float64) if never.any() else None
 
     def unclipped(self, log: DecisionLog) -> Floats:
-        """The weights as they are before any clipping: what effective sample sizes are made of."""
+        """Return the weights before clipping, from which effective sample sizes are computed."""
         return self.weights(log)
 
     def notes(self, log: DecisionLog) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Weighting(ABC):
         return ()
 
     def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
-        """Whom the rows stand for in sums over all applicants, and in sums by group."""
+        """Return the weighted counts for sums over all applicants, and for sums by group."""
         overall = self._tally(log, self.weights(log))
         if type(self).group_weights is Weighting.group_weights:
             return overall, overall
@@ -93,7 +93,7 @@ class Weighting(ABC):
         )
 
     def _checked(self, log: DecisionLog, weights: Any) -> Floats:
-        """Return weights that a tally can be made of, or say what is wrong with them."""
+        """Return weights after checking that they are finite, not negative and one per row."""
         found, name = np.asarray(weights, dtype=np.float64), f"{type(self).__name__}.weights"
         if found.shape != (len(log),):
             raise ValueError(
@@ -347,8 +347,7 @@ class DoublyRobust(Weighting):
         model = self.classifier
         if model is None:
             model = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15, random_state=0)
-        groups = np.eye(len(log.groups))[:, 1:][log.group]  # no column where there is one group
-        inputs = np.column_stack([log.features, groups])
+        inputs = with_groups(log.features, log.group, len(log.groups))
         fold = np.random.default_rng(0).permutation(len(log)) % self.folds
         predicted = np.empty(len(log))
         for k in range(self.folds):
