@@ -36,7 +36,21 @@ _Cached: Any = caching.IndexDataCacheFile
 
 
 class _CacheFile(_Cached):  # type: ignore[misc]
-    """The cache of a function: damaged files count as missing, and a full disk is no error."""
+    """The cache of a function: damaged files count as missing, and a full disk is no error.
+
+    Machine code changed by one bit may crash the process, so its files end in a digest.
+    """
+
+    def _save_data(self, name: str, data: Any) -> None:
+        code = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(code + hashlib.sha256(code).digest())  # Numba reads no further than the code
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        if hashlib.sha256(content[:-32]).digest() != content[-32:]:
+            raise ValueError(f"{name} is damaged")
+        return super()._load_data(name)
 
     def _load_index(self) -> Any:
         try:
