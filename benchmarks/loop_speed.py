@@ -33,7 +33,7 @@ from service_load import features
 
 import consequential as cq
 from consequential.service import gate
-from consequential.service.cohorts import all_cohorts
+from consequential.service.cohorts import all_cohorts, log_of, rows_of
 from consequential.service.database import open_store
 from consequential.service.exports import _OWN, Export, as_log
 from consequential.service.learning import _AIM, learned_policy
@@ -143,7 +143,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
         cohorts._keep(period_after(first, k), _cohort(n, period_after(first, k), k), now(), "bulk")
     frozen, loop = cohorts.frozen(), cohorts.settings
     live = policy(False)
-    candidate = learned_policy(cohorts.rows(frozen), loop)
+    candidate = learned_policy(rows_of(folder, frozen, loop), loop)
     limits = gate.Limits.of([loop])
     learner = cq.FairPolicyLearner(
         cost=loop.cost,
@@ -155,7 +155,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
         unsupported="trust_model",
         random_state=0,
     )
-    rows = cohorts.rows(frozen)
+    rows = rows_of(folder, frozen, loop)
     held = as_log(rows, loop, missing="against")
     accepted = rows.filter(pc.field("=decision") == 1)
     share = 1.0 - accepted["=label"].null_count / len(accepted)
@@ -163,7 +163,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
     labels = as_log(thinned, loop, missing="at_random", observed="=observed")
 
     def look() -> None:
-        log = as_log(cohorts.rows(frozen), loop, missing="against")
+        log = log_of(folder, frozen, loop)
         gate.look(candidate, live, log, loop, 1, limits)
 
     def compare() -> None:
@@ -171,7 +171,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
         cq.compare(candidate, live, held, **told, floor=loop.floor)
 
     tasks: dict[str, Callable[[], object]] = {
-        "learn": lambda: learned_policy(cohorts.rows(frozen), loop),
+        "learn": lambda: learned_policy(rows_of(folder, frozen, loop), loop),
         "fit_log": lambda: learner.fit_log(labels),
         "look": look,
         "compare": compare,

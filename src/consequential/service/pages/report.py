@@ -15,9 +15,8 @@ from sqlalchemy import Connection, func, select
 from consequential.evaluation import compare, overlap
 from consequential.service import schema
 from consequential.service.candidates import deployed
-from consequential.service.cohorts import Cohorts
+from consequential.service.cohorts import Cohorts, log_of
 from consequential.service.deciding import Live
-from consequential.service.exports import as_log
 from consequential.service.loops import loop_versions
 from consequential.service.pages import books, parts, sections
 from consequential.service.pages.history import History, line_of
@@ -159,7 +158,7 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
         return
     recent = kept[-_RECENT:]
     everybody = replace(live.settings, sensitive="", max_gap=None)
-    log = as_log(cohorts.rows(recent), everybody, missing="against")
+    log = log_of(cohorts.directory, recent, everybody)
     found = overlap(log, floor=live.settings.floor)
     yield Part(
         f"Does the log explore? {found.exploring.capitalize()}",
