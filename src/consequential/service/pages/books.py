@@ -43,7 +43,9 @@ def closed_days(connection: Connection, loop: str, table: str) -> list[Day]:
     day = schema.day.c
     wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
     found = connection.execute(wanted.order_by(day.date.desc()).limit(DAYS)).all()
-    return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
+    summaries = json.loads(f"[{','.join(row.summary for row in found)}]")  # at once: it is faster
+    days = [Day(row.date, row.rows, told) for row, told in zip(found, summaries, strict=True)]
+    return days[::-1]
 
 
 def last_days(days: Sequence[Day], number: int) -> list[Day]:
