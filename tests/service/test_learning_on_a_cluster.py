@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import distributed
@@ -25,7 +26,8 @@ def work_by_command(loop: Rehearsal, address: str) -> int:
     (folder / "service.json").write_text(json.dumps({"database": ""}))
     (folder / "secret").write_text(loop.service.secret.hex())
     (folder / "secret").chmod(0o600)
-    return main(["work", str(folder), "--once", "--cluster", address])
+    with contextlib.chdir(folder):  # where Dask's workers are not
+        return main(["work", ".", "--once", "--cluster", address])
 
 
 def test_all_tables_are_the_same_row_for_row(sqlite_loop, address, tmp_path_factory):

@@ -477,6 +477,9 @@ def test_bad_attributes_are_refused(http, trial):
     for item in ({"subject_id": "P"}, {"subject_id": "P", "attribute": "sex", "value": 1}):
         assert http.post("/v1/sensitive", json={"sensitive": [item]}).status_code == 422
     good = {"subject_id": "P", "attribute": "sex", "value": "f"}
+    answer = http.post("/v1/sensitive", json={"sensitive": [good, good | {"attribute": "Sex"}]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_attribute")
+    assert answer.json()["index"] == 1
     for new in (1, 0):
         answer = http.post("/v1/sensitive", json={"sensitive": [good]})
         assert answer.json() == {"new": new}

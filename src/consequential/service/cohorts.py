@@ -194,7 +194,8 @@ def all_cohorts(store: Store, directory: Path) -> dict[str, Cohorts]:
     """Return the cohorts of all loops."""
     with store.read() as connection:
         found = settings_in_force(connection)
-    return {loop: Cohorts(store, directory, loop, settings) for loop, settings in found.items()}
+    place = directory.resolve()  # other processes have other working directories
+    return {loop: Cohorts(store, place, loop, settings) for loop, settings in found.items()}
 
 
 def name_of(row: Row) -> str:

@@ -134,9 +134,9 @@ def _exploring(frozen: Sequence[books.Cohort], history: History) -> Part:
     for _, look in history.proofs():
         if line := line_of(look, "utility"):
             sentences.append(
-                f"It proved that candidate {look['candidate_number']} brings "
-                f"{figure(line['value'], 4)} more per decision, at least {figure(line['low'], 4)} "
-                f"(evaluation {look['number']})."
+                f"It proved that candidate {look['candidate_number']} brings at least "
+                f"{figure(line['low'], 4)} more per decision; the estimate is "
+                f"{figure(line['value'], 4)} (evaluation {look['number']})."
             )
     if not history.proofs():
         sentences.append("It has proved nothing yet that a deployment rests on.")
