@@ -274,6 +274,13 @@ def test_the_horizon_cannot_change_while_cohorts_wait(http, own_loop):
     assert "make a new loop" in answer.json()["detail"]
 
 
+def test_a_rehearsal_never_becomes_a_real_loop_once_it_decided(http, own_loop):
+    rehearsal = LOOP.get("rehearsal", False)
+    http.post(f"{own_loop}/decisions", json=application())
+    answer = http.put(own_loop, json=LOOP | {"rehearsal": not rehearsal})
+    assert (answer.status_code, answer.json()["code"]) == (422, "rehearsal")
+
+
 def test_settings_that_the_live_policy_does_not_fit_are_refused(http, loop):
     features = {name: LOOP["features"][name] for name in ("income", "debt")}
     for change in ({"floor": 0.2}, {"features": features}):
