@@ -19,13 +19,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from distributed import Client
 from loop_data import evenly, fill, processor_seconds, report_groups
 from measure import SOURCE, alternately, machine
 from run import RESULTS, Report
@@ -33,12 +36,14 @@ from service_load import features
 
 import consequential as cq
 from consequential.service import gate
-from consequential.service.cohorts import all_cohorts
+from consequential.service.cohorts import all_cohorts, log_of, rows_of
 from consequential.service.database import open_store
 from consequential.service.exports import _OWN, Export, as_log
-from consequential.service.learning import _AIM, learned_policy
+from consequential.service.learning import _AIM, _learned, learned_policy
+from consequential.service.looks import _judged
 from consequential.service.records import first_id, now
 from consequential.service.settings import ServiceSettings, period_after, period_of, period_start
+from consequential.workers import begun
 from service import HERE, Server, made_service, policy
 
 LENDING, COHORTS, ROUNDS = "linear", 24, 5
@@ -143,7 +148,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
         cohorts._keep(period_after(first, k), _cohort(n, period_after(first, k), k), now(), "bulk")
     frozen, loop = cohorts.frozen(), cohorts.settings
     live = policy(False)
-    candidate = learned_policy(cohorts.rows(frozen), loop)
+    candidate = learned_policy(rows_of(folder, frozen, loop), loop)
     limits = gate.Limits.of([loop])
     learner = cq.FairPolicyLearner(
         cost=loop.cost,
@@ -155,7 +160,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
         unsupported="trust_model",
         random_state=0,
     )
-    rows = cohorts.rows(frozen)
+    rows = rows_of(folder, frozen, loop)
     held = as_log(rows, loop, missing="against")
     accepted = rows.filter(pc.field("=decision") == 1)
     share = 1.0 - accepted["=label"].null_count / len(accepted)
@@ -163,7 +168,7 @@ def learning(report: Report, folder: Path, n: int) -> None:
     labels = as_log(thinned, loop, missing="at_random", observed="=observed")
 
     def look() -> None:
-        log = as_log(cohorts.rows(frozen), loop, missing="against")
+        log = log_of(folder, frozen, loop)
         gate.look(candidate, live, log, loop, 1, limits)
 
     def compare() -> None:
@@ -171,17 +176,36 @@ def learning(report: Report, folder: Path, n: int) -> None:
         cq.compare(candidate, live, held, **told, floor=loop.floor)
 
     tasks: dict[str, Callable[[], object]] = {
-        "learn": lambda: learned_policy(cohorts.rows(frozen), loop),
+        "learn": lambda: learned_policy(rows_of(folder, frozen, loop), loop),
         "fit_log": lambda: learner.fit_log(labels),
         "look": look,
         "compare": compare,
     }
-    seconds = alternately(tasks, 3)
+    judge = partial(gate.look, candidate, live, settings=loop, number=1, limits=limits)
+    work = [partial(_learned, folder, frozen[:k], loop) for k in (1, 2, 4, 8, 16)]
+    work += [partial(_judged, judge, folder, frozen[k:], loop) for k in (1, 2, 4, 8, 16)]
+
+    def clustered(client: Client) -> None:
+        for end in [begun(each, client) for each in work]:
+            end()
+
+    seconds = alternately(tasks, 3, clock=time.process_time)
     store.close()
     report.say(f"\nlearning from {COHORTS} frozen cohorts of {n:,}, and looking at the candidate")
-    report.say("  " + ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items()))
+    report.say("  " + ", ".join(f"{name} {value:.1f} CPU s" for name, value in seconds.items()))
     both = (seconds["fit_log"] + seconds["compare"]) / (seconds["learn"] + seconds["look"])
     report.promise("fit_log and compare in memory, to learn and look", both, at_least=0.7)
+    with ExitStack() as stack:
+        clients = {
+            n: stack.enter_context(
+                Client(n_workers=n, threads_per_worker=1, dashboard_address=":0")
+            )
+            for n in (1, 2)
+        }
+        spread = alternately({n: partial(clustered, clients[n]) for n in clients}, 3)
+    report.say("\ncandidates of 1, 2, 4, 8 and 16 of these cohorts, each looked at on the others")
+    report.say(f"  one Dask worker {spread[1]:.1f} s, two {spread[2]:.1f} s")
+    report.promise("two Dask workers, to one", spread[1] / spread[2], at_least=1.6)
 
 
 def _cohort(n: int, period: str, seed: int) -> Export:

@@ -20,6 +20,7 @@ def alternately(
     tasks: dict[str, Callable[[], object]],
     repeats: int,
     of: Callable[[list[float]], float] = statistics.median,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Return the median (or other) seconds of each task, in turns so that noise hits all alike."""
     for task in tasks.values():
@@ -27,9 +28,9 @@ def alternately(
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
-            start = time.perf_counter()
+            start = clock()
             task()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: of(values) for name, values in seconds.items()}
 
 

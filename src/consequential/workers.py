@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
 
-__all__ = ["cluster", "on_cluster", "spread", "threads_for"]
+__all__ = ["begun", "cluster", "on_cluster", "spread", "threads_for"]
 
 MANY_ROWS = 100_000  # from which on several threads are faster than one
 
@@ -66,6 +66,11 @@ def on_cluster() -> bool:
 
     backend, _ = get_active_backend()
     return type(backend).__name__ == "DaskDistributedBackend"
+
+
+def begun(task: Callable[[], Result], client: Any = None) -> Callable[[], Result]:
+    """Return how to get a task's result; with the client of a cluster the task begins at once."""
+    return task if client is None else client.submit(task, pure=False).result
 
 
 def spread(

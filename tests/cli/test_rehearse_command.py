@@ -6,12 +6,14 @@ import json
 import re
 import runpy
 import socket
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import numpy as np
 import pytest
 
@@ -104,6 +106,18 @@ def decided(applications, accepted) -> list[Decision]:
         Decision(f"D-{each.name}", bool(yes), 0.5, "", ())
         for each, yes in zip(applications, accepted, strict=True)
     ]
+
+
+def test_what_a_rehearsal_serves_ends_with_it(tmp_path):
+    port, folder = free_port(), str(tmp_path / "service")
+    sizes = ["--months", "1", "--decisions", "20", "--port", port]
+    command = [sys.executable, "-u", "-m", "consequential", "rehearse", folder, *sizes]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert any("until Ctrl-C" in line for line in process.stdout)
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=30.0)
+        process.terminate()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/healthz")
 
 
 def test_people_apply_again_some_are_overridden_and_some_labels_never_come():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from consequential.service import schema, worker
 from consequential.service.applications import Application
 from consequential.service.approval import approve
 from consequential.service.cohorts import Cohorts, all_cohorts
-from consequential.service.database import Store
+from consequential.service.database import Store, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.keys import SCOPES, Account
 from consequential.service.loops import clock, put_loop
@@ -25,6 +27,7 @@ from consequential.service.settings import ServiceSettings, period_after, period
 
 LOOP = "lending"
 FIRST = "2026-01-01"
+APART = ("id", "time", "digest")  # of rows that were written at another moment
 SETTINGS: dict[str, Any] = {
     "cost": 0.5,
     "floor": 0.1,
@@ -128,6 +131,26 @@ class Rehearsal:
 
     def cohorts(self) -> Cohorts:
         return all_cohorts(self.store, self.service.directory)[LOOP]
+
+
+def tables(loop: Rehearsal) -> dict[str, list[Any]]:
+    """All rows without their timestamps."""
+    return {
+        table.name: sorted(
+            repr({name: value for name, value in row.items() if name not in APART})
+            for row in loop.rows(table)
+        )
+        for table in schema.SEALED
+        if table.schema is None
+    }
+
+
+def copied(loop: Rehearsal, folder: Path) -> Rehearsal:
+    loop.store.close()
+    shutil.copytree(loop.service.directory, folder)
+    files = [f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
+    settings = ServiceSettings(folder, files[0], files[1], loop.service.secret)
+    return Rehearsal(open_store(settings), settings, loop.harsh, loop.day)
 
 
 def _add_all(connection: Connection, table: Table, loop: str, time: datetime, rows: Any) -> None:

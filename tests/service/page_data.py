@@ -97,7 +97,8 @@ def _work(store: database.Store, settings: ServiceSettings) -> None:
     for period in cohorts.due(time):
         cohorts.freeze(period, time)
         for candidate in looks.waiting(cohorts):
-            looks.look(cohorts, candidate, cohorts.frozen(), time)
+            if (store_it := looks.look(cohorts, candidate, cohorts.frozen(), time)) is not None:
+                store_it()
     watch = Watch(cohorts)
     watch.look(watch.due()[-1], time)
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from lending_loop import LOOP, START, applicants, decide, start
 
+from consequential.cli import main
 from consequential.service import schema, worker
 from consequential.service.copies import TABLES, copy_of
 from consequential.service.database import migrate, open_store
@@ -136,3 +137,13 @@ def test_every_table_of_a_loop_can_be_copied(store, service):
     with pytest.raises(Problem) as refused:
         copy_of(store, "account", LOOP, *ALWAYS)
     assert refused.value.code == "unknown_table"
+
+
+def test_an_export_that_ends_before_it_begins_is_refused(tmp_path, capsys):
+    folder = str(tmp_path / "service")
+    assert main(["init", folder, "--example"]) == 0
+    command = ["export", folder, "--loop", "lending", "--out", str(tmp_path / "rows.parquet")]
+    for more in ([], ["--table", "decision"]):
+        assert main([*command, *more, "--since", "2026-03-01", "--until", "2026-03-01"]) == 2
+        assert "not 2026-03-01 and 2026-03-01" in capsys.readouterr().err
+    assert not (tmp_path / "rows.parquet").exists()

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from learning_loop import Rehearsal
+from learning_loop import copied, tables
 
 from consequential.service import schema
-from consequential.service.database import Store, open_store
-from consequential.service.settings import ServiceSettings
+from consequential.service.database import Store
 from consequential.service.verify import verify
-
-APART = ("id", "time", "digest")  # of rows that were written at another moment
 
 
 class Killed(BaseException):
     """What no worker catches."""
-
-
-def tables(loop: Rehearsal) -> dict[str, list[Any]]:
-    """All rows without their timestamps."""
-    return {
-        table.name: sorted(
-            repr({name: value for name, value in row.items() if name not in APART})
-            for row in loop.rows(table)
-        )
-        for table in schema.SEALED
-        if table.schema is None
-    }
-
-
-def copied(loop: Rehearsal, folder: Path) -> Rehearsal:
-    loop.store.close()
-    shutil.copytree(loop.service.directory, folder)
-    files = [f"sqlite:///{folder / name}.db" for name in ("service", "sensitive")]
-    settings = ServiceSettings(folder, files[0], files[1], loop.service.secret)
-    return Rehearsal(open_store(settings), settings, loop.harsh, loop.day)
 
 
 def killed_at(number: int) -> Callable[[Store], Any]:

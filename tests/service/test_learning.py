@@ -24,6 +24,7 @@ from consequential.policies import policy_digest
 from consequential.service import learning, schema, worker
 from consequential.service.candidates import candidates
 from consequential.service.closing import close_day
+from consequential.service.cohorts import rows_of
 from consequential.service.database import connected, migrate, open_store
 from consequential.service.exports import as_log, joined, log_columns
 from consequential.service.learning import learned_policy
@@ -48,7 +49,11 @@ def learned(loop: Rehearsal) -> list[list[str]]:
 
 def learn(loop: Rehearsal) -> str:
     cohorts = loop.cohorts()
-    return learning.learn(cohorts, cohorts.frozen(), cohorts.clock(now()))
+    return learning.learn(cohorts, cohorts.frozen(), cohorts.clock(now()))()
+
+
+def frozen_rows(cohorts) -> pa.Table:
+    return rows_of(cohorts.directory, cohorts.frozen(), cohorts.settings)
 
 
 def refused(loop: Rehearsal) -> Problem:
@@ -115,7 +120,9 @@ def test_what_gives_the_live_policy_again_is_not_learned_again_and_again(rehears
     rehearsed.approve({newest["policy"]: 1.0}, why="a trial")
     calls: list[Any] = []
     learn = learning.learn
-    monkeypatch.setattr(learning, "learn", lambda *told: calls.append(told) or learn(*told))
+    monkeypatch.setattr(
+        learning, "learn", lambda *told, **more: calls.append(told) or learn(*told, **more)
+    )
     rehearsed.work()
     rehearsed.work()
     assert len(calls) == 1
@@ -190,7 +197,7 @@ def test_learning_again_gives_the_same_policy(rehearsed):
     splines = {"low": -9, "high": 9, "phrase": "Score", "shape": "spline"}
     rehearsed.put(features=SETTINGS["features"] | {"score": splines}, max_gap=0.3)
     digest, cohorts = learn(rehearsed), rehearsed.cohorts()
-    again = learned_policy(cohorts.rows(cohorts.frozen()), cohorts.settings)
+    again = learned_policy(frozen_rows(cohorts), cohorts.settings)
     assert policy_digest(again) == digest
     assert again.feature_map is not None
     checked_policy(cq.policy_to_json(again), cohorts.settings)
@@ -198,7 +205,7 @@ def test_learning_again_gives_the_same_policy(rehearsed):
 
 def test_the_number_of_threads_makes_no_difference(rehearsed, monkeypatch):
     cohorts, digests = rehearsed.cohorts(), set()
-    table = pa.concat_tables([cohorts.rows(cohorts.frozen())] * 20)  # each thread has some
+    table = pa.concat_tables([frozen_rows(cohorts)] * 20)  # each thread has some
     for threads in (1, 2):
         monkeypatch.setattr(solver_rows, "_n_threads", lambda n=threads: n)
         digests.add(policy_digest(learned_policy(table, cohorts.settings)))
@@ -259,7 +266,7 @@ def test_a_floor_of_the_past_below_that_of_the_settings_is_refused(rehearsed):
 
 def test_nobody_accepted_means_nothing_to_learn_from(rehearsed):
     cohorts = rehearsed.cohorts()
-    table = cohorts.rows(cohorts.frozen())
+    table = frozen_rows(cohorts)
     nobody = table.filter([value == 0 for value in table["=decision"].to_pylist()])
     for rows, code in ((nobody, "nobody_accepted"), (table.slice(0, 0), "no_rows")):
         with pytest.raises(Problem) as raised:

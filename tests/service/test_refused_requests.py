@@ -274,6 +274,13 @@ def test_the_horizon_cannot_change_while_cohorts_wait(http, own_loop):
     assert "make a new loop" in answer.json()["detail"]
 
 
+def test_a_rehearsal_never_becomes_a_real_loop_once_it_decided(http, own_loop):
+    rehearsal = LOOP.get("rehearsal", False)
+    http.post(f"{own_loop}/decisions", json=application())
+    answer = http.put(own_loop, json=LOOP | {"rehearsal": not rehearsal})
+    assert (answer.status_code, answer.json()["code"]) == (422, "rehearsal")
+
+
 def test_settings_that_the_live_policy_does_not_fit_are_refused(http, loop):
     features = {name: LOOP["features"][name] for name in ("income", "debt")}
     for change in ({"floor": 0.2}, {"features": features}):
@@ -477,6 +484,9 @@ def test_bad_attributes_are_refused(http, trial):
     for item in ({"subject_id": "P"}, {"subject_id": "P", "attribute": "sex", "value": 1}):
         assert http.post("/v1/sensitive", json={"sensitive": [item]}).status_code == 422
     good = {"subject_id": "P", "attribute": "sex", "value": "f"}
+    answer = http.post("/v1/sensitive", json={"sensitive": [good, good | {"attribute": "Sex"}]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_attribute")
+    assert answer.json()["index"] == 1
     for new in (1, 0):
         answer = http.post("/v1/sensitive", json={"sensitive": [good]})
         assert answer.json() == {"new": new}

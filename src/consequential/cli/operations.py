@@ -55,7 +55,7 @@ def work(options: argparse.Namespace) -> int:
     stop = Event()
     with _opened(options) as (store, settings):
         if options.once:
-            worker.work(store, settings, now())
+            worker.work(store, settings, now(), options.cluster)
             return 0
         for ends in (signal.SIGTERM, signal.SIGINT):
             signal.signal(ends, lambda *_: stop.set())
@@ -63,7 +63,7 @@ def work(options: argparse.Namespace) -> int:
             Thread(target=_follow, args=[stop], daemon=True).start()
         log_as_lines()
         gc.freeze()  # or freezing a cohort spends half its time on looking for garbage in modules
-        worker.run(store, settings, stop)
+        worker.run(store, settings, stop, scheduler=options.cluster)
     return 0
 
 
@@ -78,7 +78,7 @@ def learn(options: argparse.Namespace) -> int:
 
     with _cohorts(options) as (cohorts, time):
         frozen = cohorts.frozen()
-        digest = learning.learn(cohorts, frozen, time)
+        digest = learning.learn(cohorts, frozen, time)()
     print(f"{digest}: learned from {len(frozen)} cohorts; it is proven on those that come")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -82,6 +83,8 @@ def rehearse(options: argparse.Namespace) -> int:
     make_service(directory)
     settings = ServiceSettings.load(directory)
     with ExitStack() as stack:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what serves, too
+        stack.callback(signal.signal, signal.SIGTERM, before)
         store = open_store(settings)
         stack.callback(store.close)
         with store.write() as connection:

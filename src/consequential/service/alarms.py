@@ -18,10 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from consequential.service import guardrails, schema
 from consequential.service.candidates import ROLL_BACK, Deployed, deployed, settings_version
 from consequential.service.closing import repeats, within
-from consequential.service.cohorts import Cohorts, Row, name_of
+from consequential.service.cohorts import Cohorts, Row, log_of, name_of
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops, policy_features, settings_until
-from consequential.service.exports import UNKNOWN, as_log, reported_groups
+from consequential.service.exports import UNKNOWN, reported_groups
 from consequential.service.gate import Limits
 from consequential.service.guardrails import Day, Finding
 from consequential.service.policies import deploy, stored_policy
@@ -134,7 +134,7 @@ class Watch:
                 )
                 version = settings_version(connection, self.cohorts.loop)
                 limits = Limits.of(settings_until(connection, self.cohorts.loop, version))
-            log = as_log(self.cohorts.rows(later), settings, missing="against")
+            log = log_of(self.cohorts.directory, later, settings)
             self._kept[name] = guardrails.utility(live, before, log, settings, limits)
         return [self._kept[name]]
 

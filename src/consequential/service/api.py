@@ -156,6 +156,12 @@ def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]
 def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
     """Report sensitive attributes, which decide nothing."""
     store, at, by = service_of(request).store, now(), request.state.account.name
+    with store.read() as connection:
+        known = {each.sensitive for each in loops.settings_in_force(connection).values()}
+    for index, item in enumerate(body.sensitive):
+        if item.attribute not in known:
+            why = f"no loop has the sensitive attribute {item.attribute!r}, so it is not stored"
+            raise Problem("unknown_attribute", 422, why, index=index)
     with open_books(store, "", at), store.write_sensitive() as connection:
         return {"new": outcomes.add_attributes(connection, body.sensitive, by, at)}
 

@@ -146,13 +146,10 @@ def file_candidate(
 
 def withdraw(connection: Connection, loop: str, number: int, by: str, time: datetime) -> None:
     """Let a candidate wait no longer."""
-    for row in candidates(connection, loop):
-        if row["number"] == number:
-            if row["state"] != "waiting":
-                raise Problem("candidate_ended", 409, f"the candidate is {row['state']}")
-            schema.add_event(connection, loop, time, by, _WITHDRAWN, str(number))
-            return
-    raise Problem("unknown_candidate", 404, f"the loop has no candidate {number}")
+    state = one_candidate(connection, loop, str(number))["state"]
+    if state != "waiting":
+        raise Problem("candidate_ended", 409, f"the candidate is {state}")
+    schema.add_event(connection, loop, time, by, _WITHDRAWN, str(number))
 
 
 # --- what became of them
@@ -168,6 +165,14 @@ def candidates(connection: Connection, loop: str) -> list[dict[str, Any]]:
         connection, select(table).where(table.c.loop == loop).order_by(table.c.number)
     )
     return [row | {"state": _state(row, now, withdrawn)} for row in rows]
+
+
+def one_candidate(connection: Connection, loop: str, number: str) -> dict[str, Any]:
+    """Return one of them."""
+    for row in candidates(connection, loop):
+        if str(row["number"]) == number:
+            return row
+    raise Problem("unknown_candidate", 404, f"the loop has no candidate {number}")
 
 
 def _state(row: Mapping[str, Any], now: Deployed, withdrawn: set[str]) -> State:

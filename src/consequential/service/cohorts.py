@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from sqlalchemy import exists, select
 
 from consequential.files import write_atomically
+from consequential.log import DecisionLog
 from consequential.service import schema
 from consequential.service.closing import last_closed
 from consequential.service.database import Store
-from consequential.service.exports import Export, export, joined
+from consequential.service.exports import Export, as_log, export, joined
 from consequential.service.loops import clock, settings_in_force
 from consequential.service.problems import Problem
 from consequential.service.records import canonical, first_id
@@ -149,22 +150,6 @@ class Cohorts:
         first = period_start(period_after(period_of("month", time), -months))
         return [row for row in frozen if period_start(row["period"]) >= first]
 
-    def rows(self, frozen: Sequence[Row]) -> pa.Table:
-        """Return the rows of frozen periods; a file that is not the one written is named."""
-        return joined([self._content(row) for row in frozen], self.settings)
-
-    def _content(self, row: Row) -> bytes:
-        path: Path = self.directory / row["file"]
-        content = path.read_bytes() if path.exists() else None
-        if content is None or hashlib.sha256(content).hexdigest() != row["file_digest"]:
-            what = "missing" if content is None else "not the one that was frozen"
-            raise Problem(
-                "cohort_file", 503,
-                f"the file {row['file']} is {what}: restore it from a backup, or freeze the period "
-                "again",
-            )  # fmt: skip
-        return content
-
     def remove(self, versions: Sequence[Row]) -> int:
         """Delete files; return how many there were."""
         there = [path for row in versions if (path := self.directory / row["file"]).exists()]
@@ -182,11 +167,35 @@ class Cohorts:
         ]
 
 
+def rows_of(directory: Path, frozen: Sequence[Row], settings: LoopSettings) -> pa.Table:
+    """Return the rows of frozen periods; a file that is not the one written is named."""
+    return joined([_content(directory, row) for row in frozen], settings)
+
+
+def log_of(directory: Path, frozen: Sequence[Row], settings: LoopSettings) -> DecisionLog:
+    """Return the same rows as a log, in which a missing label speaks against a policy."""
+    return as_log(rows_of(directory, frozen, settings), settings, missing="against")
+
+
+def _content(directory: Path, row: Row) -> bytes:
+    path: Path = directory / row["file"]
+    content = path.read_bytes() if path.exists() else None
+    if content is None or hashlib.sha256(content).hexdigest() != row["file_digest"]:
+        what = "missing" if content is None else "not the one that was frozen"
+        raise Problem(
+            "cohort_file", 503,
+            f"the file {row['file']} is {what}: restore it from a backup, or freeze the period "
+            "again",
+        )  # fmt: skip
+    return content
+
+
 def all_cohorts(store: Store, directory: Path) -> dict[str, Cohorts]:
     """Return the cohorts of all loops."""
     with store.read() as connection:
         found = settings_in_force(connection)
-    return {loop: Cohorts(store, directory, loop, settings) for loop, settings in found.items()}
+    place = directory.resolve()  # other processes have other working directories
+    return {loop: Cohorts(store, place, loop, settings) for loop, settings in found.items()}
 
 
 def name_of(row: Row) -> str:

@@ -34,6 +34,7 @@ def copy_of(store: Store, table: str, loop: str, since: datetime, until: datetim
         raise Problem("unknown_table", 422, f"tables are {', '.join(TABLES)}")
     columns = {column.name: _kind(column.type) for column in TABLES[table].c}
     fields, buffer = pa.schema(columns), io.BytesIO()
+    check_span(since, until)
     asked = _rows(table, loop, since, until).execution_options(yield_per=_PIECE)
     with (
         store.read() as connection,
@@ -43,6 +44,13 @@ def copy_of(store: Store, table: str, loop: str, since: datetime, until: datetim
         for piece in result.mappings().partitions():
             writer.write_table(pa.Table.from_pylist([dict(row) for row in piece], fields))
     return buffer.getvalue()
+
+
+def check_span(since: datetime, until: datetime) -> None:
+    """Refuse a span that ends before it begins."""
+    if until <= since:
+        days = f"{since:%Y-%m-%d} and {until:%Y-%m-%d}"
+        raise Problem("time", 422, f"an export ends on a later day than it begins, not {days}")
 
 
 def _rows(name: str, loop: str, since: datetime, until: datetime) -> Select[Any]:

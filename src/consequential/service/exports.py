@@ -25,6 +25,7 @@ from sqlalchemy import Connection, select
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.service import schema
 from consequential.service.closing import repeats
+from consequential.service.copies import check_span
 from consequential.service.database import Store
 from consequential.service.outcomes import state_of
 from consequential.service.problems import Problem
@@ -105,6 +106,7 @@ def export(
         name: pa.string() if isinstance(kind, Words) else pa.float64()
         for name, kind in settings.features.items()
     }
+    check_span(since, until)
     columns, own = _feature_columns(settings), dict(_OWN)
     groups: dict[str, str] = {}
     if settings.sensitive and sensitive:

@@ -7,8 +7,11 @@ are, so equal files give equal policies; models of the label would not promise t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,14 @@ from consequential.log import DecisionLog
 from consequential.policies import Policy, policy_to_json
 from consequential.service import schema
 from consequential.service.candidates import deployed
-from consequential.service.cohorts import Cohorts, Row, name_of
+from consequential.service.cohorts import Cohorts, Row, name_of, rows_of
 from consequential.service.deciding import live_loops
 from consequential.service.exports import as_log
 from consequential.service.policies import propose
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
 from consequential.service.settings import LoopSettings, Number
+from consequential.workers import begun
 
 AUTHOR = "worker"  # of policies that were learned here
 _SEED = 0  # of the points that a search begins at
@@ -35,6 +39,7 @@ _KNOTS = 5
 _ROUNDING = 1e-12
 _LEARNED = "learned"
 _ASKED, _ANSWERED = "learning asked for", "learning answered"
+_log = logging.getLogger(__name__)
 
 
 # --- when
@@ -67,28 +72,42 @@ def _doubled(size: int, most: int) -> list[int]:
 
 
 def learn(
-    cohorts: Cohorts, frozen: Sequence[Row], time: datetime, request: str | None = None
-) -> str:
-    """Learn from cohorts, those of the window, file the candidate, and return its policy's digest.
+    cohorts: Cohorts,
+    frozen: Sequence[Row],
+    time: datetime,
+    client: Any = None,
+    request: str | None = None,
+) -> Callable[[], str]:
+    """Begin to learn from cohorts, those of the window; return what ends it and files a candidate.
 
-    Nothing is filed if anything is wrong with the cohorts. A request is answered by the same
-    transaction, so it is learned for once.
+    That returns the policy's digest. Nothing is filed if anything is wrong with the cohorts. A
+    request is answered by the same transaction, so it is learned for once.
     """
     used = cohorts.kept(frozen, time)[-cohorts.settings.gate.window :]
     if not used:
         raise _no_cohort()
-    text = policy_to_json(learned_policy(cohorts.rows(used), cohorts.settings))
+    found = begun(partial(_learned, cohorts.directory, used, cohorts.settings), client)
     names = [name_of(row) for row in used]
-    with cohorts.store.write() as connection:
-        live = live_loops(connection, {})[cohorts.loop]
-        now = deployed(connection, cohorts.loop)
-        told: dict[str, Any] = {"parent": now.live, "cohorts": names, "seed": _SEED}
-        digest = propose(connection, live, text, AUTHOR, time, **told)
-        about = {"policy": digest, "cohorts": len(frozen), "live_since": now.since}
-        schema.add_event(connection, cohorts.loop, time, AUTHOR, _LEARNED, canonical(about))
-        if request is not None:
-            _tell(connection, cohorts.loop, time, request, policy=digest)
-    return digest
+
+    def file() -> str:
+        text = found()
+        with cohorts.store.write() as connection:
+            live = live_loops(connection, {})[cohorts.loop]
+            now = deployed(connection, cohorts.loop)
+            told: dict[str, Any] = {"parent": now.live, "cohorts": names, "seed": _SEED}
+            digest = propose(connection, live, text, AUTHOR, time, **told)
+            about = {"policy": digest, "cohorts": len(frozen), "live_since": now.since}
+            schema.add_event(connection, cohorts.loop, time, AUTHOR, _LEARNED, canonical(about))
+            if request is not None:
+                _tell(connection, cohorts.loop, time, request, policy=digest)
+        _log.info("candidate learned", extra={"about": about | {"loop": cohorts.loop}})
+        return digest
+
+    return file
+
+
+def _learned(directory: Path, used: Sequence[Row], settings: LoopSettings) -> str:
+    return policy_to_json(learned_policy(rows_of(directory, used, settings), settings))
 
 
 def _no_cohort() -> Problem:
@@ -131,10 +150,10 @@ def asked(connection: Connection, loop: str) -> list[dict[str, Any]]:
     ]
 
 
-def answer(cohorts: Cohorts, request: str, time: datetime) -> None:
+def answer(cohorts: Cohorts, request: str, time: datetime, client: Any = None) -> None:
     """Learn as somebody asked, once: what is wrong with the cohorts is the answer."""
     try:
-        learn(cohorts, cohorts.frozen(), time, request)
+        learn(cohorts, cohorts.frozen(), time, client, request)()
     except Problem as problem:
         wrong = {"code": problem.code, "error": problem.detail}
         with cohorts.store.write() as connection:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -19,13 +22,15 @@ from consequential.service.candidates import (
     settings_version,
     withdraw,
 )
-from consequential.service.cohorts import Cohorts, Row, name_of
+from consequential.service.cohorts import Cohorts, Row, log_of, name_of
 from consequential.service.deciding import live_at, settings_until
-from consequential.service.exports import as_log
 from consequential.service.policies import stored_policy
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
 from consequential.service.settings import LoopSettings
+from consequential.workers import begun
+
+_log = logging.getLogger(__name__)
 
 
 def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
@@ -35,11 +40,18 @@ def waiting(cohorts: Cohorts) -> list[dict[str, Any]]:
     return [row for row in found if row["state"] == "waiting"]
 
 
-def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime) -> Row | None:
-    """Look at a candidate on the cohorts after those it was learned from, and store what is seen.
+def look(
+    cohorts: Cohorts,
+    candidate: Row,
+    frozen: Sequence[Row],
+    time: datetime,
+    client: Any = None,
+) -> Callable[[], Row | None] | None:
+    """Begin to look at a candidate on the cohorts after those it was learned from.
 
-    None where it was looked at already, or where there is no such cohort yet. A candidate whose
-    earlier proving cohorts are not there any more is withdrawn.
+    Returns what ends it and stores what is seen; None where it was looked at already, or where
+    there is no such cohort yet. A candidate whose earlier proving cohorts are not there any more is
+    withdrawn.
     """
     proving = [row for row in cohorts.kept(frozen, time) if row["period"] > candidate["since"]]
     if not proving:
@@ -65,28 +77,44 @@ def look(cohorts: Cohorts, candidate: Row, frozen: Sequence[Row], time: datetime
             "they grow: the candidate is withdrawn; propose it again",
         )  # fmt: skip
     settings = _as_filed(settings, past[-1])
-    rows = replace(cohorts, settings=settings).rows(proving)
-    log = as_log(rows, settings, missing="against")
-    number = candidate["number"]
-    checklist = gate.look(new, old, log, settings, number, gate.Limits.of(past))
-    values = {
-        "candidate": candidate["policy"],
-        "candidate_number": number,
-        "against": against,
-        "cohort": last,
-        "cohorts": canonical([name_of(row) for row in proving]),
-        "alpha": (1.0 - settings.gate.confidence) / (number * (number + 1)),
-        "version": version,
-        "passed": checklist.passed,
-        "checklist": canonical([_plain(asdict(line)) for line in checklist.lines]),
-    }
-    with cohorts.store.write() as connection:
-        if _was_seen(connection, candidate, last, version):
-            return None
-        table = schema.evaluation
-        last_number = select(func.max(table.c.number)).where(table.c.loop == loop)
-        values["number"] = (connection.execute(last_number).scalar() or 0) + 1
-        return schema.add(connection, table, loop, time, values)
+    number, limits = candidate["number"], gate.Limits.of(past)
+    judge = partial(gate.look, new, old, settings=settings, number=number, limits=limits)
+    found = begun(partial(_judged, judge, cohorts.directory, proving, settings), client)
+
+    def store() -> Row | None:
+        checklist = found()
+        values = {
+            "candidate": candidate["policy"],
+            "candidate_number": number,
+            "against": against,
+            "cohort": last,
+            "cohorts": canonical([name_of(row) for row in proving]),
+            "alpha": (1.0 - settings.gate.confidence) / (number * (number + 1)),
+            "version": version,
+            "passed": checklist.passed,
+            "checklist": canonical([_plain(asdict(line)) for line in checklist.lines]),
+        }
+        with cohorts.store.write() as connection:
+            if _was_seen(connection, candidate, last, version):
+                return None
+            table = schema.evaluation
+            last_number = select(func.max(table.c.number)).where(table.c.loop == loop)
+            values["number"] = (connection.execute(last_number).scalar() or 0) + 1
+            row = schema.add(connection, table, loop, time, values)
+        about = {name: row[name] for name in ("loop", "number", "candidate", "passed")}
+        _log.info("candidate looked at", extra={"about": about})
+        return row
+
+    return store
+
+
+def _judged(
+    judge: Callable[..., gate.Checklist],
+    directory: Path,
+    proving: Sequence[Row],
+    settings: LoopSettings,
+) -> gate.Checklist:
+    return judge(log_of(directory, proving, settings))
 
 
 def _only_grew(cohorts: Cohorts, seen: Sequence[str], proving: Sequence[Row]) -> bool:

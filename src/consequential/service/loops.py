@@ -20,7 +20,7 @@ from consequential.service.settings import LoopSettings, checked_loop_name, loop
 
 _log = logging.getLogger(__name__)
 # decisions that were taken cannot be counted by other rules
-_KEPT = ("period", "horizon", "rehearsal", "sensitive")
+_KEPT = ("period", "horizon", "sensitive")
 
 
 def put_loop(
@@ -52,8 +52,17 @@ def put_loop(
 
 def _check_change(connection: Connection, before: Live, settings: LoopSettings) -> None:
     """Refuse settings that contradict decisions that wait for outcomes, or the live policies."""
+    decision, cohort = schema.decision.c, schema.cohort.c
+    own = decision.loop == before.loop
+    frozen = select(cohort.period).where(cohort.loop == before.loop)
+    if before.settings.rehearsal != settings.rehearsal and _any(connection, own):
+        raise Problem(
+            "rehearsal", 422,
+            "people of a rehearsal and real ones cannot be in one loop, where policies would be "
+            "learned from both: make a new loop",
+        )  # fmt: skip
     changed = [key for key in _KEPT if getattr(before.settings, key) != getattr(settings, key)]
-    if changed and _waits(connection, before.loop):
+    if changed and _any(connection, own, decision.cohort.not_in(frozen)):
         raise Problem(
             "cohorts_wait", 422,
             f"{changed[0]!r} cannot change while cohorts wait for outcomes: make a new loop "
@@ -71,12 +80,9 @@ def _check_change(connection: Connection, before: Live, settings: LoopSettings) 
             ) from None  # fmt: skip
 
 
-def _waits(connection: Connection, loop: str) -> bool:
-    """Whether decisions lie in cohorts that are not frozen yet."""
-    decision, cohort = schema.decision, schema.cohort
-    frozen = select(cohort.c.period).where(cohort.c.loop == loop)
-    waiting = exists().where(decision.c.loop == loop, decision.c.cohort.not_in(frozen))
-    return bool(connection.execute(select(waiting)).scalar())
+def _any(connection: Connection, *decisions: Any) -> bool:
+    """Whether there are such decisions."""
+    return bool(connection.execute(select(exists().where(*decisions))).scalar())
 
 
 def loop_versions(connection: Connection, name: str) -> list[Mapping[str, Any]]:
@@ -84,12 +90,8 @@ def loop_versions(connection: Connection, name: str) -> list[Mapping[str, Any]]:
     table = schema.loop
     wanted = select(table).where(table.c.loop == name).order_by(table.c.version.desc())
     return [
-        {
-            "version": row["version"],
-            "settings": json.loads(row["settings"]),
-            "by": row["by"],
-            "time": row["time"],
-        }
+        {name: row[name] for name in ("version", "by", "time")}
+        | {"settings": json.loads(row["settings"])}
         for row in schema.rows(connection, wanted)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +33,9 @@ class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
     def __init__(self, code: str, status: int, detail: str, **extra: Any) -> None:
         super().__init__(detail)
         self.code, self.status, self.detail, self.extra = code, status, detail, extra
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it may come from another process
+        return partial(Problem, **self.extra), (self.code, self.status, self.detail)
 
     def document(self) -> dict[str, Any]:
         """Return the body of the answer, of the type `application/problem+json`."""

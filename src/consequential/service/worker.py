@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,6 +30,9 @@ from consequential.service.forgetting import retain
 from consequential.service.problems import Problem
 from consequential.service.records import canonical, first_id, now, stamp
 from consequential.service.settings import ServiceSettings, period_start
+from consequential.workers import cluster
+
+T = TypeVar("T")
 
 FAILED = "work failed"
 _INTERVAL = 30.0  # seconds
@@ -36,10 +40,13 @@ _BROKEN = 500  # the status of problems that somebody has to solve
 _log = logging.getLogger(__name__)
 
 
-def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
+def work(
+    store: Store, settings: ServiceSettings, time: datetime, scheduler: str | None = None
+) -> None:
     """Do all that is due: epochs, days, cohorts, candidates, guardrails, retention.
 
-    What fails is written down, and raised when everything else is done.
+    With a Dask scheduler its workers learn candidates and look at them. What fails is written down,
+    and raised when everything else is done.
     """
     failed: list[Exception] = []
     with only_worker(store, settings.directory):
@@ -51,7 +58,7 @@ def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
                 elif (
                     not cohorts.settings.rehearsal or cohorts.first_period()
                 ):  # else it has no time
-                    failed += _work_on(cohorts, settings.secret, cohorts.clock(time))
+                    failed += _work_on(cohorts, settings.secret, cohorts.clock(time), scheduler)
             except Exception as error:
                 _log.exception("work failed", extra={"about": {"loop": loop}})
                 failed.append(error)
@@ -59,11 +66,13 @@ def work(store: Store, settings: ServiceSettings, time: datetime) -> None:
         raise failed[0]
 
 
-def _work_on(cohorts: Cohorts, secret: bytes, time: datetime) -> list[Exception]:
+def _work_on(
+    cohorts: Cohorts, secret: bytes, time: datetime, scheduler: str | None
+) -> list[Exception]:
     """Do what is due in one loop, and return what failed."""
     with cohorts.store.read() as connection:
         version = settings_version(connection, cohorts.loop)
-    rounds = _Round(cohorts, time, version)
+    rounds = _Round(cohorts, time, version, scheduler)
     rounds.attempt("epochs", partial(_epochs, cohorts, secret, time))
     days = days_due(cohorts.store, cohorts.loop, time)
     # after the keys, so that closed days can be verified
@@ -87,16 +96,29 @@ class _Round:
     cohorts: Cohorts
     time: datetime
     version: int  # of the settings
+    scheduler: str | None  # of a cluster
     failed: list[Exception] = field(default_factory=list)
 
-    def attempt(self, unit: str, do: Callable[[], Any]) -> bool:
-        """Do a unit of work; whether it succeeded."""
+    def attempt(self, unit: str, do: Callable[[], T]) -> T | None:
+        """Do a unit of work and return its result; None where it failed."""
         try:
-            do()
+            return do()
         except Exception as error:
             self._write_down(unit, error)
-            return False
-        return True
+            return None
+
+    def together(self, units: Mapping[str, Callable[[Any], Callable[[], Any] | None]]) -> None:
+        """Begin all units of work, so that a cluster does them at once, and end each in order."""
+
+        def do() -> None:
+            with nullcontext() if self.scheduler is None else cluster(self.scheduler) as client:
+                begun = {unit: self.attempt(unit, partial(units[unit], client)) for unit in units}
+                for unit, end in begun.items():
+                    if end is not None:
+                        self.attempt(unit, end)
+
+        if units:
+            self.attempt("reaching the cluster", do)  # all else is attempted one by one
 
     def _write_down(self, unit: str, error: Exception) -> None:
         """Store what failed, once a day; cohorts that do not allow it yet are no failure."""
@@ -134,19 +156,31 @@ class _Round:
         What could not be learned from some cohorts is tried again the next day.
         """
         frozen = self.cohorts.frozen()
-        for count in learning.due(self.cohorts, frozen):
-            unit = f"learning from {count} cohorts"
-            if not self._has_failed(unit):
-                self.attempt(unit, partial(self._learn, frozen[:count]))
-        for candidate in looks.waiting(self.cohorts):
-            unit = f"looking at candidate {candidate['number']}"
-            self.attempt(unit, partial(self._look, candidate, frozen))
+        due = {
+            f"learning from {count} cohorts": frozen[:count]
+            for count in learning.due(self.cohorts, frozen)
+        }
+        self.together(
+            {
+                unit: partial(learning.learn, self.cohorts, used, self.time)
+                for unit, used in due.items()
+                if not self._has_failed(unit)
+            }
+        )
+        self.together(
+            {
+                f"looking at candidate {row['number']}": partial(
+                    looks.look, self.cohorts, row, frozen, self.time
+                )
+                for row in looks.waiting(self.cohorts)
+            }
+        )
 
     def answer(self) -> None:
         """Learn where somebody has asked for it."""
         for asked in learning.requests(self.cohorts):
             again = partial(learning.answer, self.cohorts, asked, self.time)
-            self.attempt("learning as asked", again)
+            self.together({"learning as asked": again})
 
     def watch(self) -> None:
         """Look at the guardrails of the days that were closed, and roll back if they say so."""
@@ -154,16 +188,6 @@ class _Round:
         for date in watch.due():
             self.attempt(f"guardrails of {date}", partial(self._watch, watch, date))
         self.attempt("roll back", partial(self._roll_back, watch))
-
-    def _learn(self, frozen: Sequence[Row]) -> None:
-        digest = learning.learn(self.cohorts, frozen, self.time)
-        _say("candidate learned", loop=self.cohorts.loop, policy=digest, cohorts=len(frozen))
-
-    def _look(self, candidate: Row, frozen: Sequence[Row]) -> None:
-        row = looks.look(self.cohorts, candidate, frozen, self.time)
-        if row is not None:
-            told = {"number": row["number"], "candidate": row["candidate"]}
-            _say("candidate looked at", loop=self.cohorts.loop, passed=row["passed"], **told)
 
     def _watch(self, watch: Watch, date: str) -> None:
         for error in watch.look(date, self.time):
@@ -190,9 +214,10 @@ def _close(store: Store, loop: str, time: datetime) -> None:
             break  # a row came meanwhile; the next round closes the day
 
 
-def _freeze(cohorts: Cohorts, period: str, time: datetime) -> None:
+def _freeze(cohorts: Cohorts, period: str, time: datetime) -> Row:
     row = cohorts.freeze(period, time)
     _say("cohort frozen", loop=cohorts.loop, period=period, digest=row["file_digest"])
+    return row
 
 
 def _retain(cohorts: Cohorts, time: datetime) -> None:
@@ -200,11 +225,17 @@ def _retain(cohorts: Cohorts, time: datetime) -> None:
         _say("retention over", loop=cohorts.loop, decisions=forgotten.decisions)
 
 
-def run(store: Store, settings: ServiceSettings, stop: Event, interval: float = _INTERVAL) -> None:
+def run(
+    store: Store,
+    settings: ServiceSettings,
+    stop: Event,
+    interval: float = _INTERVAL,
+    scheduler: str | None = None,
+) -> None:
     """Work until `stop` is set; of several workers one works at a time."""
     while not stop.is_set():
         try:
-            work(store, settings, now())
+            work(store, settings, now(), scheduler)
         except LockedError:  # another worker works
             pass
         except Exception:  # the database may be away for a while: try again

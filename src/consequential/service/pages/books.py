@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, timedelta
 from functools import cached_property, lru_cache
@@ -35,7 +35,7 @@ class Day:
 
     date: str
     rows: int
-    summary: dict[str, Any]
+    summary: Mapping[str, Any]
 
 
 def closed_days(connection: Connection, loop: str, table: str) -> list[Day]:
@@ -43,7 +43,13 @@ def closed_days(connection: Connection, loop: str, table: str) -> list[Day]:
     day = schema.day.c
     wanted = select(day.date, day.rows, day.summary).where(day.loop == loop, day.table == table)
     found = connection.execute(wanted.order_by(day.date.desc()).limit(DAYS)).all()
-    return [Day(row.date, row.rows, json.loads(row.summary)) for row in reversed(found)]
+    return [Day(row.date, row.rows, _parsed(row.summary)) for row in reversed(found)]
+
+
+@lru_cache(maxsize=4096)
+def _parsed(summary: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(summary)
+    return found
 
 
 def last_days(days: Sequence[Day], number: int) -> list[Day]:

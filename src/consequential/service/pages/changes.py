@@ -14,9 +14,9 @@ from consequential.service.approval import approve
 from consequential.service.candidates import (
     Deployed,
     Shares,
-    candidates,
     deployed,
     newest_evaluation,
+    one_candidate,
     settings_version,
     withdraw,
 )
@@ -93,7 +93,7 @@ def asked_for(connection: Connection, live: Live, account: Account, form: Form) 
         return Change("roll back", None, now, now.before[-1])
     if kind not in ("promote", "share", "withdraw"):
         raise Problem("not_found", 404, "there is no such change")
-    candidate = _candidate(connection, live.loop, form.get("candidate", ""))
+    candidate = one_candidate(connection, live.loop, form.get("candidate", ""))
     if candidate["state"] != "waiting":
         raise Problem("candidate_ended", 409, f"the candidate is {candidate['state']}")
     if kind == "withdraw":
@@ -119,7 +119,7 @@ def asked_for(connection: Connection, live: Live, account: Account, form: Form) 
 def do(connection: Connection, live: Live, account: Account, form: Form, time: datetime) -> str:
     """Do what a form says, which was shown before; return what was done."""
     if form.get("kind") == "withdraw":
-        candidate = _candidate(connection, live.loop, form.get("candidate", ""))
+        candidate = one_candidate(connection, live.loop, form.get("candidate", ""))
         if candidate["state"] != "withdrawn":  # else the form was sent twice
             withdraw(connection, live.loop, candidate["number"], account.name, time)
         return f"Candidate {candidate['number']} is withdrawn."
@@ -136,13 +136,6 @@ def do(connection: Connection, live: Live, account: Account, form: Form, time: d
         evidence=int(evidence) if evidence.isdecimal() else None, why=form.get("why", ""),
     )  # fmt: skip
     return f"Deployment {number} is in force."
-
-
-def _candidate(connection: Connection, loop: str, number: str) -> dict[str, Any]:
-    for row in candidates(connection, loop):
-        if str(row["number"]) == number:
-            return row
-    raise Problem("unknown_candidate", 404, "the loop has no such candidate")
 
 
 def _part(percent: str) -> float:

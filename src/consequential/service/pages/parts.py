@@ -159,9 +159,9 @@ def people(cohorts: Sequence[books.Cohort], live: Live) -> Part:
     shown = books.shown_rates(cohorts)
     together, limit = groups.summed(shown), max_gap(live)
     sentences = [
-        f"Groups are by {attribute}, which decides nothing. Groups of fewer than {FEWEST} "
-        "people are shown only together with others, so that nobody can be told apart; unknown "
-        f"are people whose {attribute} was not reported."
+        f"Groups are by the attribute {attribute}, which decides nothing. Groups of fewer than "
+        f"{FEWEST} people are shown only together with others, so that nobody can be told apart; "
+        f"unknown are people whose {attribute} was not reported."
     ]
     if (gap := groups.Gap.of(together)) is not None:
         sentences.append(

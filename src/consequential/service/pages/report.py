@@ -15,9 +15,8 @@ from sqlalchemy import Connection, func, select
 from consequential.evaluation import compare, overlap
 from consequential.service import schema
 from consequential.service.candidates import deployed
-from consequential.service.cohorts import Cohorts
+from consequential.service.cohorts import Cohorts, log_of
 from consequential.service.deciding import Live
-from consequential.service.exports import as_log
 from consequential.service.loops import loop_versions
 from consequential.service.pages import books, parts, sections
 from consequential.service.pages.history import History, line_of
@@ -135,9 +134,9 @@ def _exploring(frozen: Sequence[books.Cohort], history: History) -> Part:
     for _, look in history.proofs():
         if line := line_of(look, "utility"):
             sentences.append(
-                f"It proved that candidate {look['candidate_number']} brings "
-                f"{figure(line['value'], 4)} more per decision, at least {figure(line['low'], 4)} "
-                f"(evaluation {look['number']})."
+                f"It proved that candidate {look['candidate_number']} brings at least "
+                f"{figure(line['low'], 4)} more per decision; the estimate is "
+                f"{figure(line['value'], 4)} (evaluation {look['number']})."
             )
     if not history.proofs():
         sentences.append("It has proved nothing yet that a deployment rests on.")
@@ -159,7 +158,7 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
         return
     recent = kept[-_RECENT:]
     everybody = replace(live.settings, sensitive="", max_gap=None)
-    log = as_log(cohorts.rows(recent), everybody, missing="against")
+    log = log_of(cohorts.directory, recent, everybody)
     found = overlap(log, floor=live.settings.floor)
     yield Part(
         f"Does the log explore? {found.exploring.capitalize()}",

@@ -169,12 +169,12 @@ def _arrivals(live: Live, decisions: list[books.Day], arrived: list[books.Day]) 
     last = period(decisions[-1])
     most = min(live.settings.horizon + 1, _AGES)
     rows = []
-    for cohort in sorted(accepted)[::-1][:_COHORTS]:
+    for cohort in sorted(each for each, n in accepted.items() if n)[::-1][:_COHORTS]:
         shares: list[float | None] = []
         total, later = 0, cohort
         while later <= last and len(shares) < most:
             total += came[cohort, later]
-            shares.append(total / accepted[cohort] if accepted[cohort] else 0.0)
+            shares.append(total / accepted[cohort])
             later = period_after(later)
         late = sum(n for (own, at), n in came.items() if own == cohort and at >= later)
         rows.append({
