@@ -193,9 +193,7 @@ def fit(request: Request) -> Findings:
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
     candidates = tested.fitted.candidates
-    compared = (
-        "" if candidates is None else f"candidates, cross-fitted (95% intervals)\n{candidates}"
-    )
+    compared = f"candidates, cross-fitted (95% intervals)\n{candidates}" if candidates else ""
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
@@ -216,7 +214,7 @@ def fit(request: Request) -> Findings:
             "certificates": _certificates(tested.fitted),
             "bound": bound,
             "candidates": candidates,
-            "policy_gap": tested.gap,
+            "policy_gap": next(iter(tested.gaps.values())),
             **({"policy_gaps": tested.gaps} if request.bounds else {}),
             "value": logged.new,
             "comparisons": against,
@@ -246,8 +244,7 @@ class _Tested:
     fitted: Fitted
     rule: DecisionRule
     rows: DecisionLog
-    gap: Estimate  # of the fitted policy itself
-    gaps: dict[Bound, Estimate]  # the same for each bound
+    gaps: dict[Bound, Estimate]  # of the fitted policy itself, under each bound
     how: str
     note: str
     weighting: Weighting | None = None
@@ -269,7 +266,6 @@ def _fit(request: Request) -> _Tested:
             fitted=fit.result_,
             rule=fit.policy_,
             rows=fit.safety_.held_out,
-            gap=fit.policy_gap_,
             gaps=fit.policy_gaps_,
             how="on held-out rows",
             note="policy.json was learned from one half of the log, and all figures come from the "
@@ -288,7 +284,6 @@ def _fit(request: Request) -> _Tested:
         fitted=fit.result_,
         rule=fit.cross_fitted_,
         rows=rows,
-        gap=next(iter(gaps.values())),
         gaps=gaps,
         how="cross-fitted",
         note="figures are cross-fitted, and policy.json was learned from all rows",
