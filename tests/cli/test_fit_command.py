@@ -205,6 +205,16 @@ def test_a_bound_on_the_ratio_is_reported_however_the_notion_is_spelt(shared, he
     assert "\nBound (ratio at least 0.5): " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("learn", ["model", "direct"])
+def test_the_gap_beside_a_bound_has_the_interval_that_is_asked_for(learn, shared, here, capsys):
+    asked = ["--max-gap", "0.1", "--confidence", "0.5", "--folds", "2", "--learn", learn]
+    assert main(["fit", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, *asked]) == 0
+    found = results(here / "consequential-fit")["results"]
+    gap = found["policy_gap"]
+    assert gap["confidence"] == found["value"]["benefit_gap"]["confidence"] == 0.5
+    assert f"there it is {gap['value']:.4f} [{gap['low']:.4f}, " in capsys.readouterr().out
+
+
 def test_a_bound_with_confidence_is_shown_on_held_out_rows_or_nothing_is_written(
     shared, here, capsys
 ):

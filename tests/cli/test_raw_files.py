@@ -33,7 +33,18 @@ def test_a_raw_file_teaches_a_policy_that_knows_how_to_prepare_others(files):
     assert policy.raw_columns == tuple(FEATURES)
     people = messy_table(50, seed=9)[FEATURES]
     assert np.isfinite(policy.propensity(people)).all()
-    assert "values are missing in 'income'" in results(files / "old")["notes"][0]
+
+
+def test_what_was_found_is_noted_before_how_columns_were_read(files):
+    notes = results(files / "old")["notes"]
+    (read,) = [k for k, note in enumerate(notes) if "values are missing in 'income'" in note]
+    (found,) = [k for k, note in enumerate(notes) if "figures are cross-fitted" in note]
+    assert found < read
+
+
+def test_the_card_names_the_columns_of_the_file(files):
+    card = (files / "old" / "model-card.md").read_text()
+    assert f"- Decides by: {', '.join(FEATURES)}\n" in card
 
 
 def test_policies_of_different_files_are_compared_and_unknown_words_reported(files, here, capsys):

@@ -34,6 +34,22 @@ def test_the_learner_comes_close_to_the_best_there_is(learner):
     assert true_utility(learner.policy_) > 1.1 * max(cuts)
 
 
+def test_a_policy_learned_from_values_can_be_monotone():
+    # signs must bind somewhere: of noise alone, half of all slopes have the wrong one
+    columns = valued_columns(2000, seed=5)
+    columns["features"] = np.c_[columns["features"], np.random.default_rng(0).normal(size=2000)]
+    log = cq.DecisionLog.from_arrays(**columns)
+    people = np.c_[PEOPLE, np.random.default_rng(1).normal(size=len(PEOPLE))]
+    for sign in (1, -1):
+        monotone = {"x0": 1, "x1": 1, "x2": sign}
+        policy = cq.FairPolicyLearner(method="model", monotone=monotone).fit_log(log).policy_
+        propensity = policy.propensity(people)
+        assert (
+            policy.propensity(people + np.array([0.5, 0.5, 0.5 * sign])) >= propensity - 1e-9
+        ).all()
+        assert float((WORTH * propensity).mean()) > 0.9 * np.maximum(WORTH, 0.0).mean()
+
+
 def test_the_cost_of_the_learner_plays_no_part():
     one, other = (
         cq.FairPolicyLearner(cost=cost, method="model", outcome_model=LogisticRegression()).fit_log(

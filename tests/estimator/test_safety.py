@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from types import SimpleNamespace
 
@@ -129,6 +130,9 @@ def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
     assert declined.value.decisions > 1000
     assert isinstance(declined.value.policy, cq.Policy)
     assert declined.value.gap.n == 500
+    most = float(re.search(r"with that confidence at most (\S+);", str(declined.value))[1])
+    gap = declined.value.gap
+    assert learner.max_gap < most <= max(gap.high, -gap.low) + 1e-4
     assert not hasattr(learner, "policy_")
 
 

@@ -6,8 +6,6 @@ import sys
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sklearn.base import clone
-
 from consequential import evaluation, planning, tradeoff
 from consequential.cli.money import outcome_months, per_month
 from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
@@ -195,7 +193,7 @@ def fit(request: Request) -> Findings:
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
     candidates = tested.fitted.candidates
-    compared = "" if candidates is None else f"candidates, cross-fitted\n{candidates}"
+    compared = f"candidates, cross-fitted (95% intervals)\n{candidates}" if candidates else ""
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
@@ -216,7 +214,7 @@ def fit(request: Request) -> Findings:
             "certificates": _certificates(tested.fitted),
             "bound": bound,
             "candidates": candidates,
-            "policy_gap": tested.gap,
+            "policy_gap": next(iter(tested.gaps.values())),
             **({"policy_gaps": tested.gaps} if request.bounds else {}),
             "value": logged.new,
             "comparisons": against,
@@ -246,8 +244,7 @@ class _Tested:
     fitted: Fitted
     rule: DecisionRule
     rows: DecisionLog
-    gap: Estimate  # of the fitted policy itself
-    gaps: dict[Bound, Estimate]  # the same for each bound
+    gaps: dict[Bound, Estimate]  # of the fitted policy itself, under each bound
     how: str
     note: str
     weighting: Weighting | None = None
@@ -263,43 +260,34 @@ def _fit(request: Request) -> _Tested:
         confidence=options.bound_confidence,
     )
     request.print_log()
-    direct = learner.method == "direct" or options.bound_confidence is not None
-    fit = clone(learner).fit_log(log, folds=None if direct else options.folds)
     if options.bound_confidence is not None:
+        fit = learner.fit_log(log)
         return _Tested(
             fitted=fit.result_,
             rule=fit.policy_,
             rows=fit.safety_.held_out,
-            gap=fit.policy_gap_,
             gaps=fit.policy_gaps_,
             how="on held-out rows",
             note="policy.json was learned from one half of the log, and all figures come from the "
             "other",
         )
-    rows, weighting = log.settled(), None
-    if direct:
-        rule = evaluation.cross_fitted(learner, log, options.folds, seed=options.seed)
-        asked = request.question("cost", "weighting", "confidence", "seed")
-        propensity = rows.propensity_of(fit.policy_)
-        gaps = {
-            bound: evaluation.deployed_gap(
-                rule, compared_in(rows, bound), propensity, fairness=bound.notion, **asked
-            )
-            for bound in asked_bounds(learner) or (first_bound(learner),)
-        }
-        gap = next(iter(gaps.values()))
-    else:
-        rule, gap, weighting = fit.cross_fitted_, fit.policy_gap_, fit.weighting_
-        gaps = getattr(fit, "policy_gaps_", {})
+    fit, rows = learner.fit_log(log, folds=options.folds), log.settled()
+    propensity = rows.propensity_of(fit.policy_)
+    asked = request.question("cost", "confidence", "seed") | {"weighting": fit.weighting_}
+    gaps = {
+        bound: evaluation.deployed_gap(
+            fit.cross_fitted_, compared_in(rows, bound), propensity, fairness=bound.notion, **asked
+        )
+        for bound in asked_bounds(learner) or (first_bound(learner),)
+    }
     return _Tested(
         fitted=fit.result_,
-        rule=rule,
+        rule=fit.cross_fitted_,
         rows=rows,
-        gap=gap,
         gaps=gaps,
         how="cross-fitted",
         note="figures are cross-fitted, and policy.json was learned from all rows",
-        weighting=weighting,
+        weighting=fit.weighting_,
     )
 
 

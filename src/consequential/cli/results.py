@@ -123,7 +123,7 @@ class Folder:
         """Write all files: the folder appears, or takes the place of the old one, as a whole."""
         from consequential.report import render  # heavy, and `decide` writes no report
 
-        notes = list(dict.fromkeys([*log.notes, *log.concerns, *found.notes]))
+        notes = list(dict.fromkeys([*log.concerns, *found.notes, *log.notes]))
         document = {
             "format": _FORMAT,
             "schema": _SCHEMA,

@@ -166,7 +166,7 @@ def _not_shown(tried: Tested, max_gap: float, confidence: float, n_log: int) -> 
             f"the only policy that can be shown to keep a gap of at most {max_gap:g} with "
             f"confidence {confidence:g} on this log is worth no more than rejecting everybody: "
             f"{tried.value.utility!r} on {tried.value.n} held-out decisions. Ask for a wider gap, "
-            "or for less confidence; the policy is in this error's `policy`",
+            "or for less confidence. In Python the policy is this error's `policy`",
             tried.fitted.policy,
             tried.value.benefit_gap,
             inf,
@@ -178,8 +178,9 @@ def _not_shown(tried: Tested, max_gap: float, confidence: float, n_log: int) -> 
     return BoundNotShownError(
         f"no policy can be shown to keep a gap of at most {max_gap:g} with confidence "
         f"{confidence:g} on this log: on {tried.value.n} held-out decisions the gap of the best "
-        f"guess is {gap!r} and may be as wide as {tried.most:.4f}; {more}. Ask for a wider gap, or "
-        "for less confidence; the best guess is in this error's `policy`",
+        f"guess is {abs(gap.value):.4f}, and with that confidence at most {tried.most:.4f}; "
+        f"{more}. Ask for a wider gap, or for less confidence. In Python the best guess is this "
+        "error's `policy`",
         tried.fitted.policy,
         gap,
         needed,

@@ -118,7 +118,7 @@ def cross_evaluated(
     unsure = [
         f"the gap of {bound.notion.name} among people has a standard error of "
         f"{gap.standard_error:.2g}, more than its bound of {bound.max_gap:g}: the log cannot tell "
-        "whether it is kept (see policy_gap_)"
+        "whether it is kept"
         for bound, gap in kept.items()
         if gap.standard_error > bound.max_gap > 0.0
     ]

@@ -136,5 +136,5 @@ def json_ready(value: Any) -> Any:
 
 def _short(number: float) -> str:
     if not math.isfinite(number) or abs(number) < 100.0:
-        return f"{number + 0.0:.4f}"  # adding 0 turns -0.0 into 0.0
+        return f"{number:z.4f}"  # 0.0000 has no sign
     return f"{number:.6g}"

@@ -60,7 +60,7 @@ class Fitted:
     start
         Which start led to the policy.
     converged
-        Whether the last ascent ended because nothing was left to gain.
+        Whether the last ascent had nothing left to gain and kept the constraint to 1e-4.
     fallback
         Whether everything the solver found was worse than accepting or rejecting everybody, which
         the policy then does. A better policy may exist: try more starts, another `random_state`, a
@@ -104,7 +104,7 @@ class Fitted:
                 "looser bound, or a penalty in its place)"
             )
         elif not self.converged:
-            notes.append("the fit stopped before nothing was left to gain")
+            notes.append("the search ended before it converged: a better policy may exist")
         if self.violation > _MISSED:
             notes.append(
                 f"the constraint is missed by {self.violation:.3g} where it was learned: no policy "

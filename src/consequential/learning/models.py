@@ -186,20 +186,22 @@ class _SignedRegression:
     model: Any
     signs: Floats  # of the regression's inputs; 0 where any is allowed
 
-    def fit(self, inputs: Floats, labels: Codes) -> Any:
+    def fit(self, inputs: Floats, labels: Codes, sample_weight: Floats | None = None) -> Any:
         """Return the fitted pipeline, with the best coefficients of those signs."""
         from scipy.optimize import Bounds, minimize
         from scipy.special import expit
 
-        model = self.model.fit(inputs, labels)
+        model = fit_classifier(self.model, inputs, labels, sample_weight)
+        weights = np.ones(len(labels)) if sample_weight is None else sample_weight
         columns, last = model[:-1].transform(inputs), model[-1]
         if (last.coef_[0] * self.signs >= 0.0).all():
             return model
 
         def loss(beta: Floats) -> tuple[float, Floats]:
             eta, slopes = beta[0] + columns @ beta[1:], beta[1:] / last.C
-            residual = expit(eta) - labels
-            value = (np.logaddexp(0.0, eta) - labels * eta).sum() + slopes @ beta[1:] / 2.0
+            residual = weights * (expit(eta) - labels)
+            losses = weights * (np.logaddexp(0.0, eta) - labels * eta)
+            value = losses.sum() + slopes @ beta[1:] / 2.0
             gradient = np.concatenate([[residual.sum()], residual @ columns + slopes])
             return value / len(labels), gradient / len(labels)
 
