@@ -151,7 +151,7 @@ def test_a_changed_file_is_another_world(folder, capsys):
             ["lending", "--strategies", "zzz"],
             "no strategy 'zzz'; there are deterministic-iterative",
         ),
-        (["lending", "--out", "mine.py"], "cannot write to mine.py"),
+        (["lending", "--out", "mine.py"], "mine.py (File exists): choose another place with --out"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
