@@ -97,7 +97,7 @@ def overview_charts(
             continue
         for number in sorted(cohort.earned):
             if number > before:
-                marks.append((len(points), f"no. {number}"))
+                marks.append((len(points), str(number)))
                 before = number
         earned = books.Earned.sum(cohort.earned.values())
         points.append((cohort.period, earned.mean, *earned.bounds))
