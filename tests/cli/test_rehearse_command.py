@@ -51,7 +51,14 @@ def test_a_rehearsal_has_a_line_per_month_and_then_a_downturn(rehearsed):
     assert months[3]["happened"][0] == "times get worse"
     assert "candidate 1 is filed" in months[4]["happened"]  # three months after the first
     assert months[4]["utility"] < 0.01
-    assert "no candidate was proven in 3 months" in (rehearsed.parent / "said").read_text()
+    said = (rehearsed.parent / "said").read_text()
+    assert "no candidate was proven in 3 months" in said
+    assert "drift is not watched until then" in said
+    page = (rehearsed / "audit.html").read_text()
+    assert "drift (this policy was learned from no cohort)" in page
+    assert f"cost: {first_setting().cost:.6g};" in page
+    last_days = re.findall(r">\d{4}-\d\d-31</th><td>(\d+)</td>", page)
+    assert any(int(people) > 0 for people in last_days)
 
 
 def test_everything_is_as_it_was_written(rehearsed, capsys):

@@ -271,6 +271,17 @@ def test_notes_name_the_groups_that_few_people_carry():
     assert few_notes("predictive value", "accepted people", ["a"], effective[:1]) == ()
 
 
+def test_rates_name_both_kinds_of_people_of_whom_there_may_be_few():
+    sums = sums_of([1.0, 1.0, 1.0], [1, 0, 1], [0.5] * 3, [1.0, 1.0, 0.0])
+    assert "few accepted or few rejected positives carry" in _note(sums.true_positive_rates)
+    assert "few accepted or few rejected negatives carry" in _note(sums.false_positive_rates)
+    assert "few accepted positives or few accepted neg" in _note(sums.predictive_values)
+
+
+def _note(rates) -> str:
+    return few_notes(*rates.kind, ["a"], rates.effective)[0]
+
+
 # ---- how often they cover
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import handmade_results
 import pytest
 from handmade_results import all_good, lending_table, results_in, time_runs
 
@@ -131,6 +133,16 @@ def test_a_summary_comes_first_and_counts_claims_by_part_of_the_paper(found):
     for theme in ("theorems and remarks", "the lending example", "COMPAS under a penalty"):
         assert theme in found.words
     assert not {"left", "right"} & set(text[: text.index("Claims, tested")].split())
+
+
+def test_the_summary_says_how_many_claims_cannot_be_told(tmp_path, found, monkeypatch):
+    assert "cannot be told" not in "".join(found.words).partition("Claims, tested")[0]
+    narrow = handmade_results.spread
+    monkeypatch.setattr(handmade_results, "spread", lambda value: narrow(value, size=1.0))
+    text = write_page(results_in(tmp_path, {"first-time": time_runs("first")}), tmp_path)
+    assert re.search(
+        r"[0-9]+ of [0-9]+; [1-9][0-9]* cannot be told</td>", text.read_text(encoding="utf-8")
+    )
 
 
 def test_no_word_of_difference_where_columns_are_the_same(found):

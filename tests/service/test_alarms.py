@@ -12,8 +12,9 @@ import pytest
 from learning_loop import LOOP, Rehearsal, rule
 
 from consequential.service import alarms, guardrails, schema, writer
-from consequential.service.alarms import raised_alarms
+from consequential.service.alarms import raised_alarms, unwatched
 from consequential.service.candidates import deployed
+from consequential.service.deciding import live_loops
 from consequential.service.guardrails import Finding
 from consequential.service.records import now
 from consequential.service.verify import verify
@@ -71,6 +72,23 @@ def test_a_shifted_population_raises_an_alarm_at_the_next_closing_and_it_ends(re
     utility = [row for row in loop.rows(schema.guardrail) if row["name"] == "utility"]
     assert utility  # on cohorts after the promotion
     assert list(verify(loop.store, loop.service.secret)) == []
+
+
+def unwatched_of(loop: Rehearsal) -> list[str]:
+    with loop.store.read() as connection:
+        live = live_loops(connection, {})[LOOP]
+        return [each.partition(" ")[0] for each in unwatched(connection, live)]
+
+
+def test_guardrails_that_can_raise_no_alarm_are_named_until_they_can(rehearsed):
+    loop = rehearsed
+    assert unwatched_of(loop) == ["acceptance", "drift", "utility"]
+    loop.put(acceptance=[0.05, 0.95])
+    new = next(row["policy"] for row in loop.rows(schema.candidate) if row["number"] == 1)
+    loop.approve({new: 1.0}, why="a trial")
+    assert unwatched_of(loop) == ["utility"]
+    loop.days(5, n=60)
+    assert unwatched_of(loop) == []
 
 
 def test_acceptance_out_of_its_range_is_an_alarm_and_rolled_back_once(store, service):

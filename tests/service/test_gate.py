@@ -65,6 +65,7 @@ def test_a_worse_candidate_and_an_equal_one_do_not(log):
         line = look(candidate, against, log, SETTINGS, 1)["utility"]
         assert not line.passed
         assert line.needed.startswith("an estimate above 0")
+        assert "waiting alone will not help" in line.needed
 
 
 def test_a_candidate_that_was_better_and_is_worse_by_now_does_not_pass(log):

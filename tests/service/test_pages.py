@@ -530,8 +530,8 @@ def test_a_gap_and_its_bound_are_those_of_the_formula():
 
 def test_a_chart_is_drawn_once_and_its_numbers_stand_beside_it():
     points = [("2026-01", 0.17, 0.16, 0.18), ("2026-02", 0.18, 0.17, 0.19)]
-    chart = charts.utility(points, [(1, "no. 2")])
-    assert charts.utility(points, [(1, "no. 2")]).svg is chart.svg
+    chart = charts.utility(points, [(1, "2")])
+    assert charts.utility(points, [(1, "2")]).svg is chart.svg
     assert chart.rows[0] == ("2026-02", ".180", ".170", ".190")
     assert "2026-01" in chart.svg  # text is text
     assert "var(--blue)" in chart.svg

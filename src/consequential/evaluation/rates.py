@@ -201,7 +201,7 @@ class RateSums(Additive):
             self._count(self.positives, 0.0),
             self._count(self.negatives, 0.0),
             np.zeros_like(positives),
-            ("predictive value", "people it accepts"),
+            ("predictive value", "accepted positives or few accepted negatives"),
         )
 
     def _accepted_share(self, labelled: Floats, kind: tuple[str, str]) -> Rates:
@@ -215,7 +215,7 @@ class RateSums(Additive):
             self._count(labelled, high, below=True),
             # the sum of squared weights times (pi - low) (high - pi)
             (low + high) * times_pi - times_square - low * high * square,
-            kind,
+            (kind[0], f"accepted or few rejected {kind[1]}"),
             low,
             high,
         )

@@ -20,7 +20,7 @@ from consequential.service.candidates import ROLL_BACK, Deployed, deployed, sett
 from consequential.service.closing import repeats, within
 from consequential.service.cohorts import Cohorts, Row, log_of, name_of
 from consequential.service.database import Store
-from consequential.service.deciding import live_loops, policy_features, settings_until
+from consequential.service.deciding import Live, live_loops, policy_features, settings_until
 from consequential.service.exports import UNKNOWN, reported_groups
 from consequential.service.gate import Limits
 from consequential.service.guardrails import Day, Finding
@@ -200,6 +200,22 @@ def last_findings(connection: Connection, loop: str) -> list[dict[str, Any]]:
         for row in schema.rows(connection, asked.order_by(table.c.name))
         if row["name"] in _OF_NO_POLICY or row["date"] >= since
     ]
+
+
+def unwatched(connection: Connection, live: Live) -> list[str]:
+    """Return the guardrails that can raise no alarm about what decides now, and why."""
+    found, now = [], deployed(connection, live.loop)
+    if now.live is None:
+        return []
+    if live.settings.acceptance == (0.0, 1.0):
+        found.append("acceptance (no range is agreed)")
+    if not stored_policy(connection, live.loop, now.live).learned_from:
+        found.append("drift (this policy was learned from no cohort)")
+    if now.replaced is None:
+        found.append("utility (no policy decided before)")
+    elif all(row["name"] != "utility" for row in last_findings(connection, live.loop)):
+        found.append("utility (no cohort that began after the deployment is frozen)")
+    return found
 
 
 def raised_alarms(connection: Connection, loop: str) -> list[dict[str, Any]]:

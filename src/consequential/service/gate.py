@@ -233,7 +233,7 @@ def _utility(gain: Gain, settings: LoopSettings, alpha: float) -> Line:
     )
     needed = None
     if not passed:
-        needed = f"an estimate above {margin:g}: more decisions like these would not do"
+        needed = f"an estimate above {margin:g}; so far it is not, and waiting alone will not help"
         if value > margin:
             needed = _more(n * _growth(value - low, value - margin, n / gain.tuned_for))
     high = max(float(gain.upper(alpha)[-1]), value)

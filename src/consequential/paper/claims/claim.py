@@ -213,11 +213,6 @@ class Checked:
         return "; ".join(f"{ESTIMATORS[column]}: {each}" for column, each in verdicts.items())
 
     @property
-    def holding(self) -> tuple[str, ...]:
-        """The columns in which it holds in all cases."""
-        return tuple(column for column in self.findings if self.verdict(column) == HOLDS)
-
-    @property
     def kind(self) -> str:
         """What it counts as: as its columns do, else partly if it holds anywhere."""
         kinds = {kind_of(found.verdict) for found in self.findings.values()} or {"not-run"}

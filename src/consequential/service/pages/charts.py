@@ -139,7 +139,7 @@ def utility(points: Sequence[Point], marks: Sequence[tuple[int, str]]) -> Chart:
     return Chart(
         "Utility by cohort",
         "Average gain per applicant, refused people counted as 0. Bars are 95 % intervals; "
-        "dotted lines are new deployments.",
+        "dotted lines are new deployments by number.",
         _over_periods(tuple(points), figure, None, tuple(marks)),
         ("cohort", "utility", "from", "to"),
         [(name, *map(figure, numbers)) for name, *numbers in points][::-1],

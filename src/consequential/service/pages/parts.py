@@ -43,8 +43,16 @@ class Part:
 
 
 def span(names: Sequence[str]) -> str:
-    """Return names of cohorts, of many only the first and the last."""
-    return f"{names[0]} to {names[-1]} ({len(names)})" if len(names) > 2 else ", ".join(names)
+    """Return the periods of cohorts with their versions, of many only the first and the last.
+
+    Examples
+    --------
+    >>> from consequential.service.pages.parts import span
+    >>> print(span(["2026-12-1", "2027-01-1", "2027-02-2"]))
+    2026-12 (version 1) to 2027-02 (version 2), 3 cohorts
+    """
+    told = ["{} (version {})".format(*name.rsplit("-", 1)) for name in names]
+    return f"{told[0]} to {told[-1]}, {len(told)} cohorts" if len(told) > 2 else ", ".join(told)
 
 
 # --- what decided

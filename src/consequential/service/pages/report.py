@@ -14,8 +14,9 @@ from sqlalchemy import Connection, func, select
 
 from consequential.evaluation import compare, overlap
 from consequential.service import schema
+from consequential.service.alarms import unwatched
 from consequential.service.candidates import deployed
-from consequential.service.cohorts import Cohorts, log_of
+from consequential.service.cohorts import Cohorts, log_of, name_of
 from consequential.service.deciding import Live
 from consequential.service.loops import loop_versions
 from consequential.service.pages import books, parts, sections
@@ -73,7 +74,7 @@ def _parts(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[Par
     yield _exploring(frozen, history)
     yield from _overlap(connection, live, cohorts)
     yield parts.cohorts(frozen)
-    yield _alarms(connection, loop)
+    yield _alarms(connection, live)
     yield parts.epochs(connection, loop)
     yield parts.seals(connection, loop)
 
@@ -99,6 +100,8 @@ def _settings(versions: Sequence[Mapping[str, Any]]) -> Part:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -128,8 +131,8 @@ def _exploring(frozen: Sequence[books.Cohort], history: History) -> Part:
         known = [figure(earned.mean, 4), f"{figure(low)} to {figure(high)}"]
         rows.append([number, count(earned.people), *known, figure(earned.exploring_costs, 1)])
     sentences = [
-        "Exploring costs what people lost who were accepted by chance, below 0 what they brought; "
-        "per 1,000 applicants of frozen cohorts."
+        "The cost is what people accepted by chance lost, per 1,000 applicants of frozen cohorts; "
+        "a negative number is a gain."
     ]
     for _, look in history.proofs():
         if line := line_of(look, "utility"):
@@ -162,7 +165,7 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
     found = overlap(log, floor=live.settings.floor)
     yield Part(
         f"Does the log explore? {found.exploring.capitalize()}",
-        [f"The cohorts {parts.span([row['period'] for row in recent])}.", *found.reasons],
+        [f"The cohorts {parts.span([name_of(row) for row in recent])}.", *found.reasons],
         columns=("", "people", "accepted", "effective people", "least probability", "mean weight"),
         rows=[
             [found.overall.name, count(found.overall.people), count(found.overall.accepted),
@@ -192,14 +195,21 @@ def _overlap(connection: Connection, live: Live, cohorts: Cohorts) -> Iterator[P
     )
 
 
-def _alarms(connection: Connection, loop: str) -> Part:
+def _alarms(connection: Connection, live: Live) -> Part:
     event = schema.event.c
-    raised = (event.loop == loop) & event.what.in_(("alarm raised", "alarm ended"))
+    raised = (event.loop == live.loop) & event.what.in_(("alarm raised", "alarm ended"))
     rows = schema.rows(connection, select(schema.event).where(raised).order_by(event.id))
     told = [(row["what"], json.loads(row["about"])) for row in rows]
     return Part(
         "Alarms",
-        ["Guardrails are looked at whenever a day is closed."],
+        [
+            "Guardrails are looked at whenever a day is closed.",
+            *(
+                f"Not watched now: {', '.join(each)}."
+                for each in [unwatched(connection, live)]
+                if each
+            ),
+        ],
         columns=("day", "what", "guardrail", "what was found"),
         rows=[[about["date"], what, about["guardrail"], about["sentence"]] for what, about in told],
     )

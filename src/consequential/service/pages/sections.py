@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from sqlalchemy import select
 
 from consequential.service import lookups, schema
-from consequential.service.alarms import last_findings, raised_alarms
+from consequential.service.alarms import last_findings, raised_alarms, unwatched
 from consequential.service.candidates import deployed
 from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
@@ -97,7 +97,7 @@ def overview_charts(
             continue
         for number in sorted(cohort.earned):
             if number > before:
-                marks.append((len(points), f"no. {number}"))
+                marks.append((len(points), str(number)))
                 before = number
         earned = books.Earned.sum(cohort.earned.values())
         points.append((cohort.period, earned.mean, *earned.bounds))
@@ -126,12 +126,13 @@ def outcomes(service: Service, live: Live) -> Context:
         cohorts = books.frozen_cohorts(
             connection, service.settings.directory, live.loop, live.settings
         )
-        watched = last_findings(connection, live.loop)
+        watched, missing = last_findings(connection, live.loop), unwatched(connection, live)
         event = schema.event.c
         failed = select(schema.event).where(event.loop == live.loop, event.what == FAILED)
         last = schema.row(connection, failed.order_by(event.id.desc()).limit(1))
     return {
         "guardrails": watched,
+        "unwatched": missing,
         "failed": None if last is None else last | {"about": json.loads(last["about"])},
         "days": books.DAYS,
         "arrivals": _arrivals(live, decisions, arrived),
@@ -232,7 +233,7 @@ def candidates(service: Service, live: Live, account: Account) -> Context:
             continue
         looks, policy = history.looks_at(row["number"]), policies[row["policy"]]
         waiting.append(row | {
-            "learned": policy["cohorts"],
+            "learned": parts.span(policy["cohorts"]),
             "is_own": policy["by"] == account.name,
             "is_proven": history.is_proven(row),
             "seen": looks[-1] if looks else None,
