@@ -8,7 +8,7 @@ from typing import Any
 
 from consequential import evaluation, planning, tradeoff
 from consequential.cli.money import outcome_months, per_month
-from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
+from consequential.cli.request import Request, exploration_notes, log_command, money_notes, with_earnings
 from consequential.cli.results import Findings, cluster_of
 from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
 from consequential.evaluation import (
@@ -64,7 +64,7 @@ def evaluate(request: Request) -> Findings:
             "overlap": evaluation.overlap(log),
             **request.sensitivity(rule, log),
         },
-        notes=[*notes, *found.notes, *metrics.notes],
+        notes=[*money_notes(found, earned), *notes, *found.notes, *metrics.notes],
         page={"rule": name, "propensities": propensity_figures(rows, propensities, name)},
     )
 
@@ -94,7 +94,7 @@ def compare(request: Request) -> Findings:
             "overlap": evaluation.overlap(log),
             **request.sensitivity(new.rule, log, versus=old.rule),
         },
-        notes=[*notes, *found.notes],
+        notes=[*money_notes(found.new, earned), *notes, *found.notes],
         page=names | {"propensities": propensity_figures(rows, propensities, names["new"])},
     )
 
@@ -198,7 +198,13 @@ def fit(request: Request) -> Findings:
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
     introduction = [str(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
-    notes = [*_notes(request, tested), *exploration_notes(exploration), *logged.notes]
+    notes = [
+        *money_notes(logged.new, earned),
+        *exploration_notes(exploration),
+        *_notes(request, tested),
+        # the note that figures are cross-fitted says it
+        *(note for note in logged.notes if not note.startswith("cross-fitted:")),
+    ]
     propensities = {
         "what the log did": rows.propensity,
         "the policy": rows.propensity_of(policy),

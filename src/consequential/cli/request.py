@@ -21,6 +21,7 @@ from consequential.estimator import FairPolicyLearner
 from consequential.estimator.bounds import compared_in
 from consequential.evaluation import (
     Earnings,
+    Evaluation,
     Overlap,
     Sensitivity,
     WinnersCurseWarning,
@@ -267,6 +268,22 @@ def exploration_notes(found: Overlap) -> list[str]:
     verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
     verdict = verdicts.get(found.exploring, "")
     return [*(verdict + reason for reason in found.reasons), *found.concerns]
+
+
+def money_notes(found: Evaluation, earned: dict[str, Earnings]) -> list[str]:
+    """Return what to know of a rule's value first: that it surely loses, and of its money."""
+    utility, notes, unit = found.utility, [], "of utility"
+    for each in earned.values():
+        utility, unit = each.overall.new, each.unit
+        notes += each.notes
+    if utility.known and utility.high < 0.0:
+        lost = f"{-utility.value:.{2 if earned else 4}f} {unit}".strip()
+        notes.insert(
+            0,
+            f"this policy loses {lost} per application; accepting nobody, without a floor, loses "
+            "nothing",
+        )
+    return notes
 
 
 def with_earnings(text: str, earned: dict[str, Earnings]) -> str:
