@@ -17,7 +17,7 @@ from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, r
 from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.fairness import ShapedFairness
-from consequential.functionals import Tally
+from consequential.functionals import PEOPLE, Shape, Tally
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Totals
 from consequential.weightings import (
@@ -269,7 +269,8 @@ class WeightedLog:
         if self.extremes is not None:
             reach = self.extremes.acceptance(paired=versus is not None)
         change = propensity if versus is None else propensity - versus
-        return Range.exactly(Ratios.mean(change, reach=reach))
+        shape = Shape(PEOPLE) if versus is None else None
+        return Range.exactly(Ratios.mean(change, reach=reach, shape=shape))
 
     def benefits(self, propensity: Floats) -> tuple[Range, ...]:
         """Return each benefit of the fairness notion, by group."""
