@@ -46,6 +46,7 @@ def test_beside_a_model_the_past_rule_earned_what_was_booked():
     booked = log.decision * np.where(log.outcome == 1.0, 4.0, -6.0)
     found = earnings(POLICY, log, gain=4.0, loss=6.0, weighting=cq.weightings.DoublyRobust())
     assert found.overall.old.value == pytest.approx(booked.mean())
+    assert any("not quite one value less the other" in note for note in found.notes)
     for z, part in found.by_group.items():
         assert part.old.value == pytest.approx((booked * (log.sensitive == z)).mean())
 

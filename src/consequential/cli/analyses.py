@@ -8,7 +8,13 @@ from typing import Any
 
 from consequential import evaluation, planning, tradeoff
 from consequential.cli.money import outcome_months, per_month
-from consequential.cli.request import Request, exploration_notes, log_command, money_notes, with_earnings
+from consequential.cli.request import (
+    Request,
+    exploration_notes,
+    log_command,
+    money_notes,
+    with_earnings,
+)
 from consequential.cli.results import Findings, cluster_of
 from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
 from consequential.evaluation import (
@@ -36,7 +42,7 @@ def overlap(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Does this log explore?",
-        introduction=str(log),
+        introduction=_decided(log),
         results=found,
         page={"propensities": propensity_figures(log, {logged: log.propensity}, logged)},
     )
@@ -56,7 +62,7 @@ def evaluate(request: Request) -> Findings:
     return Findings(
         text=with_earnings(str(found), earned),
         title=f"What {name} would do",
-        introduction=str(log),
+        introduction=_decided(log),
         results={
             "evaluation": found,
             **earned,
@@ -94,7 +100,7 @@ def compare(request: Request) -> Findings:
             "overlap": evaluation.overlap(log),
             **request.sensitivity(new.rule, log, versus=old.rule),
         },
-        notes=[*money_notes(found.new, earned), *notes, *found.notes],
+        notes=[*money_notes(found.new, earned, "the new rule"), *notes, *found.notes],
         page=names | {"propensities": propensity_figures(rows, propensities, names["new"])},
     )
 
@@ -118,7 +124,7 @@ def frontier(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Utility against the gap between groups",
-        introduction=str(log),
+        introduction=_decided(log),
         results={"frontier": found, "overlap": exploration},
         notes=[*_left_out(log), *found.notes, *exploration_notes(exploration)],
         page={"plot": svg_of(found.plot(), "frontier")},
@@ -193,18 +199,27 @@ def fit(request: Request) -> Findings:
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
     candidates = tested.fitted.candidates
-    compared = f"candidates, cross-fitted (95% intervals)\n{candidates}" if candidates else ""
+    floored = f"Rejecting all accepts {options.floor:.2%}, the floor." if options.floor else ""
+    beside = (
+        "The past rule and plain regression, which accepts whoever a logistic regression on "
+        "accepted people predicts to be worth the cost, are for comparison only: they have no "
+        f"floor and are never taken. {floored}"
+    ).strip()
+    compared = ""
+    if candidates:
+        compared = f"candidates, cross-fitted (95% intervals)\n{candidates}\n{beside}"
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
-    introduction = [str(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
+    introduction = [_decided(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
     notes = [
         *money_notes(logged.new, earned),
         *exploration_notes(exploration),
         *_notes(request, tested),
-        # the note that figures are cross-fitted says it
-        *(note for note in logged.notes if not note.startswith("cross-fitted:")),
+        *logged.notes,
     ]
+    if isinstance(rule, CrossFitted):  # the note that figures are cross-fitted says it
+        notes = [note for note in notes if not note.startswith("cross-fitted:")]
     propensities = {
         "what the log did": rows.propensity,
         "the policy": rows.propensity_of(policy),
@@ -235,6 +250,8 @@ def fit(request: Request) -> Findings:
         notes=notes,
         page={
             "how": tested.how,
+            "beside": beside,
+            "floored": floored,
             "evaluations": {f"the policy, {tested.how}": logged.new}
             | {name: each.old for name, each in against.items()},
             "propensities": propensity_figures(rows, propensities, "the policy"),
@@ -334,6 +351,11 @@ def _bounds(
             f"Bound ({what}): {verdict} among people it was not learned from; there it is "
             f"{found!r}{between}."
         )
+    if lines and options.min_ratio is None and options.bound_confidence is None:
+        lines.append(
+            "That is the gap of this policy; the gap in tables is that of policies learned like "
+            "it from other rows."
+        )
     return lines
 
 
@@ -361,7 +383,7 @@ def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> lis
 
 def _notes(request: Request, tested: _Tested) -> list[str]:
     options, log, fitted = request.options, request.log, tested.fitted
-    notes = [tested.note, *fitted.notes, *_left_out(log)]
+    notes = [*_left_out(log), tested.note, *fitted.notes]
     if options.uses_sensitive:
         notes.append("the policy decides by the sensitive attribute")
     if options.floor == 0.0:
@@ -370,6 +392,11 @@ def _notes(request: Request, tested: _Tested) -> list[str]:
             "rejects (--floor 0.02 keeps looking)"
         )
     return notes
+
+
+def _decided(log: DecisionLog) -> str:
+    """Return what the log has; where a page ends it says so in full."""
+    return f"The log has {len(log)} decisions; {log.n_accepted} people were accepted."
 
 
 def _left_out(log: DecisionLog) -> list[str]:

@@ -270,7 +270,9 @@ def exploration_notes(found: Overlap) -> list[str]:
     return [*(verdict + reason for reason in found.reasons), *found.concerns]
 
 
-def money_notes(found: Evaluation, earned: dict[str, Earnings]) -> list[str]:
+def money_notes(
+    found: Evaluation, earned: dict[str, Earnings], what: str = "this policy"
+) -> list[str]:
     """Return what to know of a rule's value first: that it surely loses, and of its money."""
     utility, notes, unit = found.utility, [], "of utility"
     for each in earned.values():
@@ -280,7 +282,7 @@ def money_notes(found: Evaluation, earned: dict[str, Earnings]) -> list[str]:
         lost = f"{-utility.value:.{2 if earned else 4}f} {unit}".strip()
         notes.insert(
             0,
-            f"this policy loses {lost} per application; accepting nobody, without a floor, loses "
+            f"{what} loses {lost} per application; accepting nobody, without a floor, loses "
             "nothing",
         )
     return notes

@@ -14,7 +14,7 @@ from consequential.evaluation.compare import compare
 from consequential.evaluation.estimate import Estimate, Result
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.rules import apply_rule, checked_log, objective_of
-from consequential.evaluation.weighted_log import WeightedLog
+from consequential.evaluation.weighted_log import BOOKED, WeightedLog
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule, Logged
 from consequential.tables import text_table
@@ -196,6 +196,8 @@ def earnings(
             f"what {', '.join(unknown)} would bring is not measurable where next to no label is "
             "known of the people accepted, or of those on whom the rules differ"
         )
+    if BOOKED in compared.old.notes:
+        notes.append(f"old rule: {BOOKED}")
     groups = dict(zip(rows.groups, found[1:], strict=True))
     return Earnings(found[0], groups, unit, monthly, tuple(dict.fromkeys(notes)))
 

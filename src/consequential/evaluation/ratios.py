@@ -39,7 +39,7 @@ def is_share(shape: Shape | None) -> bool:
     mixes = shape.constant, shape.values, shape.denominator or shape.counted
     # what somebody of either label adds to a group's sums
     return all(
-        0.0 <= min(least, least + change) and max(least, least + change) <= total
+        min(least, least + change) >= 0.0 and max(least, least + change) <= total
         for least, change, total in ([mix[0] + mix[k] for mix in mixes] for k in (1, 2))
     )
 
