@@ -171,7 +171,7 @@ def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shar
     assert "among people it was not learned from" in found["bound"]
     page = (shared / "fit" / "report.html").read_text()
     assert page.index("Bound (gap at most 0.1)") < page.index("Read this first")
-    assert "the gap in tables is that of policies learned like it" in found["bound"]
+    assert "gaps in tables are those of policies learned like it" in found["bound"]
     gap = found["policy_gap"]
     kept = max(gap["high"], -gap["low"]) <= 0.1
     assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
@@ -301,7 +301,7 @@ def of_two_attributes(shared, tmp_path_factory):
 def test_fit_states_every_bound_and_every_share(of_two_attributes):
     found = results(of_two_attributes / "fit")["results"]
     lines = found["bound"].splitlines()
-    assert [line.partition(":")[0] for line in lines[2:]] == [
+    assert [line.partition(":")[0] for line in lines[3:]] == [
         "Capacity (accept at most 0.4)",
         "Capacity (accept at least 0.4)",
     ]

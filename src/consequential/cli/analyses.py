@@ -353,7 +353,7 @@ def _bounds(
         )
     if lines and options.min_ratio is None and options.bound_confidence is None:
         lines.append(
-            "That is the gap of this policy; the gap in tables is that of policies learned like "
+            "Gaps here are those of this policy; gaps in tables are those of policies learned like "
             "it from other rows."
         )
     return lines

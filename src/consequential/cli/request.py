@@ -274,7 +274,8 @@ def money_notes(
     found: Evaluation, earned: dict[str, Earnings], what: str = "this policy"
 ) -> list[str]:
     """Return what to know of a rule's value first: that it surely loses, and of its money."""
-    utility, notes, unit = found.utility, [], "of utility"
+    utility, unit = found.utility, "of utility"
+    notes: list[str] = []
     for each in earned.values():
         utility, unit = each.overall.new, each.unit
         notes += each.notes

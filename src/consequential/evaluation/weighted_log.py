@@ -212,9 +212,10 @@ class WeightedLog:
 
     def _is_booked(self, propensity: Floats) -> bool:
         """Whether they are the past rule's, which cancel the inverse propensity; with a model."""
+        if not isinstance(self.objective.weighting, DoublyRobust):
+            return False
         chance = np.where(propensity > 0.0, self.log.propensity, 0.0)
-        with_model = isinstance(self.objective.weighting, DoublyRobust)
-        return with_model and np.allclose(propensity, chance, 1e-9, 0)
+        return np.allclose(propensity, chance, 1e-9, 0)
 
     @cached_property
     def _doubts(self) -> tuple[str, ...]:
