@@ -10,7 +10,9 @@ from consequential import evaluation, planning, tradeoff
 from consequential.cli.money import outcome_months, per_month
 from consequential.cli.request import (
     Request,
+    decided,
     exploration_notes,
+    left_out,
     log_command,
     money_notes,
     with_earnings,
@@ -42,7 +44,7 @@ def overlap(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Does this log explore?",
-        introduction=_decided(log),
+        introduction=decided(log),
         results=found,
         page={"propensities": propensity_figures(log, {logged: log.propensity}, logged)},
     )
@@ -62,7 +64,7 @@ def evaluate(request: Request) -> Findings:
     return Findings(
         text=with_earnings(str(found), earned),
         title=f"What {name} would do",
-        introduction=_decided(log),
+        introduction=decided(log),
         results={
             "evaluation": found,
             **earned,
@@ -124,9 +126,9 @@ def frontier(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Utility against the gap between groups",
-        introduction=_decided(log),
+        introduction=decided(log),
         results={"frontier": found, "overlap": exploration},
-        notes=[*_left_out(log), *found.notes, *exploration_notes(exploration)],
+        notes=[*left_out(log), *found.notes, *exploration_notes(exploration)],
         page={"plot": svg_of(found.plot(), "frontier")},
         interrupted=any(note.startswith("interrupted") for note in found.notes),
     )
@@ -159,7 +161,7 @@ def plan(request: Request) -> Findings:
         "is, the sooner a rule is proven better that accepts people now rejected; for a rule that "
         "only rejects more it changes nothing.",
         results=found,
-        notes=[*notes, *_left_out(log), *found.notes],
+        notes=[*notes, *left_out(log), *found.notes],
     )
 
 
@@ -211,7 +213,7 @@ def fit(request: Request) -> Findings:
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
-    introduction = [_decided(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
+    introduction = [decided(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
     notes = [
         *money_notes(logged.new, earned),
         *exploration_notes(exploration),
@@ -383,7 +385,7 @@ def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> lis
 
 def _notes(request: Request, tested: _Tested) -> list[str]:
     options, log, fitted = request.options, request.log, tested.fitted
-    notes = [*_left_out(log), tested.note, *fitted.notes]
+    notes = [*left_out(log), tested.note, *fitted.notes]
     if options.uses_sensitive:
         notes.append("the policy decides by the sensitive attribute")
     if options.floor == 0.0:
@@ -392,19 +394,3 @@ def _notes(request: Request, tested: _Tested) -> list[str]:
             "rejects (--floor 0.02 keeps looking)"
         )
     return notes
-
-
-def _decided(log: DecisionLog) -> str:
-    """Return what the log has; where a page ends it says so in full."""
-    return f"The log has {len(log)} decisions; {log.n_accepted} people were accepted."
-
-
-def _left_out(log: DecisionLog) -> list[str]:
-    """Say how many decisions are too young to have their outcomes."""
-    count = len(log) - len(log.settled())
-    if not count:
-        return []
-    return [
-        f"{count} decisions younger than the horizon of {log.horizon} time steps are left out, "
-        "accepted and rejected alike"
-    ]

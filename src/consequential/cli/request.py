@@ -263,6 +263,22 @@ def _warnings_as_notes() -> Iterator[list[str]]:
     ]
 
 
+def decided(log: DecisionLog) -> str:
+    """Return what the log has; where a page ends it says so in full."""
+    return f"The log has {len(log)} decisions; {log.n_accepted} people were accepted."
+
+
+def left_out(log: DecisionLog) -> list[str]:
+    """Say how many decisions are too young to have their outcomes."""
+    count = len(log) - len(log.settled())
+    if not count:
+        return []
+    return [
+        f"{count} decisions younger than the horizon of {log.horizon} time steps are left out, "
+        "accepted and rejected alike"
+    ]
+
+
 def exploration_notes(found: Overlap) -> list[str]:
     """Return what is wrong with a log's exploration, one sentence each."""
     verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
