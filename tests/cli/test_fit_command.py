@@ -81,7 +81,10 @@ def test_rejecting_all_means_the_same_in_every_table(shared):
     assert candidate["value"]["acceptance"]["value"] == pytest.approx(0.02)  # the floor
     for name in ("utility", "acceptance"):
         assert beside[name]["value"] == pytest.approx(candidate["value"][name]["value"])
-    assert "Rejecting all accepts 2.00%, the floor." in text_of(shared / "fit" / "report.html")
+    for name in ("report.html", "model-card.md"):
+        said = text_of(shared / "fit" / name)
+        assert said.count("are for comparison only: they have no floor and are never taken") == 1
+        assert said.count("Rejecting all accepts 2.00%, the floor.") == 1
 
 
 def test_fit_shows_what_was_booked(shared):
@@ -151,9 +154,12 @@ def test_fit_warns_first_of_estimates_young_decisions_and_missed_bounds(shared, 
     found = results(here / "consequential-fit")
     assert found["results"]["sensitivity"]["gammas"][0] == 1.0
     page = text_of(here / "consequential-fit" / "report.html")
+    assert "DecisionLog(" in page[page.index("Where this comes from") :]
+    assert page.count("DecisionLog(") == 1
     first = page[page.index("Read this first") : page.index("What it is worth")]
     assert "propensities were estimated" in first
-    assert "younger than the horizon of 2 time steps" in first
+    assert first.count("cross-fitted") == 1
+    assert first.index("younger than the horizon of 2 time") < first.index("figures are cross-fit")
     assert "decides by the sensitive attribute" in first
     gap = found["results"]["value"]["benefit_gap"]
     assert ("the gap was bounded by 0 " in first) == (gap["low"] > 0 or gap["high"] < 0)
@@ -165,6 +171,7 @@ def test_fit_says_in_its_first_lines_whether_the_bound_is_kept_among_people(shar
     assert "among people it was not learned from" in found["bound"]
     page = (shared / "fit" / "report.html").read_text()
     assert page.index("Bound (gap at most 0.1)") < page.index("Read this first")
+    assert "gaps in tables are those of policies learned like it" in found["bound"]
     gap = found["policy_gap"]
     kept = max(gap["high"], -gap["low"]) <= 0.1
     assert ("kept among" in found["bound"] and "cannot" not in found["bound"]) == kept
@@ -294,7 +301,7 @@ def of_two_attributes(shared, tmp_path_factory):
 def test_fit_states_every_bound_and_every_share(of_two_attributes):
     found = results(of_two_attributes / "fit")["results"]
     lines = found["bound"].splitlines()
-    assert [line.partition(":")[0] for line in lines[2:]] == [
+    assert [line.partition(":")[0] for line in lines[3:]] == [
         "Capacity (accept at most 0.4)",
         "Capacity (accept at least 0.4)",
     ]

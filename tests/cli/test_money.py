@@ -57,6 +57,18 @@ def test_fit_reports_money_by_group_and_against_the_past_rule(loans, capsys):
     assert "per month" not in section
 
 
+@pytest.mark.parametrize("losing", [True, False])
+def test_a_rule_that_surely_loses_is_said_to_first(loans, losing):
+    asked = ["evaluate", "loans.csv", *POLICY, *FEATURES, *LOGGED, "--unit", "EUR"]
+    assert main([*asked, "--gain", "100", "--loss", "1600" if losing else "1"]) == 0
+    found = results(loans / "consequential-evaluate")
+    brings = found["results"]["earnings"]["overall"]["new"]
+    assert (brings["high"] < 0.0) == losing
+    said = f"this policy loses {-brings['value']:.2f} EUR per application; accepting nobody"
+    assert " ".join(found["notes"]).startswith(said) == losing
+    assert ("policy loses" in str(found["notes"])) == losing
+
+
 def test_amounts_are_money_with_a_unit_and_shares_of_them_with_gain_and_loss(loans):
     asked = ["compare", "loans.csv", "--new", "accept-all", *FEATURES, *LOGGED]
     amount = ["--amount", "amount", "--unit", "EUR"]

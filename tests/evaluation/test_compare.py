@@ -57,6 +57,9 @@ def test_beside_a_model_the_past_rule_is_worth_what_was_booked(old):
     residual = np.where(log.decision, (log.outcome - model) / log.propensity, 0.0)
     change = log.propensity_of(NEW) - log.propensity_of(old)
     assert found.utility.value == pytest.approx((change * (model - 0.4 + residual)).mean())
+    apart = found.new.utility.value - found.old.utility.value - found.utility.value
+    noted = any("not quite one value less the other" in note for note in found.notes)
+    assert noted == (abs(apart) > 1e-9)
 
 
 def test_the_utility_of_a_skewed_difference_has_a_lopsided_interval():
@@ -168,6 +171,14 @@ def test_notes_about_either_rule_come_once():
     found = cq.compare(NEW, OLD, exploring_log(60), cost=0.4)
     assert len(found.notes) == len(set(found.notes)) > 0
     assert all(f"note: {note}" in repr(found) for note in found.notes)
+
+
+def test_a_note_about_the_old_rule_alone_says_so():
+    few = cq.ThresholdPolicy(cq.logistic_model([-1.2, 1.0, 0.0]), 0.5)
+    found = cq.compare(cq.AcceptAll(), few, exploring_log(400), cost=0.4)
+    assert found.better
+    assert found.notes[0].startswith("old rule: labels stand for 18 people in effect")
+    assert cq.compare(few, few, exploring_log(400), cost=0.4).notes == found.old.notes
 
 
 def test_with_folds_the_learner_is_cross_fitted_and_the_rule_is_not():

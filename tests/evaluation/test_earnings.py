@@ -46,6 +46,7 @@ def test_beside_a_model_the_past_rule_earned_what_was_booked():
     booked = log.decision * np.where(log.outcome == 1.0, 4.0, -6.0)
     found = earnings(POLICY, log, gain=4.0, loss=6.0, weighting=cq.weightings.DoublyRobust())
     assert found.overall.old.value == pytest.approx(booked.mean())
+    assert any("not quite one value less the other" in note for note in found.notes)
     for z, part in found.by_group.items():
         assert part.old.value == pytest.approx((booked * (log.sensitive == z)).mean())
 
@@ -100,3 +101,22 @@ def test_months_and_thousands_are_as_many_applications():
 def test_gain_and_loss_go_together_and_are_positive(gain, loss):
     with pytest.raises(ValueError, match="both above 0"):
         earnings(POLICY, exploring_log(100), gain=gain, loss=loss)
+
+
+def test_what_no_label_tells_is_not_measurable_and_no_zero():
+    """Of a small group accepted with a chance of .05, next to nobody tells two rules apart."""
+    rng = np.random.default_rng(0)
+    small = np.arange(2000) < 60
+    p = np.where(small, 0.05, 0.5)
+    decision = rng.random(2000) < p
+    label = np.where(decision, rng.random(2000) < 0.6, np.nan)
+    log = cq.DecisionLog.from_arrays(small[:, None], decision, p, label, small.astype(int))
+    found = earnings(cq.AcceptAll(), log, gain=4.0, loss=6.0, old=cq.RejectAll())
+    assert found.by_group[0].difference.known
+    (note,) = found.notes
+    assert note.startswith("what 1 would bring is not measurable")
+    part = found.by_group[1].difference
+    assert not part.known
+    assert part.low < 0.0 < part.high
+    (line,) = [line for line in repr(found).splitlines() if line.startswith("per 1000: 1")]
+    assert line.split()[-2:] == ["not", "measurable"]

@@ -117,6 +117,19 @@ def test_an_acceptance_rate_by_group_has_the_error_of_a_mean_of_its_rows():
     assert found.benefit_gap.standard_error == pytest.approx(np.hypot(*errors))
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("least", [-1.6, 1.6], ids=["nearly everybody", "nearly nobody"])
+def test_the_interval_of_a_rate_stays_between_0_and_1(method, least):
+    log_ = exploring_log(40, 2)
+    rule = cq.ThresholdPolicy(cq.logistic_model([-least, 1.0, 0.0]), 0.5)
+    found = cq.evaluate(rule, log_, cost=0.4, method=method)
+    metrics = cq.group_metrics(rule, log_)
+    rates = [found.acceptance, *found.benefits.values(), *metrics.overall.values()]
+    for by_group in metrics.by_group.values():
+        rates += by_group.values()
+    assert all(0.0 <= each.low <= each.value <= each.high <= 1.0 for each in rates)
+
+
 def test_the_bernstein_interval_is_that_of_its_formula():
     log_ = exploring_log(4000, 2, seed=3)
     pi, cost, floor = log_.propensity_of(POLICY), 0.4, 0.1

@@ -353,7 +353,7 @@ def test_it_prints_a_row_a_floor():
         ((None, None, None), "cannot say: per 1000 at most 9.00 if all of them fail."),
         ((2.0, None, None), "That costs 2.00 per 1000, and 9.00 if all"),
         ((2.0, 1.0, 3.0), "That costs 2.00 (1.00 to 3.00) per 1000, and 9.00 if all"),
-        ((2.0, -1.0, 5.0), "That costs 2.00 (1.00 gained to 5.00 lost) per 1000"),
+        ((2.0, -1.0, 5.0), "cannot be told: between 5.00 lost and 1.00 gained per 1000, and 9.00"),
         ((-2.0, -3.0, -1.0), "That brings 2.00 (1.00 to 3.00) per 1000, and costs 9.00 if all"),
     ],
     ids=["unknown", "assumed", "a loss", "either", "a gain"],
@@ -366,7 +366,10 @@ def test_a_sentence_says_what_a_floor_costs_or_brings(loss, said):
     assert sentence.startswith("With a floor of 0.02, 12 of 1000 applicants are accepted who")
     assert said in sentence
     assert "after 5000 decisions (7.5 months); exploring " in sentence
-    assert sentence.endswith(f"{'brings' if total < 0 else 'costs'} 4.0 until then.")
+    if loss[1] == -1.0:  # 5 and 1 per 1000 of 5000
+        assert sentence.endswith("exploring may cost 25.0 or bring 5.0 until then.")
+    else:
+        assert sentence.endswith(f"{'brings' if total < 0 else 'costs'} 4.0 until then.")
 
 
 def test_it_goes_into_json():

@@ -8,7 +8,15 @@ from typing import Any
 
 from consequential import evaluation, planning, tradeoff
 from consequential.cli.money import outcome_months, per_month
-from consequential.cli.request import Request, exploration_notes, log_command, with_earnings
+from consequential.cli.request import (
+    Request,
+    decided,
+    exploration_notes,
+    left_out,
+    log_command,
+    money_notes,
+    with_earnings,
+)
 from consequential.cli.results import Findings, cluster_of
 from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
 from consequential.evaluation import (
@@ -36,7 +44,7 @@ def overlap(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Does this log explore?",
-        introduction=str(log),
+        introduction=decided(log),
         results=found,
         page={"propensities": propensity_figures(log, {logged: log.propensity}, logged)},
     )
@@ -56,7 +64,7 @@ def evaluate(request: Request) -> Findings:
     return Findings(
         text=with_earnings(str(found), earned),
         title=f"What {name} would do",
-        introduction=str(log),
+        introduction=decided(log),
         results={
             "evaluation": found,
             **earned,
@@ -64,7 +72,7 @@ def evaluate(request: Request) -> Findings:
             "overlap": evaluation.overlap(log),
             **request.sensitivity(rule, log),
         },
-        notes=[*notes, *found.notes, *metrics.notes],
+        notes=[*money_notes(found, earned), *notes, *found.notes, *metrics.notes],
         page={"rule": name, "propensities": propensity_figures(rows, propensities, name)},
     )
 
@@ -94,7 +102,7 @@ def compare(request: Request) -> Findings:
             "overlap": evaluation.overlap(log),
             **request.sensitivity(new.rule, log, versus=old.rule),
         },
-        notes=[*notes, *found.notes],
+        notes=[*money_notes(found.new, earned, "the new rule"), *notes, *found.notes],
         page=names | {"propensities": propensity_figures(rows, propensities, names["new"])},
     )
 
@@ -118,9 +126,9 @@ def frontier(request: Request) -> Findings:
     return Findings(
         text=str(found),
         title="Utility against the gap between groups",
-        introduction=str(log),
+        introduction=decided(log),
         results={"frontier": found, "overlap": exploration},
-        notes=[*_left_out(log), *found.notes, *exploration_notes(exploration)],
+        notes=[*left_out(log), *found.notes, *exploration_notes(exploration)],
         page={"plot": svg_of(found.plot(), "frontier")},
         interrupted=any(note.startswith("interrupted") for note in found.notes),
     )
@@ -153,7 +161,7 @@ def plan(request: Request) -> Findings:
         "is, the sooner a rule is proven better that accepts people now rejected; for a rule that "
         "only rejects more it changes nothing.",
         results=found,
-        notes=[*notes, *_left_out(log), *found.notes],
+        notes=[*notes, *left_out(log), *found.notes],
     )
 
 
@@ -193,12 +201,27 @@ def fit(request: Request) -> Findings:
     evaluated = f"{tested.how}{folds}: {logged.new}"
     verdict = f"against what the log did: {logged.verdict}\n  utility {logged.utility!r}"
     candidates = tested.fitted.candidates
-    compared = f"candidates, cross-fitted (95% intervals)\n{candidates}" if candidates else ""
+    floored = f"Rejecting all accepts {options.floor:.2%}, the floor." if options.floor else ""
+    beside = (
+        "The past rule and plain regression, which accepts whoever a logistic regression on "
+        "accepted people predicts to be worth the cost, are for comparison only: they have no "
+        f"floor and are never taken. {floored}"
+    ).strip()
+    compared = ""
+    if candidates:
+        compared = f"candidates, cross-fitted (95% intervals)\n{candidates}\n{beside}"
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
     stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
-    introduction = [str(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
-    notes = [*_notes(request, tested), *exploration_notes(exploration), *logged.notes]
+    introduction = [decided(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
+    notes = [
+        *money_notes(logged.new, earned),
+        *exploration_notes(exploration),
+        *_notes(request, tested),
+        *logged.notes,
+    ]
+    if isinstance(rule, CrossFitted):  # the note that figures are cross-fitted says it
+        notes = [note for note in notes if not note.startswith("cross-fitted:")]
     propensities = {
         "what the log did": rows.propensity,
         "the policy": rows.propensity_of(policy),
@@ -229,6 +252,8 @@ def fit(request: Request) -> Findings:
         notes=notes,
         page={
             "how": tested.how,
+            "beside": beside,
+            "floored": floored,
             "evaluations": {f"the policy, {tested.how}": logged.new}
             | {name: each.old for name, each in against.items()},
             "propensities": propensity_figures(rows, propensities, "the policy"),
@@ -328,6 +353,11 @@ def _bounds(
             f"Bound ({what}): {verdict} among people it was not learned from; there it is "
             f"{found!r}{between}."
         )
+    if lines and options.min_ratio is None and options.bound_confidence is None:
+        lines.append(
+            "Gaps here are those of this policy; gaps in tables are those of policies learned like "
+            "it from other rows."
+        )
     return lines
 
 
@@ -355,7 +385,7 @@ def _capacity(request: Request, metrics: GroupMetrics, value: Evaluation) -> lis
 
 def _notes(request: Request, tested: _Tested) -> list[str]:
     options, log, fitted = request.options, request.log, tested.fitted
-    notes = [tested.note, *fitted.notes, *_left_out(log)]
+    notes = [*left_out(log), tested.note, *fitted.notes]
     if options.uses_sensitive:
         notes.append("the policy decides by the sensitive attribute")
     if options.floor == 0.0:
@@ -364,14 +394,3 @@ def _notes(request: Request, tested: _Tested) -> list[str]:
             "rejects (--floor 0.02 keeps looking)"
         )
     return notes
-
-
-def _left_out(log: DecisionLog) -> list[str]:
-    """Say how many decisions are too young to have their outcomes."""
-    count = len(log) - len(log.settled())
-    if not count:
-        return []
-    return [
-        f"{count} decisions younger than the horizon of {log.horizon} time steps are left out, "
-        "accepted and rejected alike"
-    ]

@@ -21,6 +21,7 @@ from consequential.estimator import FairPolicyLearner
 from consequential.estimator.bounds import compared_in
 from consequential.evaluation import (
     Earnings,
+    Evaluation,
     Overlap,
     Sensitivity,
     WinnersCurseWarning,
@@ -262,11 +263,46 @@ def _warnings_as_notes() -> Iterator[list[str]]:
     ]
 
 
+def decided(log: DecisionLog) -> str:
+    """Return what the log has; where a page ends it says so in full."""
+    return f"The log has {len(log)} decisions; {log.n_accepted} people were accepted."
+
+
+def left_out(log: DecisionLog) -> list[str]:
+    """Say how many decisions are too young to have their outcomes."""
+    count = len(log) - len(log.settled())
+    if not count:
+        return []
+    return [
+        f"{count} decisions younger than the horizon of {log.horizon} time steps are left out, "
+        "accepted and rejected alike"
+    ]
+
+
 def exploration_notes(found: Overlap) -> list[str]:
     """Return what is wrong with a log's exploration, one sentence each."""
     verdicts = {"partly": "the log explores in part: ", "no": "the log does not explore: "}
     verdict = verdicts.get(found.exploring, "")
     return [*(verdict + reason for reason in found.reasons), *found.concerns]
+
+
+def money_notes(
+    found: Evaluation, earned: dict[str, Earnings], what: str = "this policy"
+) -> list[str]:
+    """Return what to know of a rule's value first: that it surely loses, and of its money."""
+    utility, unit = found.utility, "of utility"
+    notes: list[str] = []
+    for each in earned.values():
+        utility, unit = each.overall.new, each.unit
+        notes += each.notes
+    if utility.known and utility.high < 0.0:
+        lost = f"{-utility.value:.{2 if earned else 4}f} {unit}".strip()
+        notes.insert(
+            0,
+            f"{what} loses {lost} per application; accepting nobody, without a floor, loses "
+            "nothing",
+        )
+    return notes
 
 
 def with_earnings(text: str, earned: dict[str, Earnings]) -> str:

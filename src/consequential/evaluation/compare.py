@@ -82,8 +82,9 @@ class Comparison(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know before relying on the figures, about either rule."""
-        return tuple(dict.fromkeys((*self.new.notes, *self.old.notes)))
+        """What to know before relying on the figures; what is about the old rule alone says so."""
+        of_old = (f"old rule: {note}" for note in self.old.notes if note not in self.new.notes)
+        return tuple(dict.fromkeys((*self.new.notes, *of_old)))
 
     def __repr__(self) -> str:
         gap = f"gap, {self.new.fairness}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from consequential.evaluation.compare import compare
 from consequential.evaluation.estimate import Estimate, Result
 from consequential.evaluation.rates import Floats
-from consequential.evaluation.rules import apply_rule, checked_log
+from consequential.evaluation.rules import apply_rule, checked_log, objective_of
+from consequential.evaluation.weighted_log import BOOKED, WeightedLog
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule, Logged
 from consequential.tables import text_table
@@ -29,7 +30,8 @@ class Earned(Result):
         How many they are.
     new, old, difference
         What they bring under the new rule, under the old one, and new less old. Divided by *all*
-        applications, so that groups add up to everyone.
+        applications, so that groups add up to everyone. NaN, within bounds, where next to no label
+        is known of the people it is about.
     """
 
     people: int
@@ -166,21 +168,38 @@ def earnings(
     ]
     rows = rules[0].log
     question["cost"] = cost
-    everybody = np.ones(len(rows), dtype=np.bool_)
-    found = []
-    for inside in (everybody, *(rows.group == k for k in range(len(rows.groups)))):
-        one, other = (_Given(np.where(inside, rule.propensity, 0.0)) for rule in rules)
-        found.append(compare(one, other, rows, seed=seed, **question))
-    sizes = (len(rows), *rows.group_counts.tolist())
-    everyone, *groups = (
-        Earned(
-            people,
-            *(each.scaled(worth) for each in (one.new.utility, one.old.utility, one.utility)),
+    objective = objective_of(rows, cost, None, question.get("weighting"), (0.0, 0.0))
+    weighted = WeightedLog.of(objective, rows)
+    found, unknown = [], []
+    for name, inside in [("everyone", rows.group >= 0)] + [
+        (str(group), rows.group == k) for k, group in enumerate(rows.groups)
+    ]:
+        new_, old_ = (np.where(inside, rule.propensity, 0.0) for rule in rules)
+        compared = compare(_Given(new_), _Given(old_), rows, seed=seed, **question)
+        brought = [
+            # the middle of what unknown labels allow is no estimate
+            replace(each.scaled(worth), value=math.nan)
+            if weighted.lacks_labels(change)
+            else each.scaled(worth)
+            for each, change in zip(
+                (compared.new.utility, compared.old.utility, compared.utility),
+                (new_, old_, new_ - old_),
+                strict=True,
+            )
+        ]
+        if not all(each.known for each in brought):
+            unknown.append(name)
+        found.append(Earned(int(inside.sum()), *brought))
+    notes = [note for rule in rules for note in rule.notes]
+    if unknown:
+        notes.append(
+            f"what {', '.join(unknown)} would bring is not measurable where next to no label is "
+            "known of the people accepted, or of those on whom the rules differ"
         )
-        for people, one in zip(sizes, found, strict=True)
-    )
-    notes = tuple(dict.fromkeys(note for rule in rules for note in rule.notes))
-    return Earnings(everyone, dict(zip(rows.groups, groups, strict=True)), unit, monthly, notes)
+    if BOOKED in compared.old.notes:
+        notes.append(f"old rule: {BOOKED}")
+    groups = dict(zip(rows.groups, found[1:], strict=True))
+    return Earnings(found[0], groups, unit, monthly, tuple(dict.fromkeys(notes)))
 
 
 def _worth(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations
 from math import inf, sqrt
@@ -23,7 +24,7 @@ from consequential.evaluation.contrasts import (
 )
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval
 from consequential.evaluation.rates import FEW, Floats, contrast_bounds, largest_bounds, ratio
-from consequential.evaluation.ratios import Range, Ratios
+from consequential.evaluation.ratios import Range, Ratios, is_share
 from consequential.workers import spread
 
 # ratios, each with the sign that every group's value enters a contrast with
@@ -65,7 +66,8 @@ class Intervals(ABC):
 
     def of(self, found: Range) -> list[Interval]:
         """Return an interval for each group's ratio, whatever the unknown labels are."""
-        return _hulls(found, self._of)
+        each = _hulls(found, self._of)
+        return list(map(_between_0_and_1, each)) if is_share(found.low.shape) else each
 
     def difference(self, found: Range) -> Interval:
         """Return an interval for the one ratio that two rules differ by."""
@@ -169,6 +171,12 @@ def _hull(low: Interval, high: Interval, value: float | None) -> Interval:
         high.high,
         max(low.standard_error, high.standard_error),
     )
+
+
+def _between_0_and_1(found: Interval) -> Interval:
+    """Return the interval of a share without what no share can be; it still has its value."""
+    low, high = min(max(found.low, 0.0), found.value), max(min(found.high, 1.0), found.value)
+    return replace(found, low=low, high=high)
 
 
 def _at_extreme(terms: Sequence[tuple[Range, Floats]], highest: bool) -> Terms:

@@ -20,7 +20,7 @@ from consequential.evaluation.rates import Floats, Rates, RateSums, ratio
 from consequential.evaluation.ratios import Range, RatioSums
 from consequential.evaluation.rules import young_notes
 from consequential.evaluation.weighted_log import TOO_FEW, LabelWeights, Measurement, WeightedLog
-from consequential.functionals import Shape
+from consequential.functionals import PEOPLE, Shape
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, Totals
 from consequential.policies import DecisionRule
@@ -164,7 +164,9 @@ def measured(
             sums = None if None in chunk_rates else reduce(add, chunk_rates)
             benefits = _benefits(gram, place + 4, shapes, own, sums)
             notes = own.notes(*young, *_not_bounded(own, benefits))
-        ranges = _utility(gram, place, own), Range.exactly(ScannedRatios(gram, place + 3)), benefits
+        shape = Shape(PEOPLE) if k < len(rules) else None
+        acceptance = Range.exactly(ScannedRatios(gram, place + 3, shape=shape))
+        ranges = _utility(gram, place, own), acceptance, benefits
         measurements.append(Measurement(*ranges, own, scan.groups, sizes, notes))
         place += 4 + len(benefits)
     return measurements

@@ -32,6 +32,18 @@ from consequential.functionals import Benefit, Shape
 _MOST_ROUNDS = 100
 
 
+def is_share(shape: Shape | None) -> bool:
+    """Whether a ratio is a share of people, so that it lies between 0 and 1."""
+    if shape is None:
+        return False
+    mixes = shape.constant, shape.values, shape.denominator or shape.counted
+    # what somebody of either label adds to a group's sums
+    return all(
+        min(least, least + change) >= 0.0 and max(least, least + change) <= total
+        for least, change, total in ([mix[0] + mix[k] for mix in mixes] for k in (1, 2))
+    )
+
+
 class RatioSums(ABC):
     """One ratio of means for each group, with the covariances of the rows' influence."""
 

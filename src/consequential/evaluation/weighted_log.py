@@ -17,7 +17,7 @@ from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, r
 from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
 from consequential.fairness import ShapedFairness
-from consequential.functionals import Tally
+from consequential.functionals import PEOPLE, Shape, Tally
 from consequential.log import DecisionLog
 from consequential.objective import Objective, Totals
 from consequential.weightings import (
@@ -34,6 +34,10 @@ TOO_FEW = 10.0
 NO_LABELS = (
     "next to no label is known of the people this rule accepts: intervals cover every label "
     "they could have"
+)
+BOOKED = (
+    "its value is what was booked; a difference from it leaves out which people it happened to "
+    "draw, and is not quite one value less the other"
 )
 # no row should carry this share of all weight
 _MUCH = 0.05
@@ -185,6 +189,7 @@ class WeightedLog:
             notes = (
                 *weights.notes(*self.objective.weighting.notes(self.log), *notes),
                 *((NO_LABELS,) if self.lacks_labels(propensity) else ()),
+                *((BOOKED,) if propensity.any() and self._is_booked(propensity) else ()),
                 *(f"{CONTRADICTED}: {doubt}" for doubt in self._doubts),
             )
         return Measurement(
@@ -198,16 +203,19 @@ class WeightedLog:
         )
 
     def _utility_of(self, propensity: Floats) -> Range:
-        """Return the utility; for the past rule it is what the log earned, without a model.
-
-        The past rule accepts with the logged propensity, which cancels the inverse propensity.
-        """
-        weighted, chance = self, self.log.propensity
-        with_model = isinstance(self.objective.weighting, DoublyRobust)
-        if with_model and np.allclose(propensity, np.where(propensity > 0.0, chance, 0.0), 1e-9, 0):
+        """Return the utility; for the past rule it is what the log earned, without a model."""
+        weighted = self
+        if self._is_booked(propensity):
             plain = replace(self.objective, weighting=InversePropensity())
             weighted = WeightedLog.of(plain, self.log, self.extremes, self.totals)
         return weighted.utility(propensity)
+
+    def _is_booked(self, propensity: Floats) -> bool:
+        """Whether they are the past rule's, which cancel the inverse propensity; with a model."""
+        if not isinstance(self.objective.weighting, DoublyRobust):
+            return False
+        chance = np.where(propensity > 0.0, self.log.propensity, 0.0)
+        return np.allclose(propensity, chance, 1e-9, 0)
 
     @cached_property
     def _doubts(self) -> tuple[str, ...]:
@@ -269,7 +277,8 @@ class WeightedLog:
         if self.extremes is not None:
             reach = self.extremes.acceptance(paired=versus is not None)
         change = propensity if versus is None else propensity - versus
-        return Range.exactly(Ratios.mean(change, reach=reach))
+        shape = Shape(PEOPLE) if versus is None else None
+        return Range.exactly(Ratios.mean(change, reach=reach, shape=shape))
 
     def benefits(self, propensity: Floats) -> tuple[Range, ...]:
         """Return each benefit of the fairness notion, by group."""

@@ -61,17 +61,24 @@ class Option:
         if self.loss_low is None or self.loss_high is None:
             return ""
         low, high = self.loss_low, self.loss_high
-        if low < 0.0 < high:
-            return f" ({-low:.2f} gained to {high:.2f} lost)"
         near, far = sorted((abs(low), abs(high)))
         return f" ({near:.2f} to {far:.2f})"
 
     def sentence(self, improvement: float, power: float, unit: str) -> str:
         """Say what the floor means in a plan for this improvement and power."""
         unit = f" {unit}" if unit else ""
+        verb = "costs" if self.total_loss >= 0.0 else "brings"
+        total = f"{verb} {abs(self.total_loss):.1f}{unit}"
         worst = f"{self.worst_loss:.2f}{unit} if all of them fail"
         if self.loss is None:
             price = f"What that costs the log cannot say: per 1000 at most {worst}."
+        elif (low := self.loss_low or 0.0) < 0.0 < (high := self.loss_high or 0.0):
+            price = (
+                "Whether that costs or brings anything cannot be told: between "
+                f"{high:.2f}{unit} lost and {-low:.2f} gained per 1000, and {worst}."
+            )
+            gained, lost = (abs(end) * self.decisions / 1000.0 for end in (low, high))
+            total = f"may cost {lost:.1f}{unit} or bring {gained:.1f}"
         elif self.loss >= 0.0:
             price = f"That costs {self.loss:.2f}{unit}{self._interval} per 1000, and {worst}."
         else:
@@ -79,8 +86,6 @@ class Option:
                 f"That brings {-self.loss:.2f}{unit}{self._interval} per 1000, and costs {worst}."
             )
         months = "" if self.months is None else f" ({self.months:.1f} months)"
-        verb = "costs" if self.total_loss >= 0.0 else "brings"
-        total = f"{verb} {abs(self.total_loss):.1f}{unit}"
         return (
             f"With a floor of {self.floor:g}, {self.extra_acceptances:.0f} of 1000 applicants "
             f"are accepted who would not have been. {price} A rule that is better by "
