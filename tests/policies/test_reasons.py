@@ -43,7 +43,28 @@ def test_words_are_changed_together_and_reported_as_words(policy):
     (reason,) = [each for each in policy.reasons(POOR) if each.feature == "purpose"]
     assert (reason.value, reason.reference) == ("tv", "car")
     assert reason.rise == pytest.approx(0.75)
-    assert str(reason) == "purpose is tv (car would raise the score by 0.75)"
+    assert str(reason) == "purpose is tv (with car the probability would be 0.0759)"
+
+
+def test_a_reason_says_what_the_probability_would_become(policy, people):
+    person = POOR | {"age": 99.0}
+    explored = policy.with_floor(0.1)
+    reference = explored.summary.reference
+    then = {
+        "income": {"income": reference[0]},
+        "debt": {"debt": reference[1]},
+        "purpose": {"purpose": "car"},
+    }
+    found = explored.reasons(person)
+    assert {reason.feature for reason in found} == then.keys()
+    for reason in found:
+        (expected,) = explored.propensity(
+            [
+                list((person | then[reason.feature]).values())[:2]
+                + [reason.feature == "purpose", reason.feature != "purpose", 99.0]
+            ]
+        )
+        assert reason.propensity == pytest.approx(expected)
 
 
 def test_a_word_never_seen_is_another_word(policy):
