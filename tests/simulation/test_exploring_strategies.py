@@ -67,7 +67,7 @@ def test_options_are_checked_when_a_strategy_is_made(option, message):
 
 def test_strategies_of_one_name_are_told_how_to_have_their_own():
     strategies = [cq.ExploreByPosterior(), cq.ExploreByPosterior(max_gap=0.05)]
-    with pytest.raises(ValueError, match="names of their own, .*: named= gives one"):
+    with pytest.raises(ValueError, match=r"names of their own, .*: named= gives one"):
         cq.simulate(SECOND, strategies, seeds=1, progress=False)
 
 
