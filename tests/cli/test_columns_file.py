@@ -96,3 +96,18 @@ def test_a_file_that_cannot_be_meant_is_refused(shared, here, capsys, text, said
     asked = ["overlap", str(shared / "loans.csv"), *COLUMNS, "--columns", "mine.toml"]
     assert main(asked) == 2
     assert said in capsys.readouterr().err
+
+
+def test_values_take_the_place_of_a_label_and_of_the_one_hoped_for(here):
+    (here / "columns.toml").write_text(
+        'features = ["income"]\nlabel = "outcome"\npositive_label = "repaid"\n'
+    )
+    asked = ["fit", "loans.csv", "--columns", "columns.toml"]
+    assert with_columns([*asked, "--value", "gain"]) == [
+        "fit",
+        "--features=income",
+        *asked[1:],
+        "--value",
+        "gain",
+    ]
+    assert "--positive-label=repaid" in with_columns(asked)

@@ -86,7 +86,7 @@ def test_the_installed_command_is_the_same(tmp_path):
         (["demo", "--seeds"], "expected one argument"),
         (["demo", "--seed", "many"], "--seeds: "),
         (["demo", "now"], "unrecognized arguments: now"),
-        (["demo", "--speed", "5"], "unrecognized arguments: --speed 5"),
+        (["demo", "--speed", "5"], "unrecognized arguments: --speed 5 (see consequential demo"),
     ],
     ids=" ".join,
 )

@@ -341,7 +341,10 @@ def test_a_policy_of_intersections_decides_by_several_columns(of_two_attributes,
     [
         (["--bound", "demographic_parity"], "--bound takes a notion, a gap"),
         (["--bound", "demographic_parity:0.1:age"], "no sensitive attribute 'age'"),
-        (["--bound", "demographic_parity:0.1", "--bound-confidence", "0.9"], "does not go with"),
+        (
+            ["--bound", "demographic_parity:0.1", "--bound-confidence", "0.9"],
+            "--bound-confidence does not go with --bound,",
+        ),
     ],
 )
 def test_bounds_that_cannot_be_meant_are_refused(shared, here, capsys, arguments, said):

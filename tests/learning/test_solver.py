@@ -104,6 +104,20 @@ def test_the_worst_excess_has_the_gradient_it_says(notion, constraint):
     assert_allclose(problem.worst(beta, constraint)[1], numeric, atol=2e-6)
 
 
+def test_a_policy_too_steep_to_be_moved_stays_where_it_is():
+    # nobody is near the cut, so that the gradient is all but 0 and the way it says endless
+    log, template = exploring_log(n=300), cq.Policy(np.zeros(3))
+    problem, _ = problem_in_memory(
+        log, template, cq.Objective(0.4, "demographic_parity"), link_numbers(template), 0.0, 0.0
+    )
+    for steepness in np.geomspace(1e4, 1e6, 41):
+        theta = problem.original(steepness * np.array([0.1, 1.0, 0.3]))
+        gap, _ = problem.worst(problem.standardised(theta), Constraint(max_gap=0.0))
+        climb = solver.Climb.of(problem, theta, Price(Constraint(max_gap=gap - 0.01)), 10)
+        climb.restore()
+        assert_allclose(climb.theta, theta)
+
+
 def test_the_loss_is_the_objective_less_shrinkage():
     log = exploring_log(n=300)
     policy = cq.Policy([0.3, -1.0, 0.5])

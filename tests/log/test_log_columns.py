@@ -220,6 +220,11 @@ WRONG_DATES = {
         {"period": "month"},
         "has '31/12/2023': write dates as 2024-03-01",
     ),
+    "a year of two digits": (
+        {"day": ["31.12.23"] * 4},
+        {"period": "month"},
+        "has '31.12.23': write dates as 2024-03-01",
+    ),
     "a missing date": (
         {"day": [*ISO[:3], None]},
         {"period": "month"},
@@ -334,7 +339,18 @@ def test_a_value_that_is_no_number_is_named_with_column_and_row(value, advice, t
             cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
 
 
-@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d-%m-%y", "%Y/%m/%d", "%d %b %Y"])
+def test_dates_with_points_have_the_day_first(tmp_path):
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=13 * (k % 20)) for k in range(40)]
+    rows = [f"{day.day}.{day:%m.%Y};{k % 2};0,5;{k % 2 or ''}" for k, day in enumerate(days)]
+    (tmp_path / "log.csv").write_text("\n".join(["x;d;p;y", *rows]))
+    log = cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED, time_step="x", period="month")
+    assert_array_equal(log.features[:, 0], [(day - dt.date(1970, 1, 1)).days for day in days])
+    assert_array_equal(log.time_step, [day.month - 1 for day in days])
+
+
+@pytest.mark.parametrize(
+    "form", ["%d.%m.%y", "%m.%d.%Y", "%m/%d/%Y", "%d-%m-%y", "%Y/%m/%d", "%d %b %Y"]
+)
 def test_dates_in_another_notation_are_neither_words_nor_numbers(form, tmp_path):
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=13 * (k % 20)) for k in range(40)]
     rows = [f"{day.strftime(form)},{k % 2},.5,{1 if k % 2 else ''}" for k, day in enumerate(days)]

@@ -211,3 +211,30 @@ def test_medians_of_a_large_scan_are_those_of_a_sample(folder, log, monkeypatch)
     assert sampled.typical != exact.typical
     assert abs(sampled.typical - exact.typical) < 0.3
     assert sampled.n_missing == exact.n_missing
+
+
+@pytest.mark.parametrize(("accepted", "others"), [(1, "rejected"), (0, "accepted")])
+def test_a_feature_that_is_known_only_after_the_decision_is_refused(accepted, others, tmp_path):
+    decision = np.arange(200) % 4 // 2
+    known = (decision == accepted) & (np.arange(200) % 10 > 0)  # some outcomes are not known yet
+    table = pa.table(
+        {
+            "income": pa.array(np.arange(200) % 7, mask=np.arange(200) % 3 == 0),
+            "later": pa.array(np.arange(200) % 9, mask=~known),
+            "p": np.full(200, 0.5),
+            "decision": decision,
+            "repaid": pa.array(np.arange(200) % 3 // 2, mask=decision == 0),
+        }
+    )
+    named = {"decision": "decision", "propensity": "p", "label": "repaid"}
+    pq.write_table(table, tmp_path / "log.parquet")
+    message = f"'later' is filled for {known.sum()} of 100 .* nobody {others}: .* Leave it out"
+    with pytest.raises(cq.DecisionLogError, match=message):
+        cq.DecisionLog.from_frame(table, features=["income", "later"], **named)
+    with pytest.raises(cq.DecisionLogError, match="'later' is filled"):
+        cq.DecisionLog.scan(tmp_path, features=["income", "later"], **named).sample(
+            10, np.random.default_rng(0)
+        )
+    assert len(cq.DecisionLog.from_frame(table, features=["income"], **named)) == 200
+    few = cq.DecisionLog.from_frame(table.slice(0, 36), features=["income", "later"], **named)
+    assert len(few) == 36

@@ -43,7 +43,21 @@ def test_words_are_changed_together_and_reported_as_words(policy):
     (reason,) = [each for each in policy.reasons(POOR) if each.feature == "purpose"]
     assert (reason.value, reason.reference) == ("tv", "car")
     assert reason.rise == pytest.approx(0.75)
-    assert str(reason) == "purpose is tv (car would raise the score by 0.75)"
+    assert str(reason) == "purpose is tv (with car the probability would be 0.0759)"
+
+
+def test_a_reason_says_what_the_probability_would_become(policy, people):
+    explored = policy.with_floor(0.1)
+    income, debt = explored.summary.reference[:2]
+    then = {
+        "income": [income, 2.0, 0.0, 1.0, 20.0],
+        "debt": [1.0, debt, 0.0, 1.0, 20.0],
+        "purpose": [1.0, 2.0, 1.0, 0.0, 20.0],
+    }
+    found = {reason.feature: reason.propensity for reason in explored.reasons(POOR)}
+    assert found == pytest.approx(
+        {name: explored.propensity([person])[0] for name, person in then.items()}
+    )
 
 
 def test_a_word_never_seen_is_another_word(policy):

@@ -49,6 +49,28 @@ def test_every_strategy_runs_under_penalties(strategy):
     assert abs(gap[1]) < abs(gap[0]) / 2.0
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"explore": "ucb"}, "explore is 'sampling'"),
+        ({"sequence": "all"}, "unknown sequence 'all'"),
+        ({"floor": 2}, r"floor lies in \[0, 1\), not 2"),
+        ({"early_floor": -0.1}, r"floor lies in \[0, 1\), not -0.1"),
+        ({"max_gap": -1}, "max_gap lies between 0 and 1"),
+        ({"foresight": np.nan}, "foresight is finite"),
+    ],
+)
+def test_options_are_checked_when_a_strategy_is_made(option, message):
+    with pytest.raises(ValueError, match=message):
+        cq.ExploreByPosterior(**option)
+
+
+def test_strategies_of_one_name_are_told_how_to_have_their_own():
+    strategies = [cq.ExploreByPosterior(), cq.ExploreByPosterior(max_gap=0.05)]
+    with pytest.raises(ValueError, match=r"names of their own, .*: named= gives one"):
+        cq.simulate(SECOND, strategies, seeds=1, progress=False)
+
+
 def test_a_seed_gives_the_same_run_again():
     first, again = (
         cq.simulate(

@@ -106,12 +106,14 @@ def _naming_options(message: str, options: Container[str]) -> str:
     """Return a message of the library with options in place of keywords: --horizon for horizon=."""
 
     def option(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"]
+        name, value, given = found["name"], found["value"], found["given"]
+        if given and not value:
+            return given  # the option has another name
         if name not in options:
             return found[0]
         return f"--{name.replace('_', '-')}{f' {value}' if value else ''}"
 
     # a keyword with a word in quotes, or without any value
     value = r"""(?P<quote>["'])(?P<value>\w+)(?P=quote)|(?![^\s:,;.)])"""
-    keyword = rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})(?: \(--[\w-]+\))?"
+    keyword = rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})(?: \((?P<given>--[\w-]+)\))?"
     return re.sub(keyword, option, message)

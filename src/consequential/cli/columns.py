@@ -28,8 +28,14 @@ _OPTIONS = (
     "missing",
     "observed",
 )
-# giving one leaves out the other
-_EITHER = (("propensity", "estimate_propensity"), ("label", "value"))
+_REPLACED_BY = {  # the option that takes an entry's place, besides its own
+    "propensity": "estimate_propensity",
+    "estimate_propensity": "propensity",
+    "label": "value",
+    "positive_label": "value",
+    "value": "label",
+    "value_range": "label",
+}
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {  # of entries other than names
     "estimate_propensity": ((bool,), "true or false"),
@@ -75,7 +81,7 @@ def with_columns(arguments: Sequence[str]) -> list[str]:
     given = [text.partition("=")[0] for text in arguments if text.startswith("--")]
     flags = []
     for name, value in _read(file).items():
-        options = next((pair for pair in _EITHER if name in pair), (name,))
+        options = (name, _REPLACED_BY.get(name, name))
         if not any(_flag(option).startswith(each) for option in options for each in given):
             flags += _flags(name, value)
     return [arguments[0], *flags, *arguments[1:]]

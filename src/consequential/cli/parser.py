@@ -43,6 +43,13 @@ def command_parser() -> argparse.ArgumentParser:
 class _Parser(argparse.ArgumentParser):
     """A parser that says what is wrong on one line, since some commands have thirty options."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Refuse unknown arguments by the command that they were given to."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 

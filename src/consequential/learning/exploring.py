@@ -19,6 +19,7 @@ from consequential.learning.posterior import Posterior, inverse, weighted_square
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.policies import FeatureSummary, Policy, PosteriorPolicy
 from consequential.policies.posterior import inputs_in_chunks
+from consequential.policies.rules import checked_floor
 from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
@@ -105,6 +106,12 @@ class FitPosterior:
             raise ValueError(
                 f"explore is 'sampling', 'optimistic' or 'pseudo_labels', not {self.explore!r}"
             )
+        checked_floor(self.floor)
+        checked_floor(self.early_floor)
+        if self.max_gap is not None:
+            GapBound(self.max_gap)  # checks it
+        if not 0.0 <= self.foresight < np.inf:
+            raise ValueError(f"foresight is finite and not negative, not {self.foresight!r}")
         if self._is_fair and not _has_rates(self.fairness):
             raise ValueError(
                 "a posterior's cut can move for demographic parity, equal opportunity and "

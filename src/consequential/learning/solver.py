@@ -27,6 +27,7 @@ KEPT = 1e-4  # excess of a benefit up to which a constraint counts as kept
 _MAX_ROUNDS = 15
 _MAX_RESTORED = 6
 _NEARLY_KEPT = 0.02
+_FARTHEST = 1e15  # a longer step comes of a gradient that has vanished, and would overflow in time
 _STRANGE = 0.05  # a fall of the objective, by its unit, that more rows do not explain
 _STEEP_AT_LAST = 100.0  # what is left to correct of the price is small
 _STEEPEST = 2000.0  # a steeper price would drown the utility in rounding
@@ -166,8 +167,9 @@ class Climb:
             self.n_passes += 1
             # shortest by what the curvature says of lengths
             step = slope if self.seen is None else self.seen @ slope
-            steep = float(slope @ step)
-            if excess <= 0.5 * KEPT or excess > _NEARLY_KEPT or steep <= 0.0:
+            steep, longest = float(slope @ step), float(np.abs(step).max())
+            near = 0.5 * KEPT < excess <= _NEARLY_KEPT
+            if not near or excess * longest >= _FARTHEST * steep:
                 return
             self.beta = self.beta - (excess / steep) * step
 

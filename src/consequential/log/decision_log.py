@@ -208,6 +208,7 @@ class DecisionLog:
             preparation=getattr(features, "preparation", None),
             raw={name: np.array(column) for name, column in getattr(features, "raw", {}).items()},
         )
+        frames.check_known_beforehand(log.raw, accepted)
         return replace(log, observed=observed_probability(log, observed))
 
     @classmethod

@@ -6,7 +6,7 @@ import os
 import re
 from codecs import getincrementaldecoder
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError, FrameColumn
 from consequential.policies import NamedFeatures, PolicyError, Preparation
+from consequential.policies.cells import Cells, missing_values
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog
 
+_FEW = 20  # people whose blanks may be chance
 _HEAD = 1 << 16  # bytes of a CSV file that tell how it is written
 _NOT_CSV = {  # how files begin that are sometimes given in place of one
     b"PK\x03\x04": "an Excel workbook, or another archive",
@@ -109,6 +111,22 @@ def check_features_are_listed(features: Sequence[str] | None) -> None:
         raise DecisionLogError(f"features is a list of columns: write features=[{features!r}]")
     if features is None or len(features) == 0:
         raise DecisionLogError("features is empty: name at least one column")
+
+
+def check_known_beforehand(raw: Mapping[str, Cells], accepted: NDArray[np.bool_]) -> None:
+    """Refuse raw columns that are filled in only once people are accepted, or rejected."""
+    if min(accepted.sum(), (~accepted).sum()) < _FEW:
+        return
+    for name, cells in raw.items():
+        known = ~missing_values(cells)
+        some = accepted if known[accepted].any() else ~accepted
+        if known[some].mean() > 0.5 and not known[~some].any():
+            one, other = ("accepted", "rejected") if some is accepted else ("rejected", "accepted")
+            raise DecisionLogError(
+                f"{name!r} is filled for {known.sum()} of {some.sum()} {one} people and for nobody "
+                f"{other}: it is known only after the decision, and no rule can go by it. Leave it "
+                "out of the features"
+            )
 
 
 def check_names_differ(names: Sequence[str], where: str) -> None:

@@ -34,6 +34,7 @@ _OTHER_DAY = re.compile(
     r"|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4})([T ].*)?"
 )
 _MONTH = re.compile(r"\d{4}-\d{2}")
+_POINTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})\b")  # with points the day is first
 
 
 def columns_of(people: Any) -> dict[str, Cells] | None:
@@ -165,12 +166,16 @@ def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
     """
     n = counts.total()
     days = [text for text in counts if _OTHER_DAY.fullmatch(text.strip())]
-    if len(days) > _MANY and sum(counts[text] for text in days) > n / 2:
+    understood = {text for text in days if _day(text) is not None}
+    unread = [text for text in days if text not in understood]
+    if unread and len(days) > _MANY and sum(counts[text] for text in days) > n / 2:
         raise PolicyError(
-            f"the column {name!r} has dates such as {days[0].strip()!r}{spelling_advice(days[0])}"
+            f"the column {name!r} has dates such as {unread[0].strip()!r}"
+            f"{spelling_advice(unread[0])}"
         )
     plain = {text for text in counts if is_number(text)}
-    numeric = plain | {text for text in counts if _NEARLY.fullmatch(text.strip())}
+    nearly = {text for text in counts if _NEARLY.fullmatch(text.strip())} - understood
+    numeric = plain | nearly
     n_rows = sum(counts[text] for text in numeric)
     many = len(numeric) > _MANY or len(counts) > n / 2
     if len(plain) == len(counts) or n_rows <= n / 2 or not many:
@@ -186,7 +191,7 @@ def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
 
 
 def as_dates(values: Any) -> Dates | None:
-    """Return dates, also those in ISO text (2024-03-01); None where a value is not a date."""
+    """Return dates, also in text (2024-03-01 or 01.03.2024); None where a value is no date."""
     array = np.asarray(values)
     if array.dtype.kind == "M":
         return array.astype("datetime64[D]")
@@ -198,7 +203,7 @@ def as_dates(values: Any) -> Dates | None:
 
 
 def days_of(values: NDArray[Any]) -> Dates:
-    """Return the days of dates, times and ISO text; NaT where a value is none of them."""
+    """Return the days of dates, times and their text; NaT where a value is none of them."""
     return np.array([_day(value) for value in values.tolist()], dtype="datetime64[D]")
 
 
@@ -209,6 +214,7 @@ def _day(value: Any) -> date | None:
         text = str(value).strip()
         if _MONTH.fullmatch(text):
             text += "-01"
+        text = _POINTED.sub(lambda day: f"{day[3]}-{day[2]:0>2}-{day[1]:0>2}", text)
         return datetime.fromisoformat(text).date() if _DAY.match(text) else None
     except ValueError:  # a day that no month has, or NaT
         return None

@@ -34,25 +34,29 @@ class Reason:
         word.
     rise
         How much higher the linear score would be with the reference value.
+    propensity
+        What the probability of acceptance would be then.
 
     Examples
     --------
     >>> import consequential as cq
-    >>> print(cq.Reason("income", 1200.0, 2500.0, 0.84))
-    income is 1200 (2500 would raise the score by 0.84)
+    >>> print(cq.Reason("income", 1200.0, 2500.0, 0.84, 0.41))
+    income is 1200 (with 2500 the probability would be 0.41)
     """
 
     feature: str
     value: float | str
     reference: float | str
     rise: float
+    propensity: float
 
     def __str__(self) -> str:
         value, reference = (
             each if isinstance(each, str) else f"{each:.6g}"
             for each in (self.value, self.reference)
         )
-        return f"{self.feature} is {value} ({reference} would raise the score by {self.rise:.3g})"
+        then = f"with {reference} the probability would be {self.propensity:.3g}"
+        return f"{self.feature} is {value} ({then})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,11 +85,7 @@ def score_rises(policy: Policy, features: Any, sensitive: ArrayLike | None = Non
     (array([1.5]), array([[2.]]))
     """
     people, columns = _described(policy, features)
-    group = None if sensitive is None else np.atleast_1d(np.asarray(sensitive))
-    changed = np.where(*_changes(policy), people[:, None, :])
-    groups = None if group is None else np.repeat(group, len(columns) + 1)
-    scores = policy.linear_score(changed.reshape(-1, people.shape[1]), groups)
-    scores = scores.reshape(len(people), -1)
+    scores = policy.linear_score(*_changed(policy, people, sensitive)).reshape(len(people), -1)
     names = tuple(raw.name for raw, _, _ in columns)
     return ScoreRises(names, scores[:, 0], scores[:, 1:] - scores[:, :1])
 
@@ -101,11 +101,27 @@ def reasons_for(
     for start in range(0, len(people), at_once):
         some = people[start : start + at_once]
         groups = None if group is None else group[start : start + at_once]
-        rises = score_rises(policy, some, groups).rises
-        for person, rise in zip(some, rises, strict=True):
+        changed = _changed(policy, some, groups)
+        scores = policy.linear_score(*changed)
+        chances = policy.scored(scores, *changed).reshape(len(some), -1)[:, 1:]
+        scores = scores.reshape(len(some), -1)
+        for person, rise, chance in zip(some, scores[:, 1:] - scores[:, :1], chances, strict=True):
             first = [k for k in np.argsort(-rise, kind="stable")[:most] if rise[k] > 0.0]
-            found.append(tuple(_reason(columns[k], person, float(rise[k])) for k in first))
+            found.append(
+                tuple(_reason(columns[k], person, float(rise[k]), float(chance[k])) for k in first)
+            )
     return found
+
+
+def _changed(
+    policy: Policy, people: Floats, sensitive: ArrayLike | None
+) -> tuple[Floats, NDArray[Any] | None]:
+    """Return people as they are and with each column at its reference, and their groups."""
+    reset, reference = _changes(policy)
+    changed = np.where(reset, reference, people[:, None, :]).reshape(-1, people.shape[1])
+    if sensitive is None:
+        return changed, None
+    return changed, np.repeat(np.atleast_1d(np.asarray(sensitive)), len(reset))
 
 
 def _described(policy: Policy, features: Any) -> tuple[Floats, tuple[_Column, ...]]:
@@ -166,6 +182,7 @@ def _column(summary: FeatureSummary, name: str, places: list[int]) -> RawColumn:
     return RawColumn(name, "word", commonest, words=words)
 
 
-def _reason(column: _Column, person: Floats, rise: float) -> Reason:
+def _reason(column: _Column, person: Floats, rise: float, propensity: float) -> Reason:
     raw, places, reference = column
-    return Reason(raw.name, raw.value_of(person[places]), raw.value_of(reference), rise)
+    value = raw.value_of(person[places])
+    return Reason(raw.name, value, raw.value_of(reference), rise, propensity)

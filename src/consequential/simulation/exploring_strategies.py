@@ -67,6 +67,17 @@ class ExploreByPosterior(Strategy):
     patterns: bool = True
     named: str | None = None
 
+    def __post_init__(self) -> None:
+        sequence_named(self.sequence)  # checks it, as the next line does with the other options
+        FitPosterior(
+            0.5,
+            max_gap=self.max_gap,
+            explore=self.explore,
+            foresight=self.foresight,
+            floor=self.floor,
+            early_floor=self.early_floor,
+        )
+
     @property
     def name(self) -> str:
         """The name given, or how it explores and the sequence."""

@@ -163,7 +163,7 @@ def _checked_strategies(given: Any) -> list[Strategy]:
             raise TypeError(f"the name of {type(strategy).__name__} is not a str: {strategy.name}")
     names = [strategy.name for strategy in strategies]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"give strategies with names of their own, not {names}")
+        raise ValueError(f"give strategies with names of their own, not {names}: named= gives one")
     return strategies
 
 
