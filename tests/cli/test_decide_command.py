@@ -76,7 +76,7 @@ def test_refusals_have_up_to_four_reasons_in_words(new):
         if row["propensity"] >= 0.5:
             expected = [f"chance, at a propensity of {row['propensity']:.2g}", *expected]
         assert row["reasons"] == "; ".join(expected)
-    assert any("the probability would be" in row["reasons"] for row in refused)
+    assert any("would raise the score by" in row["reasons"] for row in refused)
 
 
 def test_files_may_be_parquet(new):

@@ -318,17 +318,17 @@ def test_reasons_speak_of_raw_columns():
     policy = cq.Policy(theta, preparation=preparation, summary=summary)
     nothing = dict.fromkeys(table.columns)
     assert [str(reason) for reason in policy.reasons(nothing)] == [
-        "income is missing (with 2 the probability would be 0.0601)",
-        "since is missing (with 1970-01-05 the probability would be 0.00858)",
-        "by is missing (with car the probability would be 0.00522)",
-        "owner is missing (with true the probability would be 0.00071)",
+        "income is missing (2 would raise the score by 5, the probability to 0.0601)",
+        "since is missing (1970-01-05 would raise the score by 3, the probability to 0.00858)",
+        "by is missing (car would raise the score by 2.5, the probability to 0.00522)",
+        "owner is missing (true would raise the score by 0.5, the probability to 0.00071)",
     ]
     other = {"income": 1.5, "by": "plane", "owner": False, "since": "1970-01-02"}
     assert [str(reason) for reason in policy.reasons(other)] == [
-        "income is 1.5 (with 2 the probability would be 0.893)",
-        "by is another word (with car the probability would be 0.893)",
-        "since is 1970-01-02 (with 1970-01-05 the probability would be 0.881)",
-        "owner is false (with true the probability would be 0.867)",
+        "income is 1.5 (2 would raise the score by 0.5, the probability to 0.893)",
+        "by is another word (car would raise the score by 0.5, the probability to 0.893)",
+        "since is 1970-01-02 (1970-01-05 would raise the score by 0.375, the probability to 0.881)",
+        "owner is false (true would raise the score by 0.25, the probability to 0.867)",
     ]
 
 

@@ -43,7 +43,10 @@ def test_words_are_changed_together_and_reported_as_words(policy):
     (reason,) = [each for each in policy.reasons(POOR) if each.feature == "purpose"]
     assert (reason.value, reason.reference) == ("tv", "car")
     assert reason.rise == pytest.approx(0.75)
-    assert str(reason) == "purpose is tv (with car the probability would be 0.0759)"
+    assert (
+        str(reason)
+        == "purpose is tv (car would raise the score by 0.75, the probability to 0.0759)"
+    )
 
 
 def test_a_reason_says_what_the_probability_would_become(policy, people):

@@ -272,8 +272,8 @@ class Policy(DecisionRule):
         >>> policy = cq.Policy([0.0, 1.0, -0.2], feature_names=names, summary=summary)
         >>> for reason in policy.reasons({"income": 1.0, "debt": 5.0}):
         ...     print(reason)
-        income is 1 (with 3 the probability would be 0.881)
-        debt is 5 (with 2 the probability would be 0.646)
+        income is 1 (3 would raise the score by 2, the probability to 0.881)
+        debt is 5 (2 would raise the score by 0.6, the probability to 0.646)
         """
         found = reasons_for(self, record, sensitive, most=most)
         if len(found) != 1:

@@ -41,7 +41,7 @@ class Reason:
     --------
     >>> import consequential as cq
     >>> print(cq.Reason("income", 1200.0, 2500.0, 0.84, 0.41))
-    income is 1200 (with 2500 the probability would be 0.41)
+    income is 1200 (2500 would raise the score by 0.84, the probability to 0.41)
     """
 
     feature: str
@@ -55,8 +55,8 @@ class Reason:
             each if isinstance(each, str) else f"{each:.6g}"
             for each in (self.value, self.reference)
         )
-        then = f"with {reference} the probability would be {self.propensity:.3g}"
-        return f"{self.feature} is {value} ({then})"
+        then = f"raise the score by {self.rise:.3g}, the probability to {self.propensity:.3g}"
+        return f"{self.feature} is {value} ({reference} would {then})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
