@@ -68,7 +68,6 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.simulation import ExploreByPosterior as ExploreByPosterior
     from consequential.simulation import LearnToDecide as LearnToDecide
     from consequential.simulation import LearnToPredict as LearnToPredict
-    from consequential.simulation import RefitPolicy as RefitPolicy
     from consequential.simulation import Runs as Runs
     from consequential.simulation import RunsError as RunsError
     from consequential.simulation import Strategy as Strategy
@@ -135,7 +134,6 @@ _NAMES = {
         "ExploreByPosterior",
         "LearnToDecide",
         "LearnToPredict",
-        "RefitPolicy",
         "Runs",
         "RunsError",
         "Strategy",
