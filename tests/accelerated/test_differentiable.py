@@ -111,7 +111,8 @@ def test_a_logistic_policy_learns_what_the_numpy_ascent_learns(
         {"shuffle": False},
         {"batch_size": 400, "n_reference": 64},
         {"batch_size": 7, "n_reference": 100},
-        {"batch_size": 5, "n_reference": 180},  # refreshed too rarely to unroll the loop
+        {"batch_size": 5, "n_reference": 180},
+        {"n_reference": 0},
         {"n_iterations": 3},
     ],
 )

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from tiny_worlds import TINY, Districts, Stay, assert_alike, assert_same_runs, small_table, tiny
 
 import consequential as cq
-from consequential.simulation.device_sweep import DeviceSweep
 from consequential.simulation.strategies import Strategy
 from consequential.worlds.synthetic import Drift
 
@@ -129,13 +128,6 @@ def test_a_world_that_only_seems_to_drift_gives_the_same_runs_to_the_bit(world, 
 def test_threads_do_not_matter():
     one, two = (simulated(drifting(), n_jobs=n) for n in (1, 2))
     assert_same_runs(one, two)
-
-
-def test_a_world_that_drifts_stays_on_the_cpu(monkeypatch):
-    pytest.importorskip("jax")
-    monkeypatch.setattr(DeviceSweep, "advance", lambda _: pytest.fail("went on a device"))
-    strategy = cq.LearnToDecide()
-    assert_alike(simulated(drifting(), strategy, engine="jax"), simulated(drifting(), strategy))
 
 
 def test_a_world_that_cannot_go_so_far_says_so_before_anything_is_run():

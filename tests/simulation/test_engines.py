@@ -363,5 +363,5 @@ def test_a_strategy_of_ones_own_may_start_differently_for_each_seed(worlds):
 
 
 def test_an_unknown_engine_is_refused(worlds):
-    with pytest.raises(ValueError, match="engine is 'compiled', 'numpy' or 'jax'"):
+    with pytest.raises(ValueError, match="engine is 'compiled' or 'numpy'"):
         simulated(worlds("second"), cq.LearnToDecide(), engine="abacus")
