@@ -61,8 +61,8 @@ class Cuts:
 )
 def test_values_are_those_of_the_functionals(notion, n_groups):
     log = exploring_log(500, n_groups)
-    found = cq.evaluate(POLICY, log, cost=0.3, fairness=notion, rejection_utility=(0.1, -0.1))
-    objective = cq.Objective(0.3, notion, rejection_utility=(0.1, -0.1))
+    found = cq.evaluate(POLICY, log, cost=0.3, fairness=notion)
+    objective = cq.Objective(0.3, notion)
     sums = objective.coefficients(log).sums(log.propensity_of(POLICY))
     assert found.utility.value == pytest.approx(sums.utility)
     assert [each.value for each in found.benefits.values()] == pytest.approx(sums.benefits[0])

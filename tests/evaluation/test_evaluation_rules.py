@@ -135,7 +135,6 @@ QUESTIONS = {
         {"fairness": "parity"},
         "unknown fairness notion 'parity'; choose one of",
     ),
-    "one rejection utility": ({"rejection_utility": (0.1,)}, "rejection_utility is"),
 }
 
 

@@ -108,21 +108,17 @@ def test_influence_is_what_a_little_more_of_a_row_changes(notion, weighting):
         assert_allclose(at_rows, numeric[:, k], atol=0.03 * scale)
 
 
-@pytest.mark.parametrize("rejection", [(0.0, 0.0), (0.1, 0.1), (0.2, -0.3)])
 @pytest.mark.parametrize("weighting", list(WEIGHTINGS))
-def test_influence_of_the_utility_is_what_a_little_more_of_a_row_changes(weighting, rejection):
+def test_influence_of_the_utility_is_what_a_little_more_of_a_row_changes(weighting):
     n = 60
     rng = np.random.default_rng(3)
     log = exploring_log(n, 2, seed=6, amount=rng.uniform(1, 3, n), cost=rng.uniform(0.2, 0.7, n))
     rows = np.arange(0, n, 5)
 
     def utility(some):
-        there = weighted(some, weighting=weighting, rejection_utility=rejection)
-        return there.utility(some.propensity_of(POLICY)).values[0]
+        return weighted(some, weighting=weighting).utility(some.propensity_of(POLICY)).values[0]
 
-    found = weighted(log, weighting=weighting, rejection_utility=rejection).utility(
-        log.propensity_of(POLICY)
-    )
+    found = weighted(log, weighting=weighting).utility(log.propensity_of(POLICY))
     numeric = by_perturbation(log, utility, rows)
     assert_allclose(found.influence[rows], numeric, atol=0.03 * np.abs(found.influence).max())
 
@@ -132,7 +128,7 @@ def test_influence_of_the_utility_is_what_a_little_more_of_a_row_changes(weighti
 )
 def test_values_are_those_of_the_objective(notion, weighting, n_groups):
     log = exploring_log(200, n_groups, seed=1)
-    there = weighted(log, notion, weighting, rejection_utility=(0.1, -0.2))
+    there = weighted(log, notion, weighting)
     pi = log.propensity_of(POLICY)
     sums = there.objective.coefficients(log).sums(pi)
     assert there.utility(pi).values[0] == pytest.approx(sums.utility, abs=1e-12)

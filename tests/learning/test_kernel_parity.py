@@ -295,7 +295,6 @@ def test_both_engines_agree_on_amounts_and_costs_by_row(notion):
             2.0,
             normalisation=normalisation,
             decisions=decisions,
-            rejection_utility=(0.1, -0.2),
         )
         update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)

@@ -139,7 +139,6 @@ def evaluate(
     confidence: float = 0.95,
     method: Method = "normal",
     folds: int | None = None,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
     seed: int = 0,
 ) -> Evaluation:
@@ -165,8 +164,6 @@ def evaluate(
         right however often one looks while the log grows.
     folds
         Evaluate each row by a policy learned from the other folds; needs a learner.
-    rejection_utility
-        What rejecting is worth for label 0 and label 1.
     floor
         For `"bernstein"` and `"any_time"`: the smallest propensity anybody can have had. By
         default that of the log's policies, or the smallest one logged.
@@ -188,7 +185,7 @@ def evaluate(
     """
     checked_log(log, or_scan=True)
     needs_folds((rule,), folds)
-    objective = objective_of(log, cost, fairness, weighting, rejection_utility)
+    objective = objective_of(log, cost, fairness, weighting)
     kind, level = checked_method(method), checked_share("the confidence", confidence)
     (measurement,) = measure_rules(
         (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
@@ -340,7 +337,6 @@ def utility_sequence(
     versus: Any = None,
     weighting: Weighting | None = None,
     confidence: float = 0.95,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
     tuned_for: int = TUNED_FOR,
 ) -> tuple[Floats, Floats]:
@@ -353,7 +349,7 @@ def utility_sequence(
 
     Parameters
     ----------
-    rule, log, cost, weighting, confidence, rejection_utility, floor
+    rule, log, cost, weighting, confidence, floor
         As in `evaluate`.
     versus
         Another rule, `Logged()` say: bounds are then of the difference of utilities.
@@ -371,7 +367,7 @@ def utility_sequence(
     514
     """
     checked_log(log)
-    objective = objective_of(log, cost, None, weighting, rejection_utility)
+    objective = objective_of(log, cost, None, weighting)
     rules = (rule,) if versus is None else (rule, versus)
     found = measure_rules(rules, log, objective, AnyTime, floor=floor)[-1].utility
     sides: tuple[Any, Any] = found.low, found.high

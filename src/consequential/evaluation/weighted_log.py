@@ -255,9 +255,7 @@ class WeightedLog:
         reach = self._utility_reach(propensity, versus)
 
         def made(tally: Tally) -> Ratios:
-            accepting, rejecting = self.objective.worth(self.log, tally)
-            gain = change * (accepting - rejecting)
-            return Ratios.mean(gain + rejecting if versus is None else gain, reach=reach)
+            return Ratios.mean(change * self.objective.worth(self.log, tally), reach=reach)
 
         tally = without_labels(self.overall) if self.lacks_labels(change) else self.overall
         return self._range(tally, made, propensity)
