@@ -108,7 +108,7 @@ BAD = {
         ["evaluate", "loans.csv", *FEATURES, *LOGGED[2:], *COST, "--policy", "by-group.json"],
         "say with --sensitive which column has it",
     ),
-    "a floor for normal intervals": ([*EVALUATE, "logged", "--past-floor", "0.1"], "bernstein"),
+    "a floor for normal intervals": ([*EVALUATE, "logged", "--past-floor", "0.1"], "any_time"),
     "a file for a folder": ([*OVERLAP, "--out", "empty.csv"], "is not a folder"),
     "a folder that cannot be": ([*OVERLAP, "--out", "no/where"], "choose another place"),
     "an improvement out of reach": (

@@ -182,11 +182,10 @@ def test_nothing_is_concluded_about_people_a_threshold_never_accepted(thresholde
     assert alone.unsupported == pytest.approx(float((log.propensity == 0).mean()))
 
 
-@pytest.mark.parametrize("method", ["bootstrap", "bernstein", "any_time"])
-def test_every_method_covers_unknown_labels(thresholded, method):
+def test_bounded_intervals_cover_unknown_labels(thresholded):
     world, log = thresholded
     some = log.take(slice(0, 2000))
-    found = cq.evaluate(cq.AcceptAll(), some, cost=world.cost, method=method)
+    found = cq.evaluate(cq.AcceptAll(), some, cost=world.cost, method="any_time")
     assert world.exact(cq.AcceptAll()).utility in found.utility
     assert found.utility.high - found.utility.low >= float((some.propensity == 0).mean())
 

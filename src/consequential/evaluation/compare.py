@@ -145,7 +145,7 @@ def compare(
     one, other, difference = measure_rules(
         (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
-    intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
+    intervals = kind(level, seed)
     n, changed = difference.n, difference.weights.effective_size
     unsupported = max(each.weights.unsupported_share for each in (one, other))
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)

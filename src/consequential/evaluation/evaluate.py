@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.evaluation.bounds import TUNED_FOR, AnyTime, Bernstein, mean_sequence
+from consequential.evaluation.bounds import TUNED_FOR, AnyTime, mean_sequence
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.estimate import Estimate, Interval, Result
-from consequential.evaluation.intervals import Bootstrap, Intervals, Normal
+from consequential.evaluation.intervals import Intervals, Normal
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.reach import Extremes, known_floor
@@ -32,11 +32,9 @@ from consequential.objective import Objective
 from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
-Method = Literal["normal", "bootstrap", "bernstein", "any_time"]
+Method = Literal["normal", "any_time"]
 
-METHODS: dict[str, type[Intervals]] = {
-    method.name: method for method in (Normal, Bootstrap, Bernstein, AnyTime)
-}
+METHODS: dict[str, type[Intervals]] = {method.name: method for method in (Normal, AnyTime)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -159,16 +157,15 @@ def evaluate(
     confidence
         How often the intervals are to cover.
     method
-        `"normal"`: from influence values, for logs of thousands. `"bootstrap"`: percentiles of
-        1000 replicates. `"bernstein"`: right at any size, and several times wider. `"any_time"`:
-        right however often one looks while the log grows.
+        `"normal"`: from influence values, for logs of thousands. `"any_time"`: right at any size
+        and however often one looks while the log grows, and several times wider.
     folds
         Evaluate each row by a policy learned from the other folds; needs a learner.
     floor
-        For `"bernstein"` and `"any_time"`: the smallest propensity anybody can have had. By
+        For `"any_time"`: the smallest propensity anybody can have had. By
         default that of the log's policies, or the smallest one logged.
     seed
-        Of whatever is random: folds, replicates, simultaneous bounds.
+        Of whatever is random: folds, simultaneous bounds.
 
     Examples
     --------
@@ -190,7 +187,7 @@ def evaluate(
     (measurement,) = measure_rules(
         (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
-    return evaluation(objective, measurement, kind(measurement.ratios, level, seed))
+    return evaluation(objective, measurement, kind(level, seed))
 
 
 def checked_method(method: Any) -> type[Intervals]:
@@ -218,7 +215,7 @@ def measure_rules(
                 "folds= needs a log in memory: learn from one scan and evaluate on another, or on "
                 "what scan.split left out"
             )
-        if not kind.from_sums:
+        if kind.needs_reach:
             raise ValueError(
                 f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
                 'method="normal"'
@@ -233,7 +230,7 @@ def measure_rules(
         lowest, notes = known_floor(log.settled(), floor)
         extremes = Extremes.of(objective.weighting, lowest)
     elif floor is not None:
-        raise ValueError('floor= is for method="bernstein" and "any_time" only')
+        raise ValueError('floor= is for method="any_time" only')
     # map is no frame of its own, so that warnings point to the caller of evaluate or compare
     apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=4)
     applied = list(map(apply, rules))
@@ -308,7 +305,7 @@ def deployed_gap(
     """
     objective = objective_of(log, cost, fairness, weighting)
     weighted = WeightedLog.of(objective, log.settled())
-    intervals = Normal((), confidence, seed)
+    intervals = Normal(confidence, seed)
 
     def gap_of(propensity: Floats) -> Interval:
         return intervals.gap(weighted.benefits(propensity))

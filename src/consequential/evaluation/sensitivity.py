@@ -167,7 +167,7 @@ def sensitivity(
     """
     checked_log(log)
     needs_folds((rule, versus), folds)
-    intervals = Normal((), checked_share("the confidence", confidence), seed)
+    intervals = Normal(checked_share("the confidence", confidence), seed)
     factors = _checked_gammas(gammas)
     objective = objective_of(log, cost, fairness)
     applied = apply_rule(rule, log, folds=folds, seed=seed)

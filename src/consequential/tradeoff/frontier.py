@@ -144,7 +144,7 @@ def frontier(
     ]
     beside = []
     for name, measure in references.items():
-        found = evaluation(objective, measure, Normal(measure.ratios, confidence, seed))
+        found = evaluation(objective, measure, Normal(confidence, seed))
         beside.append(Point(name, None, found.utility, found.benefit_gap, found.acceptance.value))
     return Frontier(tuple(points), tuple(beside), notion.name, float(confidence), tuple(notes))
 
