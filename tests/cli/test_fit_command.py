@@ -343,7 +343,7 @@ def test_a_policy_of_intersections_decides_by_several_columns(of_two_attributes,
         (["--bound", "demographic_parity:0.1:age"], "no sensitive attribute 'age'"),
         (
             ["--bound", "demographic_parity:0.1", "--bound-confidence", "0.9"],
-            "--bound-confidence does not go with --bound,",
+            "--bound-confidence does not go with --bound",
         ),
     ],
 )

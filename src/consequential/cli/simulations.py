@@ -97,7 +97,8 @@ def simulate(options: argparse.Namespace) -> int:
         if not file or not place:
             raise
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"an error in {file}, line {last.partition(',')[0]}: {why}") from error
+        line = last.splitlines()[0].partition(",")[0]
+        raise ValueError(f"an error in {file}, line {line}: {why}") from error
 
 
 def _simulate(options: argparse.Namespace) -> int:

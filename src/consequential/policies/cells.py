@@ -153,9 +153,8 @@ def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
     understood = {text for text in days if _day(text) is not None}
     unread = [text for text in days if text not in understood]
     if unread and len(days) > _MANY and sum(counts[text] for text in days) > n / 2:
-        raise PolicyError(
-            f"the column {name!r} has dates such as {unread[0].strip()!r}: write dates as 2024-03-01"
-        )
+        said = f"the column {name!r} has dates such as {unread[0].strip()!r}"
+        raise PolicyError(f"{said}: write dates as 2024-03-01")
     plain = {text for text in counts if is_number(text)}
     nearly = {text for text in counts if _NEARLY.fullmatch(text.strip())} - understood
     numeric = plain | nearly
