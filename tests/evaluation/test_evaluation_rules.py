@@ -80,7 +80,6 @@ ANYWHERE = {
     "two features": (cq.Policy([0.0, 1.0]), same, {}, cq.PolicyError, "theta has 2 parameters"),
     "folds of a rule": (POLICY, same, {"folds": 5}, ValueError, "a fixed rule was given"),
     "one fold": (Learner(), same, {"folds": 1}, ValueError, "whole number of at least 2, not 1"),
-    "half a fold": (Learner(), same, {"folds": 2.5}, ValueError, "at least 2, not 2.5"),
     "true folds": (Learner(), same, {"folds": True}, ValueError, "at least 2, not True"),
     "many folds": (
         Learner(),
@@ -97,8 +96,6 @@ ANYWHERE = {
         ValueError,
         "strictly between 0 and 1, not 1.0",
     ),
-    "percent": (POLICY, same, {"confidence": 95}, ValueError, "strictly between 0 and 1, not 95"),
-    "worded": (POLICY, same, {"confidence": "high"}, ValueError, "between 0 and 1, not 'high'"),
     "pending": (
         POLICY,
         lambda _: cq.DecisionLog.from_arrays(np.zeros((2, 2)), [1, 1], [0.5] * 2, [1, None]),
