@@ -86,7 +86,6 @@ def assert_gradient_is_derivative(
     weighting=st.sampled_from(WEIGHTINGS),
     normalisation=st.sampled_from(["applicants", "paper"]),
     floor=st.sampled_from([0.0, 0.1]),
-    rejection_utility=st.sampled_from([(0.0, 0.0), (0.1, 0.3)]),
     own_amounts_and_costs=st.booleans(),
     uses_sensitive=st.booleans(),
 )

@@ -183,7 +183,7 @@ def test_an_unknown_entry_lists_those_there_are(found):
 WRONG = {
     "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
     "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
-    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60: write 0.6"),
+    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60"),
     "a name twice": ({"rules": {"accept all": cq.AcceptAll()}}, "rules has the name 'accept all'"),
     "another split": ({"by": "month"}, "split by 'random' or 'time_step', not 'month'"),
     "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),

@@ -130,7 +130,7 @@ def test_the_page_needs_nothing_beside_itself_and_warns_first(shared):
     "more",
     [
         ["--polynomial", "2", "--uses-sensitive", "--penalty", "1", "--weighting", "clipped:10"],
-        ["--spline", "3", "--min-ratio", "0.8", "--method", "bernstein", "--past-floor", "0.2"],
+        ["--spline", "3", "--min-ratio", "0.8", "--method", "any_time", "--past-floor", "0.2"],
     ],
     ids=["products", "splines"],
 )
@@ -343,7 +343,7 @@ def test_a_policy_of_intersections_decides_by_several_columns(of_two_attributes,
         (["--bound", "demographic_parity:0.1:age"], "no sensitive attribute 'age'"),
         (
             ["--bound", "demographic_parity:0.1", "--bound-confidence", "0.9"],
-            "--bound-confidence does not go with --bound,",
+            "--bound-confidence does not go with --bound",
         ),
     ],
 )

@@ -127,8 +127,6 @@ def test_notions_that_count_labels_are_refused(fairness):
 def test_what_needs_labels_is_refused_or_left_out():
     log = valued_log(300)
     assert list(cq.group_metrics(RULE, log).overall) == ["selection_rate"]
-    with pytest.raises(cq.DecisionLogError, match="rejection_utility depends on the label"):
-        cq.evaluate(RULE, log, rejection_utility=(0.0, 1.0))
     with pytest.raises(cq.DecisionLogError, match="fitted to labels of 0 and 1"):
         cq.FitPredictor(0.5)(cq.AcceptAll(), log, rng=np.random.default_rng(0))
     with pytest.raises(cq.DecisionLogError, match="success_rate is a share of label 1"):

@@ -354,7 +354,6 @@ def bad(**changes):
         ({"link": "probit"}, "unknown link 'probit'"),
         ({"l2": -1.0}, "l2 is finite and not negative"),
         ({"l2": float("nan")}, "l2 is finite and not negative"),
-        ({"variance_penalty": -1.0}, "variance_penalty is finite and not negative"),
         ({"floor": 1.0}, r"an exploration floor lies in \[0, 1\)"),
         ({"n_starts": 0}, "n_starts is a whole number of at least 1"),
         ({"max_passes": 2.5}, "max_passes is a whole number of at least 1"),

@@ -149,7 +149,7 @@ def test_the_log_is_right_about_a_policy_that_keeps_to_its_support():
         {},
         {"max_gap": 0.05},
         {"max_gap": 0.05, "uses_sensitive": True, "floor": 0.01},
-        {"penalty": 5.0, "variance_penalty": 1.0},
+        {"penalty": 5.0},
         {"weighting": cq.weightings.DoublyRobust(folds=2), "max_gap": 0.05},
         {"fairness": "equal_opportunity", "max_gap": 0.05},
         {"fairness": "predictive_parity", "max_gap": 0.1},

@@ -180,7 +180,6 @@ def test_both_engines_agree_on_logs_out_of_the_ordinary(name, log):
             weighting=weighting,
             normalisation=normalisation,
             decisions=decisions,
-            rejection_utility=(0.1, -0.2),
         )
         update = cq.UpdatePolicy(objective, *size[:2], step, n_reference=size[2])
         about = (objective, step, size)

@@ -169,7 +169,7 @@ WRONG = {
     "one too many": (lambda t: t.assign(sex="f"), "there is a column 'sex', which is none of"),
     "words for numbers": (
         lambda t: t.assign(income=["3"] * 7 + ["12k"] * (len(t) - 7)),
-        "column 'income' must be finite numbers, but row 7 has '12k': write 12000",
+        "column 'income' must be finite numbers, but row 7 has '12k': write numbers as 1234.5",
     ),
     "dates for numbers": (
         lambda t: t.assign(income=t["born"]),

@@ -70,6 +70,8 @@ class Request:
     @property
     def interval(self) -> dict[str, Any]:
         """How intervals are made, as keywords of `evaluate` and `compare`."""
+        if self.options.past_floor is not None and self.options.method == "normal":
+            raise ValueError("--past-floor is for --method any_time only")
         return {"method": self.options.method, "floor": self.options.past_floor}
 
     @property
@@ -147,6 +149,8 @@ class Request:
                     f"--bound takes a notion, a gap and maybe a sensitive column, as in "
                     f"equal_opportunity:0.05:age, not {text!r}: {error}"
                 ) from None
+        if found and self.options.bound_confidence is not None:  # which is not --confidence
+            raise ValueError("--bound-confidence does not go with --bound: give --max-gap")
         return found
 
     def compared(self, rows: DecisionLog) -> DecisionLog:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -92,13 +91,14 @@ def simulate(options: argparse.Namespace) -> int:
         return _simulate(options)
     except (Exception, SystemExit) as error:
         file = options.world.rpartition(":")[0]
-        place = re.escape(f'File "{os.path.abspath(file)}", line ')
         # as text, which has the frames of other processes too
-        lines = re.findall(rf"{place}(\d+)", "".join(traceback.format_exception(error)))
-        if not file or not lines:
+        frames = "".join(traceback.format_exception(error))
+        _, place, last = frames.rpartition(f'File "{os.path.abspath(file)}", line ')
+        if not file or not place:
             raise
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"an error in {file}, line {lines[-1]}: {why}") from error
+        line = last.splitlines()[0].partition(",")[0]
+        raise ValueError(f"an error in {file}, line {line}: {why}") from error
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -40,10 +40,8 @@ _MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
     """Raise an error for options that make no sense, alone or with this log."""
-    for name in ("l2", "variance_penalty"):
-        value = getattr(learner, name)
-        if not (np.isfinite(value) and value >= 0.0):
-            raise ValueError(f"{name} is finite and not negative, not {value!r}")
+    if not (np.isfinite(learner.l2) and learner.l2 >= 0.0):
+        raise ValueError(f"l2 is finite and not negative, not {learner.l2!r}")
     for name in ("n_starts", "max_passes", "max_rows"):
         value = getattr(learner, name)
         if value != int(value) or value < 1:

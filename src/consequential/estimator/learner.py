@@ -115,9 +115,6 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     weighting
         How accepted people stand in for the rejected: `InversePropensity()` by default, or
         `Clipped`, `SelfNormalised`, `DoublyRobust`, `BalanceHeuristic`.
-    variance_penalty
-        How many standard errors of the estimated utility are taken off it: a policy is then
-        preferred for being known to be good.
     n_starts
         The problem is not convex: from how many points it is tried.
     max_passes
@@ -191,7 +188,6 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         unsupported: Unsupported = "reject",
         uses_sensitive: bool = False,
         weighting: Weighting | None = None,
-        variance_penalty: float = 0.0,
         n_starts: int = 4,
         max_passes: int = 400,
         max_rows: int = 1_000_000,
@@ -216,7 +212,6 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.unsupported = unsupported
         self.uses_sensitive = uses_sensitive
         self.weighting = weighting
-        self.variance_penalty = variance_penalty
         self.n_starts = n_starts
         self.max_passes = max_passes
         self.max_rows = max_rows

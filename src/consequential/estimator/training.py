@@ -227,7 +227,6 @@ def _searched(
         Constraint(min_ratio=learner.min_ratio, most=most, least=least, bounds=bounds),
         l2=learner.l2,
         n_starts=learner.n_starts,
-        variance_penalty=learner.variance_penalty,
         max_passes=learner.max_passes,
         starts=None if warm is None else {"the policy so far": np.array(warm.theta)},
         signs=signs_of(learner, log),

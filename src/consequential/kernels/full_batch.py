@@ -24,15 +24,13 @@ _MANY_GROUPS = 8  # from here on, rows are added one by one: most of a tile's co
 class Table(NamedTuple):
     """Rows of a log: inputs, columns of coefficients, and groups.
 
-    With `by_group` each group has its own block of parameters. With `squares` one more column is
-    added up, the squared terms of the first one, from which its variance is computed.
+    With `by_group` each group has its own block of parameters.
     """
 
     inputs: Floats  # (n, k), without the constant
     columns: Floats  # (columns, n)
     group: NDArray[np.intp]  # (n,)
     by_group: bool
-    squares: bool
 
 
 class Tile(NamedTuple):
@@ -87,13 +85,13 @@ def _load(table: Table, first: int, theta: Floats, link: LinkNumbers, tile: Tile
 
 
 @compiled
-def _expand(table: Table, c: int, first: int, scale: Floats, out: Floats) -> None:
-    """Set one row per group to a column times a scale, 0 for the rows of other groups."""
+def _expand(table: Table, c: int, first: int, out: Floats) -> None:
+    """Set one row per group to a column, 0 for the rows of other groups."""
     n_groups = out.shape[0]
     column, group = table.columns[c], table.group
     for z in range(n_groups):
-        for i in range(scale.size):
-            out[z, i] = column[first + i] * scale[i] if group[first + i] == z else 0.0
+        for i in range(out.shape[1]):
+            out[z, i] = column[first + i] if group[first + i] == z else 0.0
 
 
 @compiled
@@ -101,13 +99,11 @@ def _add_by_row(
     table: Table, first: int, tile: Tile, n_groups: int, values: Floats, gradients: Floats
 ) -> None:
     """Add each row to its own group: the time does not depend on the number of groups."""
-    n_given, m = table.columns.shape[0], tile.inputs.shape[0]
-    for c in range(values.size // n_groups):
-        column = table.columns[c % n_given]
+    m = tile.inputs.shape[0]
+    for c in range(table.columns.shape[0]):
+        column = table.columns[c]
         for i in range(tile.eta.size):
             at, weight = c * n_groups + table.group[first + i], column[first + i]
-            if c == n_given:  # squares
-                weight *= weight * tile.propensity[i]
             values[at] += weight * tile.propensity[i]
             weight *= tile.derivative[i]
             for k in range(m):
@@ -120,10 +116,9 @@ def add_sums(
 ) -> None:
     """Add the rows from `start` to `stop` to `sums[column, group]`: value, then gradient."""
     n_columns, n_groups, m = sums.shape[0], sums.shape[1], table.inputs.shape[1] + 1
-    n_given = table.columns.shape[0]
     n_rows = n_columns * n_groups
     values, gradients = np.zeros(n_rows), np.zeros((n_rows, m))
-    weighted, ones = np.empty((n_rows, _TILE)), np.ones(_TILE)
+    weighted = np.empty((n_rows, _TILE))
     whole = _tile(m, _TILE)
     for first in range(start, stop, _TILE):
         n = min(_TILE, stop - first)
@@ -132,20 +127,13 @@ def add_sums(
         if n_groups >= _MANY_GROUPS:
             _add_by_row(table, first, tile, n_groups, values, gradients)
             continue
-        for c in range(n_given):
-            _expand(table, c, first, ones[:n], weighted[c * n_groups : (c + 1) * n_groups])
-        if table.squares:  # (A pi)^2, with the derivative 2 A^2 pi pi'
-            here = weighted[n_given * n_groups :]
-            _expand(table, 0, first, table.columns[0, first : first + n], here)
-            for z in range(n_groups):
-                for i in range(n):
-                    here[z, i] *= tile.propensity[i]
+        for c in range(n_columns):
+            _expand(table, c, first, weighted[c * n_groups : (c + 1) * n_groups, :n])
         update_sums(weighted, 0, tile.propensity, 1.0, 1.0, values)
         weigh(weighted, 0, tile.derivative, n_rows, weighted)
         update_products(weighted, tile.inputs, 0, n, 1.0, 1.0, gradients, False)
     for c in range(n_columns):
-        double = 2.0 if c == n_given else 1.0
         for z in range(n_groups):
             sums[c, z, 0] += values[c * n_groups + z]
             for k in range(m):
-                sums[c, z, 1 + k] += double * gradients[c * n_groups + z, k]
+                sums[c, z, 1 + k] += gradients[c * n_groups + z, k]

@@ -21,14 +21,12 @@ from consequential.policies.features import (
     matched_features,
     matched_frame,
 )
-from consequential.shares import percentage
 
 
 def checked_floor(floor: float) -> float:
     """Return an exploration floor, a probability below 1."""
     if not 0.0 <= floor < 1.0:
-        advice = percentage(floor)
-        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{advice}")
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}")
     return float(floor)
 
 
@@ -194,10 +192,7 @@ class ThresholdPolicy(DecisionRule):
                 f"the predictor tells {list(classes)} apart; fit it on labels 0 and 1"
             )
         if not 0.0 <= self.threshold <= 1.0:
-            raise PolicyError(
-                f"the threshold is a probability, not {self.threshold!r}"
-                f"{percentage(self.threshold)}"
-            )
+            raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:

@@ -70,7 +70,6 @@ def _knows_learner(learner: Any, sequence: Sequence, world: World) -> bool:
         and update.is_compiled(learner.step)
         and _knows_weighting(learner.objective.weighting)
         and _has_shapes(learner.objective.fairness)
-        and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
 
