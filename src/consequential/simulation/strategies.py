@@ -37,7 +37,7 @@ class Strategy(ABC):
     """A way to learn in a world, under a name.
 
     A strategy of your own has a `name` and two methods, `start` and `learner`. `sequence` says
-    which data it learns from: `"iterative"` unless you set it. See docs/how-to-add-a-strategy.md.
+    which data it learns from: `"iterative"` unless you set it. See docs/extend.md.
 
     Examples
     --------
