@@ -192,9 +192,13 @@ def test_a_process_killed_at_any_moment_leaves_one_whole_folder(before, tmp_path
 
 
 def test_a_folder_that_could_not_be_written_leaves_the_old_one(folder):
-    with pytest.raises(OSError, match="full"), new_folder(folder, replace=True) as new:
-        (new / "a").write_text("new")
-        raise OSError("full")
+    def write():
+        with new_folder(folder, replace=True) as new:
+            (new / "a").write_text("new")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write()
     assert content(folder) == OLD
     assert list(folder.parent.iterdir()) == [folder]
 
