@@ -137,6 +137,11 @@ def test_what_is_no_file_is_refused(tmp_path):
     assert sorted(tmp_path.iterdir()) == [circle, pipe]
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
+        write_atomically(tmp_path / "nowhere" / "file", "new")
+
+
 def test_a_file_is_replaced_only_when_asked(file):
     with pytest.raises(FileExistsError, match="exists: choose another file"):
         write_atomically(file, "new", replace=False)

@@ -211,29 +211,34 @@ def test_arrays_of_any_plain_type_are_known_again(tmp_path, values):
     np.testing.assert_array_equal(found["column"], values)
 
 
-def test_a_file_of_another_format_or_a_later_schema_is_refused(tmp_path):
+def of_format(text: str | None):
+    named = None if text is None else {ABOUT["format"]: text}
+    return lambda table: table.replace_schema_metadata(named)
+
+
+UNREADABLE = {
+    # what is done to the table, what is said
+    "another table": (of_format(None), "is a Parquet file but holds no consequential things"),
+    "no JSON": (of_format("{"), "is damaged or no Parquet file"),
+    "no object": (of_format("[]"), "holds no consequential things"),
+    "no digest": (of_format('{"schema": 2}'), "holds no consequential things"),
+    "schema": (
+        of_format('{"schema": 3, "digest": ""}'),
+        "has schema 3; this version reads 1 and 2",
+    ),
+    "changed": (
+        lambda table: table.set_column(1, "value", pa.array([0.0, 1.5])),
+        "is damaged: its content is not what was written",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
     save_columns(tmp_path / "x", columns(), ABOUT)
-    with pytest.raises(UnreadableFileError, match="is a Parquet file but holds no runs"):
-        load_columns(tmp_path / "x", "runs", (1,))
-    with pytest.raises(UnreadableFileError, match="has schema 2; this version reads 3 and 4"):
-        load_columns(tmp_path / "x", "consequential things", (3, 4))
-
-
-def test_a_file_whose_content_was_changed_is_refused(tmp_path):
-    save_columns(tmp_path / "x", columns(), ABOUT)
-    table = pq.read_table(tmp_path / "x")
-    changed = table.set_column(1, "value", pa.array([0.0, 1.5]))
-    pq.write_table(changed, tmp_path / "x")
-    with pytest.raises(UnreadableFileError, match="its content is not what was written"):
-        load_columns(tmp_path / "x", "consequential things", (2,))
-
-
-@pytest.mark.parametrize("document", ["[]", "{}", '{"schema": 2}'])
-def test_a_file_that_does_not_say_what_it_holds_is_refused(tmp_path, document):
-    table = pa.table({"a": [1]}).replace_schema_metadata({ABOUT["format"]: document})
-    pq.write_table(table, tmp_path / "x")
-    with pytest.raises(UnreadableFileError, match="does not say what it holds"):
-        load_columns(tmp_path / "x", "consequential things", (2,))
+    pq.write_table(change(pq.read_table(tmp_path / "x")), tmp_path / "x")
+    with pytest.raises(UnreadableFileError, match=said):
+        load_columns(tmp_path / "x", "consequential things", (1, 2))
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -168,10 +168,8 @@ def load_columns(
         }
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadableFileError(f"{where} is damaged or no Parquet file: {error}") from None
-    if about is None:
-        raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
     if not isinstance(about, dict) or "digest" not in about:
-        raise UnreadableFileError(f"{where} is damaged: it does not say what it holds")
+        raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
     if about.get("schema") not in schemas:
         known = " and ".join(map(str, schemas))
         raise UnreadableFileError(
