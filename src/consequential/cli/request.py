@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
@@ -205,11 +206,7 @@ class Request:
 
 def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Namespace], int]:
     """Turn an analysis into a command: it reads a log, prints and writes what was found."""
-
-    def run(options: argparse.Namespace) -> int:
-        return _run(options, analyse)
-
-    return run
+    return partial(_run, analyse=analyse)
 
 
 def _run(options: argparse.Namespace, analyse: Callable[[Request], Findings]) -> int:
