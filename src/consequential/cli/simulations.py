@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 from consequential import simulation, worlds
 from consequential.cli.inputs import named
-from consequential.cli.results import check_writable, write_resumable
+from consequential.cli.results import check_writable, cluster_of
 from consequential.fairness import fairness_named
 from consequential.paper import reproduction, tasks
 from consequential.paper.figures import FIGURES
@@ -129,13 +130,27 @@ def _simulate(options: argparse.Namespace) -> int:
     }
 
     def write() -> Path:
-        with Store.opened(options.out, "simulate", parameters) as store:
-            tasks.complete(store, [task], n_jobs=options.jobs)
-            runs = Runs.load(store.checked(store.result("runs")))
-            print(runs.summary())
-            return _write_page(options.out / "report.html", world, runs)
+        store = Store.opened(options.out, "simulate", parameters)
+        tasks.complete(store, [task], n_jobs=options.jobs)
+        runs = store.read(store.result("runs"), Runs.load)
+        print(runs.summary())
+        return _write_page(options.out / "report.html", world, runs)
 
-    return write_resumable(options, write)
+    return _write_resumable(options, write)
+
+
+def _write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> int:
+    """Write results that are kept as they come, print where their page is; return the exit code."""
+    started = time.monotonic()
+    try:
+        with cluster_of(options):
+            page = write()
+    except KeyboardInterrupt:
+        kept = f"what is done is kept in {options.out}; the same command goes on from there"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        return 130
+    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
+    return 0
 
 
 def _strategies(options: argparse.Namespace) -> list[Strategy]:
@@ -221,7 +236,7 @@ def reproduce(options: argparse.Namespace) -> int:
         print(_listed(names if options.names else NAMES, scale))
         return 0
     work = partial(reproduction.reproduce, names, options.out, scale, n_jobs=options.jobs)
-    return write_resumable(options, work)
+    return _write_resumable(options, work)
 
 
 def _studies(names: list[str]) -> list[str]:
