@@ -11,7 +11,6 @@ from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.population import Metrics, Population
 from consequential.evaluation.rules import CrossFitted, WinnersCurseWarning, cross_fitted
 from consequential.evaluation.sensitivity import Sensitivity, sensitivity
-from consequential.evaluation.stability import Stability
 from consequential.evaluation.swaps import swap_set
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "Overlap",
     "Population",
     "Sensitivity",
-    "Stability",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",
