@@ -232,8 +232,6 @@ def test_a_policy_decides_on_raw_people_as_on_prepared_ones(messy, preparation):
 def test_rules_around_a_policy_take_raw_people_too(messy, preparation):
     policy = policy_of(preparation)
     expected = policy.propensity(messy)
-    third = cq.EveryNth(3, policy)
-    assert_array_equal(third.propensity(messy), 1 / 3 + (1 - 1 / 3) * expected)
     mixed = cq.Mixture([policy, cq.AcceptAll(), cq.RejectAll()], [0.5, 0.25, 0.25])
     assert_array_equal(mixed.propensity(messy.to_dict("records")), 0.5 * expected + 0.25)
     assert mixed.raw_columns == tuple(FEATURES)
