@@ -108,9 +108,9 @@ def baselines(
     feature_map
         A scikit-learn transformer that all entries share.
     rules
-        Entries of your own by name: decision rules, learners with `fit_log`, or scikit-learn
-        classifiers, which are fitted to accepted people and cut at the cost. What can be fitted is
-        fitted again, to the part that is learned from.
+        Entries of your own by name, beside the others or in the place of one: decision rules,
+        learners with `fit_log`, or scikit-learn classifiers, which are fitted to accepted people
+        and cut at the cost. What can be fitted is fitted again, to the part that is learned from.
     held_out, by
         The share of decisions to evaluate on, drawn at random or the last ones by time step.
 
@@ -142,21 +142,18 @@ def baselines(
         "FairPolicyLearner": FairPolicyLearner(**bounded, max_gap=max_gap, random_state=seed),
     }
     for name, rule in (rules or {}).items():
-        if name in ways:
-            raise ValueError(f"rules has the name {name!r}, which another entry has")
         is_model = hasattr(rule, "predict_proba") and hasattr(rule, "fit") and not is_learner(rule)
         ways[name] = Predictor(cost, feature_map, rule) if is_model else rule
+    asked: dict[str, Any] = {"weighting": weighting, "confidence": confidence}
     entries = []
     for name, way in shown(ways.items(), "baselines"):
         try:
             rule = as_rule(clone(way, safe=False).fit_log(known) if is_learner(way) else way)
         except (ValueError, ImportError) as reason:
             entries.append(Entry(name, None, None, f"left out: {reason}"))
-            continue
-        found = evaluate(
-            rule, unseen, cost=cost, fairness=fairness, weighting=weighting, confidence=confidence
-        )
-        entries.append(Entry(name, rule, found))
+        else:
+            found = evaluate(rule, unseen, cost=cost, fairness=fairness, **asked)
+            entries.append(Entry(name, rule, found))
     return Baselines(tuple(entries), len(known), len(unseen))
 
 
@@ -197,7 +194,9 @@ class Predictor:
             inputs = mapped.toarray() if hasattr(mapped, "toarray") else np.asarray(mapped)
         return log, inputs, known
 
-    def _cut(self, model: Any, threshold: float) -> ThresholdPolicy:
+    def _cut(self, model: Any, threshold: float) -> DecisionRule:
+        if getattr(model, "constant", None) is not None:  # fairlearn's, where one is best for all
+            return AcceptAll() if int(np.ravel(model.constant)[0]) == 1 else RejectAll()
         whole = model if self.feature_map is None else make_pipeline(self.map_, model)
         return ThresholdPolicy(whole, threshold)
 
@@ -261,13 +260,7 @@ class Reduction(Predictor):
             learner.fit(inputs[known], labels, sensitive_features=log.group[known])
         weights = np.asarray(learner.weights_, dtype=np.float64)
         kept = np.flatnonzero(weights > 0)
-        for_all = RejectAll(), AcceptAll()  # where one decision is best for all
-        rules = [
-            for_all[int(np.ravel(model.constant)[0])]
-            if hasattr(model, "constant")
-            else self._cut(model, 0.5)
-            for model in (learner.predictors_[k] for k in kept)
-        ]
+        rules = [self._cut(learner.predictors_[k], 0.5) for k in kept]
         self.policy_ = Mixture(rules, (weights[kept] / weights[kept].sum()).tolist())
         return self
 

@@ -109,6 +109,13 @@ def test_rules_and_learners_of_ones_own_stand_beside_the_others():
     assert not hasattr(own["ours, bounded"], "policy_")
 
 
+def test_a_rule_may_take_the_place_of_an_entry():
+    own = {"FairPolicyLearner": cq.RejectAll(), "augmentation": cq.AcceptAll()}
+    table = cq.baselines(logged(first(), n=1000), cost=first().cost, rules=own)
+    assert [entry.name for entry in table.entries] == NAMES
+    assert {name: table[name].rule for name in own} == own
+
+
 def test_a_classifier_of_ones_own_is_fitted_to_accepted_people_and_cut_at_the_cost():
     log, model = logged(first(), n=1000), KNeighborsClassifier(20)
     entry = cq.baselines(log, cost=first().cost, rules={"neighbours": model})["neighbours"]
@@ -162,7 +169,6 @@ WRONG = {
     "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
     "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
     "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60: write 0.6"),
-    "a name twice": ({"rules": {"accept all": cq.AcceptAll()}}, "rules has the name 'accept all'"),
     "another split": ({"by": "month"}, "split by time_step or random, not by 'month'"),
     "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),
     "confidence": ({"confidence": 95}, "confidence"),
