@@ -319,13 +319,19 @@ def bad(**changes):
         ({"floor": 1.0}, r"an exploration floor lies in \[0, 1\)"),
         ({"n_starts": 0}, "n_starts is a whole number of at least 1"),
         ({"max_passes": 2.5}, "max_passes is a whole number of at least 1"),
+        ({"method": "best"}, "method is one of auto, model, scores, direct"),
+        ({"outcome_model": "boosting"}, "with predict_proba"),
+        ({"unsupported": "accept"}, "unsupported is one of reject, as_logged, trust_model"),
+        ({"confidence": 0.95}, "give max_gap"),
+        ({"confidence": 0.3, "max_gap": 0.1}, "between 0.5 and 1"),
+        ({"confidence": 1.0, "max_gap": 0.1}, "between 0.5 and 1"),
         ({"weighting": "clipped"}, "weighting is a Weighting"),
         ({"feature_map": object()}, "Cannot clone object"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        cq.FairPolicyLearner(method="direct", **options).fit(**bad())
+        cq.FairPolicyLearner(**{"method": "direct"} | options).fit(**bad())
 
 
 @pytest.mark.parametrize(

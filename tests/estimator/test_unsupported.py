@@ -233,8 +233,3 @@ def test_nothing_changes_where_the_log_supports_everybody(options):
         assert learner.policy_.support is None
         assert_array_equal(learner.policy_.theta, found[0].policy_.theta)
         assert learner.result_.notes == ()
-
-
-def test_what_to_do_with_unsupported_people_is_one_of_three_things():
-    with pytest.raises(ValueError, match="unsupported is one of reject, as_logged, trust_model"):
-        cq.FairPolicyLearner(method="direct", unsupported="accept").fit_log(exploring_log())

@@ -266,12 +266,12 @@ def test_features_that_nobody_prepared_are_found_by_name():
     )
 
 
-def test_a_policy_of_an_old_file_has_indicators_of_words_and_no_preparation():
-    old = cq.Policy([0.0, 1.0, 2.0, -1.0], feature_names=["income", "by=car", "by=boat"])
+def test_indicators_of_words_need_no_preparation():
+    policy = cq.Policy([0.0, 1.0, 2.0, -1.0], feature_names=["income", "by=car", "by=boat"])
     people = pd.DataFrame({"by": ["boat", "car", "foot"], "income": [1.0, 2.0, 3.0]})
     same = cq.Policy([0.0, 1.0, 2.0, -1.0]).propensity([[1, 0, 1], [2, 1, 0], [3, 0, 0]])
-    assert_array_equal(old.propensity(people), same)
-    assert_array_equal(old.propensity(Preparation.of(people).transform(people)), same)
+    assert_array_equal(policy.propensity(people), same)
+    assert_array_equal(policy.propensity(Preparation.of(people).transform(people)), same)
 
 
 # --- storage
