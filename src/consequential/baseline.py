@@ -35,6 +35,8 @@ from consequential.weightings import InversePropensity, Weighting
 from consequential.weightings.fractional import fit_classifier
 from consequential.weightings.weights import counted_rows
 
+__all__ = ["Baselines", "Entry", "Predictor", "Reduction", "baselines"]
+
 _CONSTRAINTS = {
     "demographic_parity": "DemographicParity",
     "equal_opportunity": "TruePositiveRateParity",
@@ -54,7 +56,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Baselines:
-    """What `baselines` found; print it for a table, or ask for one entry by its name."""
+    """What `baselines` found; print it for a table, or ask for one entry by its name.
+
+    Examples
+    --------
+    >>> import numpy as np, consequential as cq
+    >>> world = cq.worlds.first_setting()
+    >>> log = world.collect(world.initial_policy(), 2_000, np.random.default_rng(0))
+    >>> cq.baselines(log, cost=world.cost)["accept all"].evaluation.acceptance.value
+    1.0
+    """
 
     entries: tuple[Entry, ...]
     n_learned: int
