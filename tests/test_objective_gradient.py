@@ -49,7 +49,7 @@ def two_step_log(n_groups: int, extras: bool = False) -> cq.DecisionLog:
         80,
         n_groups,
         time_step=np.arange(80) % 2,
-        policies={0: cq.Policy([0.4, 0.3, 0.0], floor=0.1), 1: cq.EveryNth(3)},
+        policies={0: cq.Policy([0.4, 0.3, 0.0], floor=0.1), 1: cq.RejectAll().with_floor(1 / 3)},
         **(columns if extras else {}),
     )
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import Curves as Curves
     from consequential.policies import DecisionRule as DecisionRule
-    from consequential.policies import EveryNth as EveryNth
     from consequential.policies import FeatureSummary as FeatureSummary
     from consequential.policies import Logged as Logged
     from consequential.policies import Mixture as Mixture
@@ -85,7 +84,6 @@ _NAMES = {
         "AcceptAll",
         "Curves",
         "DecisionRule",
-        "EveryNth",
         "FeatureSummary",
         "Logged",
         "Mixture",

@@ -153,7 +153,7 @@ def bad_files(tmp_path_factory):
     pa.csv.write_csv(sharp.set_column(6, "repaid", pa.array(known)), here / "sharp.csv")
     cq.save_policy(cq.Policy([0.0, 1.0], feature_names=["height"]), here / "strange.json")
     mixed = cq.Policy([0.0, 1.0], feature_names=["height"]).with_floor(0.1)
-    cq.save_policy(cq.EveryNth(3, mixed), here / "mixed.json")
+    cq.save_policy(cq.Mixture([mixed, cq.AcceptAll()], [0.7, 0.3]), here / "mixed.json")
     by_group = cq.Policy([0.0, 1.0, 0.0, 2.0], groups=["f", "m"], feature_names=["income"])
     cq.save_policy(by_group, here / "by-group.json")
     return here

@@ -47,7 +47,6 @@ def test_fit_writes_everything_it_knows_as_json(shared):
         "comparisons",
         "swaps",
         "group_metrics",
-        "stability",
         "effects",
         "overlap",
     }
@@ -187,14 +186,6 @@ def test_of_more_than_two_groups_fit_says_which_two_the_gap_is_between(here, cap
     highest, lowest = (pick(rates, key=lambda age: rates[age]["value"]) for pick in (max, min))
     said = f" between {highest}, the highest, and {lowest}."
     assert said in capsys.readouterr().out.splitlines()[2]
-
-
-def test_the_report_says_whether_other_parts_of_the_log_teach_the_same(shared):
-    found = results(shared / "fit")["results"]["stability"]
-    assert len(found["acceptance"]) == 2
-    page = text_of(shared / "fit" / "report.html")
-    section = page[page.index("Would other data teach the same?") :]
-    assert f"{found['split']:.1%} of people one would rather accept and another reject" in section
 
 
 def test_the_report_says_which_features_move_the_policy(shared):

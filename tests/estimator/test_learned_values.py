@@ -150,7 +150,7 @@ def test_earnings_plans_and_baselines_count_in_values():
     earned = cq.statistics.earnings(RULE, log, unit="EUR").overall
     assert_allclose(earned.new.value, cq.evaluate(RULE, log).utility.value)
     assert cq.plan(log, improvement=5.0, floors=[0.05]).options[0].loss > 0.1
-    found = cq.baselines(log, learner=cq.FairPolicyLearner(method="model"))
+    found = cq.baselines(log)
     usual = found["accepted only"].evaluation.utility.value
     assert usual > found["accept all"].evaluation.utility.value
     assert found["FairPolicyLearner"].evaluation.utility.value > 0.8 * usual

@@ -290,7 +290,6 @@ def test_a_policy_judged_on_the_log_it_learned_from_warns_and_says_what_to_do():
         learner.policy_,
         learner.policy_.with_floor(0.1),
         cq.Mixture([learner.policy_, cq.AcceptAll()], [0.5, 0.5]),
-        cq.EveryNth(4, otherwise=learner.policy_),
     ):
         with pytest.warns(cq.WinnersCurseWarning, match=r"log\.split.*folds=5"):
             cq.evaluate(rule, log, cost=0.4)

@@ -11,7 +11,6 @@ from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.population import Metrics, Population
 from consequential.evaluation.rules import (
     CrossFitted,
-    Stability,
     WinnersCurseWarning,
     cross_fitted,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "Overlap",
     "Population",
     "Sensitivity",
-    "Stability",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from consequential.baseline import accepted_only, inverse_propensity
+from consequential.baseline import Predictor, inverse_propensity
 from consequential.estimator import FairPolicyLearner
 from consequential.estimator.training import cross_fitted_under
 from consequential.evaluation import Estimate
@@ -25,7 +24,7 @@ from consequential.evaluation.weighted_log import Measurement, WeightedLog
 from consequential.fairness import Fairness, fairness_named
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective
-from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
+from consequential.policies import AcceptAll, Logged, RejectAll
 from consequential.shares import checked_share
 from consequential.tradeoff.points import Frontier, Point
 from consequential.weightings import Weighting
@@ -131,8 +130,8 @@ def frontier(
         "what the log did": Logged(),
         "accept all": AcceptAll(),
         "reject all": RejectAll(),
-        "accepted only": _Predictor(accepted_only, cost, feature_map),
-        "inverse propensity": _Predictor(inverse_propensity, cost, feature_map),
+        "accepted only": Predictor(cost, feature_map),
+        "inverse propensity": Predictor(cost, feature_map, weigh=inverse_propensity),
     }
     if isinstance(log, LogScan):
         measures, references, notes = _measured_on_scan(log, objective, learners, rules, seed)
@@ -158,20 +157,6 @@ def frontier(
 
 # of the learner at each bound, of the rules to compare with, and notes
 _Measured = tuple[list[Measurement], dict[str, Measurement], list[str]]
-
-
-@dataclass
-class _Predictor:
-    """A learner made of a function from a log and a cost to a rule."""
-
-    fit: Callable[..., DecisionRule]
-    cost: float
-    feature_map: Any
-
-    def fit_log(self, log: DecisionLog) -> _Predictor:
-        """Fit the rule."""
-        self.policy_ = self.fit(log, self.cost, feature_map=self.feature_map)
-        return self
 
 
 def _measured_on_log(
