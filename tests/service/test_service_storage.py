@@ -210,6 +210,21 @@ def test_the_role_of_the_service_lacks_the_grants(trial):
     store.close()
 
 
+@pytest.mark.parametrize("trial", ["postgresql"], indirect=True)
+def test_the_role_of_the_service_may_add_rows_and_change_what_may_change(trial):
+    asked = "select table_name, {} from information_schema.role_{}_grants where grantee = :role"
+    tables = [table for table in schema.metadata.tables.values() if table.schema is None]
+    free = {(t.name, name) for t in tables for name in t.info.get("may_change", ())}
+    adds = {(t.name, kind) for t in tables for kind in ("SELECT", "INSERT")}
+    store, role = connected(trial.settings), {"role": "consequential_service"}
+    with store.read() as connection:
+        given = connection.execute(text(asked.format("privilege_type", "table")), role).all()
+        columns = text(asked.format("column_name", "column") + " and privilege_type = 'UPDATE'")
+        assert {tuple(row) for row in given} == {*adds, ("alembic_version", "SELECT")}
+        assert {tuple(row) for row in connection.execute(columns, role)} == free
+    store.close()
+
+
 def test_a_secret_that_is_missing_short_or_open_to_others_is_refused(tmp_path, monkeypatch):
     trial = make_trial(tmp_path)
     secret = tmp_path / "secret"

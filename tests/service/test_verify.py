@@ -183,7 +183,7 @@ def test_a_kept_seal_tells_of_deleted_days(filled):
     assert any(kept[0] in str(found) for found in verify(store, service.secret, kept))
 
 
-@pytest.mark.parametrize("table", (*schema.SEALED, schema.day), ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*schema.SEALED, schema.day], ids=lambda table: table.name)
 def test_each_changed_cell_and_each_dropped_or_added_row_is_found(filled, table):
     store, service, _ = filled
     rows, unseen = closed_rows(store, table), []
