@@ -7,7 +7,7 @@ import time
 
 import pytest
 from postgres_server import PostgresServer
-from sqlalchemy import UniqueConstraint, event, inspect, select, text
+from sqlalchemy import UniqueConstraint, event, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from trial import Trial, application, make_trial, served_here
 
@@ -116,20 +116,6 @@ def test_a_forgotten_application_is_gone(filled):
         address = "/v1/loops/trial/decisions"
         again = http.post(address, json=application("A-4", subject_id="P-4"))
     assert (again.status_code, again.json()["code"]) == (410, "forgotten")
-
-
-def test_nothing_is_added_to_a_day_that_is_closed(filled):
-    store = connected(filled.settings)
-    with store.read() as connection:
-        row = schema.row(connection, select(schema.decision))
-    values = {"loop": "trial", "date": row["time"][:10], "table": "decision", "rows": 0,
-              "seal": "", "summary": "{}"}  # fmt: skip
-    with store.write() as connection:
-        connection.execute(schema.day.insert(), values)
-    new = row | {"id": "0" * 36, "application_id": "late"}
-    with pytest.raises(IntegrityError, match="closed"), store.write() as connection:
-        connection.execute(schema.decision.insert(), new)
-    store.close()
 
 
 def test_the_migration_makes_the_tables_of_the_schema(filled):
