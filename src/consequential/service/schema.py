@@ -44,8 +44,8 @@ def _rows(
 ) -> Table:
     """Return a table of rows, of which nothing changes but two kinds of columns.
 
-    Those `filled_in` change once, from null; those `forgotten` change once, to null. Neither is
-    part of the digest.
+    Those `filled_in` change once, from null. Those `forgotten`, a value and its salt, change once,
+    to null; a digest of them stays. Neither is part of the row's digest.
     """
     return Table(
         name,

@@ -24,8 +24,6 @@ from consequential.service.forgetting import FORGOTTEN
 from consequential.service.records import hidden_digest, row_digest
 
 _PIECE = 2_000  # rows that are replayed together
-# what may be forgotten, and the digest that stays in its place
-_HIDDEN = {"decision": ("features", "features_digest"), "attribute": ("value", "value_digest")}
 
 Row = Mapping[Any, Any]
 Place = tuple[str, str]  # a loop and a day
@@ -189,14 +187,14 @@ class _Forgotten:
 def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Finding]:
     if row_digest(row, table.info["may_change"]) != row["digest"]:
         yield Finding(table.name, row["id"], "its digest is not that of its content")
-    if table.name in _HIDDEN:
-        name, digest = _HIDDEN[table.name]
+    if table.info["forgotten"]:
+        name, _ = table.info["forgotten"]
         content, salt = row[name], row["salt"]
         if (content is None) != (salt is None):
             yield Finding(table.name, row["id"], f"of {name} and salt only one was deleted")
         elif content is None and not forgotten.has(row):
             yield Finding(table.name, row["id"], f"{name} was deleted, and no event says so")
-        elif content is not None and hidden_digest(salt, content) != row[digest]:
+        elif content is not None and hidden_digest(salt, content) != row[f"{name}_digest"]:
             yield Finding(table.name, row["id"], f"{name} or salt is not what was written")
 
 
