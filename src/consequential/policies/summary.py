@@ -30,8 +30,7 @@ class FeatureSummary:
     quantiles
         One row per share of people (5, 25, 50, 75 and 95 percent), one column per feature.
     means
-        The mean of each feature; for an indicator, the share of people with that word. None in
-        summaries stored by older versions.
+        The mean of each feature; for an indicator, the share of people with that word.
 
     Examples
     --------
@@ -44,21 +43,20 @@ class FeatureSummary:
     names: tuple[str, ...]
     reference: Floats
     quantiles: Floats
-    means: Floats | None = None
+    means: Floats
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(str(name) for name in self.names))
-        names = ("reference", "quantiles", "means")
-        for name in names if self.means is not None else names[:2]:
+        for name in ("reference", "quantiles", "means"):
             values = np.array(getattr(self, name), dtype=np.float64)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         n = len(self.names)
-        means = self.reference if self.means is None else self.means
-        fits = self.reference.shape == means.shape == (n,) and self.quantiles.shape[1:] == (n,)
+        fits = self.reference.shape == self.means.shape == self.quantiles.shape[1:] == (n,)
         if not fits or len(self.quantiles) == 0:
-            raise PolicyError("a summary needs a reference and quantiles for each feature")
-        if not all(np.isfinite(each).all() for each in (self.reference, self.quantiles, means)):
+            raise PolicyError("a summary needs a reference, quantiles and a mean for each feature")
+        known = (self.reference, self.quantiles, self.means)
+        if not all(np.isfinite(each).all() for each in known):
             raise PolicyError("the values in a summary of features must be finite")
 
     @classmethod
@@ -78,7 +76,7 @@ class FeatureSummary:
     def ordinary(cls, names: Sequence[str]) -> FeatureSummary:
         """Return a summary for features of which nothing is known but their names."""
         quantiles = np.repeat(np.array(_ORDINARY)[:, None], len(names), axis=1)
-        return cls(tuple(names), np.zeros(len(names)), quantiles)
+        return cls(tuple(names), np.zeros(len(names)), quantiles, np.zeros(len(names)))
 
     def made_up_people(self, n: int) -> Floats:
         """Return people whose features are quantiles put together at random, the same each time."""
@@ -98,12 +96,12 @@ class FeatureSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
-        found: dict[str, Any] = {
+        return {
             "names": list(self.names),
             "reference": self.reference.tolist(),
             "quantiles": self.quantiles.tolist(),
+            "means": self.means.tolist(),
         }
-        return found if self.means is None else found | {"means": self.means.tolist()}
 
     def __repr__(self) -> str:
         return f"FeatureSummary(of {', '.join(self.names)})"
