@@ -8,7 +8,7 @@ from consequential.accelerated.ascent import Respond, Response, Step, Surroundin
 from consequential.accelerated.backend import needed
 from consequential.accelerated.people import uniforms
 from consequential.kernels.ascent import Ascent
-from consequential.kernels.links import LinkNumbers
+from consequential.links import LinkNumbers
 
 jax = needed("jax")
 jnp = jax.numpy

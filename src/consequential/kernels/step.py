@@ -30,13 +30,13 @@ from consequential.kernels.functionals import (
 from consequential.kernels.jit import compiled
 from consequential.kernels.links import (
     THRESHOLD,
-    LinkNumbers,
     exponential_ratio,
     linear_scores,
 )
 from consequential.kernels.logistic import RIDGE, fit_logistic
 from consequential.kernels.matrices import mean_squares
 from consequential.kernels.reservoir import keep
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 

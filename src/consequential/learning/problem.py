@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.functionals import Benefit, Coefficients, Sums
-from consequential.kernels.links import LinkNumbers, propensities
 from consequential.learning.constraints import Constraint
 from consequential.learning.rows import Passes
+from consequential.links import LinkNumbers, responses
 from consequential.objective import Objective, deviations
 
 Floats = NDArray[np.float64]
@@ -156,8 +156,7 @@ class Problem:
 
     def alike(self, totals: Floats, scores: Sequence[float]) -> list[tuple[Sums, float]]:
         """Return the same for policies that give everybody one score, from the passes' totals."""
-        chances = np.empty(len(scores))
-        propensities(self.link, np.array(scores), chances)
+        chances, _ = responses(self.link, np.array(scores))
         found = []
         for chance in chances:
             values = chance * totals[0]

@@ -15,11 +15,11 @@ from consequential.accelerated import backend, step
 from consequential.accelerated.people import Population
 from consequential.accelerated.step import Program
 from consequential.kernels.alias_table import FEATURES
-from consequential.kernels.links import LinkNumbers
 from consequential.kernels.reservoir import changed_slots
 from consequential.kernels.step import Outcome
 from consequential.learning import UpdatePolicy
 from consequential.learning.ascent import Schedule
+from consequential.links import LinkNumbers
 from consequential.policies import Policy
 from consequential.sequences import Aggregated, reservoir_moves, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts
