@@ -22,7 +22,7 @@ from killed_writers import died_of, kill, stop_at
 
 from consequential.cli import main
 from consequential.paper import reproduction, tasks
-from consequential.report import page
+from consequential.simulation import page
 from consequential.store import Store
 
 OUT, PEACE = Path("out"), Path("peace")

@@ -18,7 +18,7 @@ from pathlib import Path
 from consequential import files
 from consequential.cli import analyses, main, results
 from consequential.cli.parser import command_parser
-from consequential.report import figures, page
+from consequential.report import figures
 
 CALLS = ("replace", "rename", "mkdir", "unlink", "rmdir", "fsync", "chmod")
 NOTES = "notes.txt"  # a file of the user's own
@@ -118,7 +118,7 @@ def asked(floor: str) -> list[str]:
 
 
 def run() -> None:
-    analyses.svg_of = page.svg_of = figures.svg_of = lambda *_, **__: "<svg></svg>"
+    analyses.svg_of = figures.svg_of = lambda *_, **__: "<svg></svg>"
     main([*asked("0.1"), "--out", "old"])
     given = captured([*asked("0.3"), "--out", "new"])
     options = command_parser().parse_args([*asked("0.3"), "--out", str(TARGET), "--overwrite"])

@@ -23,7 +23,6 @@ from consequential.paper import reproduction, tasks
 from consequential.paper.figures import FIGURES
 from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
 from consequential.paper.tasks import Simulation
-from consequential.report import Section, write_report
 from consequential.simulation import (
     LearnToDecide,
     LearnToPredict,
@@ -31,6 +30,7 @@ from consequential.simulation import (
     Strategy,
     paper_strategies,
 )
+from consequential.simulation.page import Section, write_report
 from consequential.store import Store
 from consequential.tables import text_table
 from consequential.worlds import ScoreWorld, World

@@ -26,9 +26,9 @@ from consequential.learning import Fitted
 from consequential.links import Link
 from consequential.log import DecisionLog, LogScan
 from consequential.log.attributes import intersection
+from consequential.log.reservoir import extended
 from consequential.objective import Objective
 from consequential.policies import FeatureMap, Policy, PolicyError, Unsupported
-from consequential.sequences import Aggregated
 from consequential.weightings import Weighting
 
 Floats = NDArray[np.float64]
@@ -300,7 +300,7 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.n_batches_ = getattr(self, "n_batches_", 0) + 1
         rng = np.random.default_rng([self.random_state, self.n_batches_])
         batch = at_step(log, self.n_batches_ - 1, kept)
-        self.kept_ = Aggregated(self.max_rows).extend(kept, batch, rng)
+        self.kept_ = extended(kept, batch, self.max_rows, rng)
         return self._keep(learned(self, self.kept_, warm=getattr(self, "policy_", None)))
 
     def _keep(self, found: Learned) -> FairPolicyLearner:

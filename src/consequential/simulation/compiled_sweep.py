@@ -29,9 +29,11 @@ from consequential.kernels.step import (
     count_groups,
     reading_of,
 )
-from consequential.learning import FitPredictor, prediction
+from consequential.learning import prediction
+from consequential.learning.prediction import FitPredictor
+from consequential.log.reservoir import reservoir_moves
 from consequential.policies import Policy
-from consequential.sequences import Aggregated, Sequence, reservoir_moves, sequence_named
+from consequential.sequences import Aggregated, Sequence, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts
 from consequential.simulation.ground_truth import GroundTruth
 from consequential.simulation.replay import Experiment, fill_proposals, learning_rng

@@ -17,11 +17,12 @@ from consequential.accelerated.step import Program
 from consequential.kernels.alias_table import FEATURES
 from consequential.kernels.reservoir import changed_slots
 from consequential.kernels.step import Outcome
-from consequential.learning import UpdatePolicy
 from consequential.learning.ascent import Schedule
+from consequential.learning.update import UpdatePolicy
 from consequential.links import LinkNumbers
+from consequential.log.reservoir import reservoir_moves
 from consequential.policies import Policy
-from consequential.sequences import Aggregated, reservoir_moves, sequence_named
+from consequential.sequences import Aggregated, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts
 from consequential.simulation.compiled_sweep import Progress, advance_seed, measured, runs_of
 from consequential.simulation.ground_truth import GroundTruth

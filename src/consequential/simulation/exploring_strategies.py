@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from consequential.fairness import Fairness
-from consequential.learning import FitPosterior
 from consequential.learning.algorithm import Learner
-from consequential.learning.exploring import Explore
+from consequential.learning.exploring import Explore, FitPosterior
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
 from consequential.sequences import Aggregated, Iterative, Sequence, sequence_named

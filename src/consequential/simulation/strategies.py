@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from consequential.fairness import Fairness
-from consequential.learning import FitFairPredictor, FitPredictor, UpdatePolicy
 from consequential.learning.algorithm import Learner
+from consequential.learning.prediction import FitFairPredictor, FitPredictor
+from consequential.learning.update import UpdatePolicy
 from consequential.objective import Objective
 from consequential.policies import (
     DecisionRule,
