@@ -117,6 +117,14 @@ except ImportError as error:
     assert said.strip().endswith('need Numba: pip install "consequential[lab]"')
 
 
+def test_a_command_that_needs_numba_says_so_in_a_sentence(tmp_path):
+    said = python(
+        "from consequential.cli import main; sys.stderr = sys.stdout; main(['demo'])", tmp_path
+    )
+    assert said.startswith("consequential: simulations and learning from minibatches need Numba")
+    assert len(said.splitlines()) == 1
+
+
 def imported(path: Path) -> set[str]:
     """Return the modules that a source may import, in functions too."""
     found = set()

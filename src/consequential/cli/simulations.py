@@ -15,6 +15,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal
 
+from consequential.cli.extra import needing_lab
+
+with needing_lab():
+    import consequential.kernels.jit  # noqa: F401
+
 from consequential import simulation, worlds
 from consequential.cli.inputs import named
 from consequential.cli.results import check_writable, write_resumable

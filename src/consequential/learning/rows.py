@@ -233,9 +233,9 @@ class Rows:
         """Return some rows' inputs and columns in the order of the groups, and each one's rows."""
         inputs, columns, group = self.inputs[here], self.columns[:, here], self.group[here]
         ends = [0, *np.cumsum(np.bincount(group, minlength=self.n_groups)).tolist()]
-        # small integers are sorted in linear time
-        order = np.argsort(group.astype(np.min_scalar_type(self.n_groups)), kind="stable")
         if self.n_groups > 1:
+            small = group.astype(np.min_scalar_type(self.n_groups))  # sorted in linear time
+            order = np.argsort(small, kind="stable")
             inputs, columns = inputs.take(order, axis=0), columns.take(order, axis=1)
         return inputs, columns, [slice(*pair) for pair in pairwise(ends)]
 
