@@ -19,8 +19,9 @@ from consequential.kernels.batch_sums import (
     weigh_row,
 )
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers, exponential_ratio, linear_scores, responses
+from consequential.kernels.links import exponential_ratio, linear_scores, responses
 from consequential.kernels.matrices import mean_squares
+from consequential.links import LinkNumbers
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
 LOGISTIC = LinkNumbers(1.0, 0.0, 0.0)

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from consequential.links import LINKS, LOGISTIC, SEMI_LOGISTIC, SMOOTH_SEMI_LOGISTIC, link_named
+from consequential.links import (
+    LINK_NUMBERS,
+    LINKS,
+    LOGISTIC,
+    SEMI_LOGISTIC,
+    SMOOTH_SEMI_LOGISTIC,
+    LinkNumbers,
+    link_named,
+    responses,
+)
 
 ETAS = [-200.0, -60.0, -30.0, -5.0, -1.0, -0.1, -1e-9, 1e-9, 0.1, 1.0, 5.0, 30.0, 60.0, 200.0]
 DIGITS, STEP = 250, Decimal("1e-30")
@@ -181,3 +190,12 @@ def test_a_link_of_ones_own_is_copied_whole():
 
     own = Link("own", np.tanh, np.cosh, np.sinh)
     assert copy.deepcopy(own) == own
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_a_links_numbers_give_its_propensities_and_derivatives(link, floor):
+    eta = np.array([*ETAS, 0.0, -0.0, -1e3, 1e3])
+    propensity, derivative = responses(LinkNumbers(*LINK_NUMBERS[link.name], floor), eta)
+    assert_allclose(propensity, floor + (1.0 - floor) * link.probability(eta), rtol=1e-15)
+    expected = (1.0 - floor) * link.derivative(eta)
+    assert_allclose(derivative, expected, rtol=1e-14, atol=1e-300)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.evaluation import group_metrics as group_metrics
     from consequential.evaluation import overlap as overlap
     from consequential.evaluation import sensitivity as sensitivity
-    from consequential.learning import FitFairPredictor as FitFairPredictor
-    from consequential.learning import FitPosterior as FitPosterior
-    from consequential.learning import FitPredictor as FitPredictor
-    from consequential.learning import UpdatePolicy as UpdatePolicy
-    from consequential.learning import consequential_learning as consequential_learning
+    from consequential.learning.algorithm import consequential_learning as consequential_learning
+    from consequential.learning.exploring import FitPosterior as FitPosterior
+    from consequential.learning.prediction import FitFairPredictor as FitFairPredictor
+    from consequential.learning.prediction import FitPredictor as FitPredictor
+    from consequential.learning.update import UpdatePolicy as UpdatePolicy
     from consequential.log import DecisionLog as DecisionLog
     from consequential.log import DecisionLogError as DecisionLogError
     from consequential.log import EstimatedPropensity as EstimatedPropensity
@@ -117,13 +117,10 @@ _NAMES = {
         "overlap",
         "sensitivity",
     ],
-    "learning": [
-        "FitFairPredictor",
-        "FitPosterior",
-        "FitPredictor",
-        "UpdatePolicy",
-        "consequential_learning",
-    ],
+    "learning.algorithm": ["consequential_learning"],
+    "learning.exploring": ["FitPosterior"],
+    "learning.prediction": ["FitFairPredictor", "FitPredictor"],
+    "learning.update": ["UpdatePolicy"],
     "estimator": ["BoundNotShownError", "FairPolicyLearner"],
     "tradeoff": ["Frontier", "frontier"],
     "planning": ["Plan", "plan"],

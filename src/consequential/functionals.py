@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.kernels import NOBODY
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
+
+NOBODY = 1e-300  # a denominator up to this means that nobody is in the group
 
 # weights of a row's people, of its positives and of its negatives
 Mix = tuple[float, float, float]

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Link", "link_named"]
 
@@ -98,3 +101,34 @@ def link_named(name: str | Link) -> Link:
     if name not in LINKS:
         raise ValueError(f"unknown link {name!r}; choose one of {', '.join(LINKS)}")
     return LINKS[name]
+
+
+class LinkNumbers(NamedTuple):
+    """A link and its exploration floor as numbers, for any of the links above.
+
+    `pi = floor + (1 - floor) g`, where g is `below sigma(eta)` for eta < 0, and for eta >= 0
+    it is 1 if the link is flat there, else `sigma(eta)`.
+    """
+
+    below: float
+    flat: float  # 1 or 0
+    floor: float
+
+
+LINK_NUMBERS = {
+    "logistic": (1.0, 0.0),
+    "semi_logistic": (1.0, 1.0),
+    "smooth_semi_logistic": (2.0, 1.0),
+}
+
+
+def responses(
+    link: LinkNumbers, eta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the propensities of linear scores and their derivatives, with one exponential each."""
+    decayed = np.exp(-np.abs(eta))
+    negative, smaller = eta < 0.0, decayed / (1.0 + decayed)  # of sigma(eta) and sigma(-eta)
+    scaled = smaller * np.where(
+        negative, (1.0 - link.floor) * link.below, (1.0 - link.floor) * (1.0 - link.flat)
+    )
+    return np.where(negative, link.floor + scaled, 1.0 - scaled), scaled - scaled * smaller

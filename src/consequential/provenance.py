@@ -6,8 +6,9 @@ import hashlib
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -48,7 +49,11 @@ def _sources(folder: Traversable, within: str = "") -> Iterator[tuple[str, Trave
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of what its numbers depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):  # Numba is there only where simulations run
+            found[name] = version(name)
+    return found
 
 
 def machine() -> dict[str, str | int]:

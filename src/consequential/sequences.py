@@ -88,32 +88,17 @@ class Aggregated(Sequence):
         self, kept: DecisionLog | None, new: DecisionLog, rng: np.random.Generator
     ) -> DecisionLog:
         """Return old and new rows together, in random order, a sample where there are too many."""
-        from consequential.kernels.reservoir import keep
-
         n_kept = 0 if kept is None else len(kept)
         # once it is full, the reservoir no longer tells how many rows it has seen
         seen = n_kept if n_kept < self.max_rows else int(new.time_step.min()) * len(new)
         moves = reservoir_moves(rng.random(len(new)), max(seen, n_kept), self.max_rows)
         both = new if kept is None else DecisionLog.concatenate([kept, new])
-        rows = np.arange(min(n_kept + len(new), self.max_rows))
-        keep(moves, n_kept + np.arange(len(new)), rows)
-        return both.take(rows)
-
-
-def reservoir_moves(uniforms: NDArray[np.float64], n_seen: int, max_rows: int) -> NDArray[np.int64]:
-    """Say where entries go in a uniform sample without replacement, kept in random order.
-
-    A move is (entry, end, slot): the entry goes into the slot; where `end` is not -1 the
-    reservoir still grows, and what was in the slot goes to its end. Entries without a move are
-    not kept.
-    """
-    count = np.arange(n_seen, n_seen + len(uniforms))
-    slot = (uniforms * (count + 1)).astype(np.int64)
-    entry = np.flatnonzero((count < max_rows) | (slot < max_rows))
-    moves = np.empty((len(entry), 3), dtype=np.int64)
-    moves[:, 0], moves[:, 2] = entry, slot[entry]
-    moves[:, 1] = np.where(count[entry] < max_rows, count[entry], -1)
-    return moves
+        rows = list(range(min(n_kept + len(new), self.max_rows)))
+        for entry, end, slot in moves.tolist():
+            if end >= 0:
+                rows[end] = rows[slot]
+            rows[slot] = n_kept + entry
+        return both.take(np.array(rows, dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +128,22 @@ class LastSteps(Sequence):
         both = DecisionLog.concatenate([kept, new])
         newest = int(both.time_step.max())
         return both.take(both.time_step > newest - self.k)
+
+
+def reservoir_moves(uniforms: NDArray[np.float64], n_seen: int, max_rows: int) -> NDArray[np.int64]:
+    """Say where entries go in a uniform sample without replacement, kept in random order.
+
+    A move is (entry, end, slot): the entry goes into the slot; where `end` is not -1 the
+    reservoir still grows, and what was in the slot goes to its end. Entries without a move are
+    not kept.
+    """
+    count = np.arange(n_seen, n_seen + len(uniforms))
+    slot = (uniforms * (count + 1)).astype(np.int64)
+    entry = np.flatnonzero((count < max_rows) | (slot < max_rows))
+    moves = np.empty((len(entry), 3), dtype=np.int64)
+    moves[:, 0], moves[:, 2] = entry, slot[entry]
+    moves[:, 1] = np.where(count[entry] < max_rows, count[entry], -1)
+    return moves
 
 
 _NAMED: dict[str, Sequence] = {"iterative": Iterative(), "aggregated": Aggregated()}

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from consequential.cli import main
 from consequential.paper import reproduction, tasks
-from consequential.report import page
-from consequential.simulation import Runs
+from consequential.simulation import Runs, page
 
 CALLS = ("replace", "mkdir", "unlink", "rmdir", "fsync", "chmod")
 OUT, PEACE = Path("out"), Path("peace")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from consequential.kernels.links import LinkNumbers
 from consequential.learning.rows import Remembered
+from consequential.links import LinkNumbers
 
 LINK = LinkNumbers(1.0, 0.0, 0.0)
 

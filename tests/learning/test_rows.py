@@ -55,8 +55,8 @@ def test_a_pass_sums_values_and_gradients_by_column_and_group(link, n_groups, by
     )
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 255, 256, 257])
-def test_tiles_that_are_not_full_count_all_their_rows(n):
+@pytest.mark.parametrize("n", [1, 3, 16_383, 16_384, 16_385])
+def test_chunks_that_are_not_full_count_all_their_rows(n):
     for k in (1, 2, 5):
         rows = made(n, k, 2, 3)
         theta = np.linspace(-1.0, 1.0, rows.n_parameters)

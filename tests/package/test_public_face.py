@@ -93,9 +93,8 @@ def test_the_version_is_three_numbers():
 
 
 def test_public_names_live_in_public_packages():
-    for name in set(cq.__all__) - set(MODULES) - {"__version__"}:
-        home = importlib.import_module(".".join(getattr(cq, name).__module__.split(".")[:2]))
-        assert name in home.__all__
+    for name, home in cq._HOME.items():
+        assert name in importlib.import_module(f"consequential.{home}").__all__
 
 
 # --- docstrings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import tracemalloc
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
 import consequential as cq
+from consequential.links import LINKS
 from consequential.policies import NamedFeatures, Support
 
 POLICY = cq.Policy([0.1, 2.0, -1.0], feature_names=["income", "debt"])
@@ -290,8 +292,32 @@ def test_one_row_has_the_same_bits_as_in_a_batch(n_features, order, rng):
     ]
     for policy in policies:
         together = policy.propensity(matrix)
-        alone = [policy.propensity(matrix[[k]])[0] for k in range(0, 1_000, 41)]
+        alone = [policy.propensity(matrix[k : k + 1])[0] for k in range(0, 1_000, 41)]
         assert_array_equal(alone, together[::41])
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("by_group", [False, True])
+def test_rows_of_every_chunk_have_the_bits_they_have_alone(link, by_group, rng):
+    n = 2 * 16_384 + 3
+    matrix, sensitive = rng.normal(size=(n, 6)), rng.integers(2, size=n)
+    groups = (0, 1) if by_group else ()
+    policy = cq.Policy(rng.normal(size=7 * max(1, len(groups))), link, groups=groups)
+    together = policy.propensity(matrix, sensitive)
+    for k in (*range(0, n, 997), 16_383, 16_384, n - 1):
+        here = slice(k, k + 1)
+        assert policy.propensity(matrix[here], sensitive[here])[0] == together[k]
+
+
+def test_propensities_of_many_people_need_less_memory_than_the_features(rng):
+    matrix = rng.normal(size=(200_000, 20))
+    policy = cq.Policy(rng.normal(size=21))
+    tracemalloc.start()
+    try:
+        policy.propensity(matrix)
+        assert tracemalloc.get_traced_memory()[1] < matrix.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -15,3 +15,12 @@ def needing_service() -> Iterator[None]:
         raise ValueError(
             f"the service needs {error.name}: pip install 'consequential[service]'"
         ) from None
+
+
+@contextmanager
+def needing_lab() -> Iterator[None]:
+    """Say how Numba is installed, where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise ValueError(str(error)) from None

@@ -15,6 +15,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal
 
+from consequential.cli.extra import needing_lab
+
+with needing_lab():
+    import consequential.kernels.jit  # noqa: F401
+
 from consequential import simulation, worlds
 from consequential.cli.inputs import named
 from consequential.cli.results import check_writable, cluster_of
@@ -23,7 +28,6 @@ from consequential.paper import reproduction, tasks
 from consequential.paper.figures import FIGURES
 from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
 from consequential.paper.tasks import Simulation
-from consequential.report import Section, write_report
 from consequential.simulation import (
     LearnToDecide,
     LearnToPredict,
@@ -31,6 +35,7 @@ from consequential.simulation import (
     Strategy,
     paper_strategies,
 )
+from consequential.simulation.page import Section, write_report
 from consequential.store import Store
 from consequential.tables import text_table
 from consequential.worlds import ScoreWorld, World

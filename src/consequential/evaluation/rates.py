@@ -46,8 +46,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from consequential.evaluation.estimate import Additive
-from consequential.functionals import LABELLED, NEGATIVES, POSITIVES, Shape
-from consequential.kernels import NOBODY
+from consequential.functionals import LABELLED, NEGATIVES, NOBODY, POSITIVES, Shape
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

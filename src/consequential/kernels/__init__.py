@@ -4,6 +4,5 @@ A kernel reads arrays and small named tuples of numbers. What it computes is wha
 say in NumPy; tests compare the two.
 """
 
-NOBODY = 1e-300  # a denominator up to this means that nobody is in the group
 # residuals are this many times deviations, so that lambda/2 times their squares is the penalty
 ROOT_TWO = 2.0**0.5

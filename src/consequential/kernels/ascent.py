@@ -23,8 +23,9 @@ from consequential.kernels.batch_sums import (
     weigh_row,
 )
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers, linear_scores, responses
+from consequential.kernels.links import linear_scores, responses
 from consequential.kernels.matrices import factorise, invert
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels import NOBODY
+from consequential.functionals import NOBODY
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers, linear_scores, propensities, response
+from consequential.kernels.links import linear_scores, propensities, response
 from consequential.kernels.random import fill_uniforms
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]

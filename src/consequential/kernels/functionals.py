@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from consequential.kernels.ascent import Ascent
 from consequential.kernels.batch_sums import Benefits, Codes, Rows
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 

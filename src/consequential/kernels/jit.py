@@ -11,9 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core import caching
+
+try:
+    import numba
+    from numba.core import caching
+except ImportError as error:
+    raise ImportError(
+        'simulations and learning from minibatches need Numba: pip install "consequential[lab]"'
+    ) from error
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

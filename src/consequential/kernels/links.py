@@ -12,22 +12,14 @@ written out, and a link is two numbers instead of a branch:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.kernels.jit import compiled, compiled_exactly
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
-
-
-class LinkNumbers(NamedTuple):
-    """A link and its exploration floor as numbers."""
-
-    below: float  # what sigma(eta) is multiplied by where eta is negative
-    flat: float  # 1 where the propensity is 1 for eta >= 0, else 0
-    floor: float
 
 
 THRESHOLD = LinkNumbers(0.0, 1.0, 0.0)

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from consequential.kernels.batch_sums import update_sums
 from consequential.kernels.jit import compiled
-from consequential.kernels.links import LinkNumbers, linear_scores, propensities
+from consequential.kernels.links import linear_scores, propensities
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 

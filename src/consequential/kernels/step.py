@@ -30,13 +30,12 @@ from consequential.kernels.functionals import (
 from consequential.kernels.jit import compiled
 from consequential.kernels.links import (
     THRESHOLD,
-    LinkNumbers,
     exponential_ratio,
     linear_scores,
 )
 from consequential.kernels.logistic import RIDGE, fit_logistic
 from consequential.kernels.matrices import mean_squares
-from consequential.kernels.reservoir import keep
+from consequential.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 
@@ -325,3 +324,13 @@ def advance_predicting(
             )
             _copy(fitted, runs.thetas[run])
             outcome.rejected[run] = 0 if reached else 1
+
+
+@compiled
+def keep(moves: NDArray[np.int64], fresh: NDArray[Any], kept: NDArray[Any]) -> None:
+    """Put a step's entries into a reservoir, as `reservoir_moves` says."""
+    for move in range(moves.shape[0]):
+        entry, end, slot = moves[move]
+        if end >= 0:
+            kept[end] = kept[slot]
+        kept[slot] = fresh[entry]

@@ -12,6 +12,8 @@ from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
 from consequential.sequences import Sequence, sequence_named
 
+__all__ = ["Collector", "Learner", "TimeStep", "consequential_learning"]
+
 
 class Collector(Protocol):
     """Anywhere decisions can be taken and logged: a world, or a service."""

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.kernels import NOBODY, ROOT_TWO
+from consequential.functionals import NOBODY
+from consequential.kernels import ROOT_TWO
 from consequential.kernels.ascent import Ascent
 from consequential.kernels.batch_sums import Benefits, Rows
 from consequential.kernels.random import UniformStream

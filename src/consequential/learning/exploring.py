@@ -23,6 +23,8 @@ from consequential.policies.rules import checked_floor
 from consequential.policies.scores import COUNTED
 from consequential.weightings.weights import counted_rows
 
+__all__ = ["FitPosterior"]
+
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp] | slice
 Explore = Literal["sampling", "optimistic", "pseudo_labels"]

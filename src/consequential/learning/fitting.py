@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from consequential.fairness import Fairness, ShapedFairness, benefit_gap
 from consequential.functionals import LABELLED, NEGATIVES, POSITIVES
-from consequential.kernels.links import LinkNumbers
 from consequential.learning.constraints import Constraint, GapBound
 from consequential.learning.problem import Columns, Problem
 from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, scanned_totals
@@ -26,6 +25,7 @@ from consequential.learning.search import (
     starting_points,
 )
 from consequential.learning.solver import KEPT
+from consequential.links import LinkNumbers
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective import Objective, Totals
 from consequential.policies import FeatureSummary, Policy, Support, Unsupported, link_numbers

@@ -15,6 +15,8 @@ from consequential.objective import Objective
 from consequential.policies import DecisionRule, Policy, ThresholdPolicy, logistic_model
 from consequential.weightings import Unweighted
 
+__all__ = ["FitFairPredictor", "FitPredictor", "PredictionUpdate"]
+
 Floats = NDArray[np.float64]
 
 

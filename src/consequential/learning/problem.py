@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.functionals import Benefit, Coefficients, Sums
-from consequential.kernels.links import LinkNumbers, propensities
 from consequential.learning.constraints import Constraint
 from consequential.learning.rows import Passes
+from consequential.links import LinkNumbers, responses
 from consequential.objective import Objective, deviations
 
 Floats = NDArray[np.float64]
@@ -151,8 +151,7 @@ class Problem:
 
     def alike(self, totals: Floats, scores: Sequence[float]) -> list[tuple[Sums, float]]:
         """Return the same for policies that give everybody one score, from the passes' totals."""
-        chances = np.empty(len(scores))
-        propensities(self.link, np.array(scores), chances)
+        chances, _ = responses(self.link, np.array(scores))
         return [self._judged(chance * totals[0] + totals[1]) for chance in chances]
 
     def _judged(self, values: Floats) -> tuple[Sums, float]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial, reduce
+from itertools import pairwise
 from operator import add
 from typing import Protocol
 
@@ -17,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.functionals import Coefficients
-from consequential.kernels.full_batch import Table, add_sums
-from consequential.kernels.jit import compiling_reported
-from consequential.kernels.links import LinkNumbers, responses
+from consequential.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
 from consequential.objective import Objective, Totals
 from consequential.policies import Policy
@@ -154,15 +153,24 @@ class Rows:
     def sums(self, theta: Floats, link: LinkNumbers, n_threads: int | None = None) -> Floats:
         """Return sums by column and group: the functional, then its gradient."""
         n, k = self.inputs.shape
-        table, blocks = self._table(), np.ascontiguousarray(theta).reshape(-1, k + 1)
+        blocks = theta.reshape(-1, k + 1)
 
         def chunk(start: int) -> Floats:
-            total = np.zeros((len(self.columns), self.n_groups, k + 2))
-            add_sums(table, blocks, link, start, min(start + _CHUNK, n), total)
+            inputs, columns, ends = self._sorted(slice(start, min(start + _CHUNK, n)))
+            eta = np.empty(len(inputs))
+            for block, mine in zip(blocks, ends if self.by_group else [slice(None)], strict=True):
+                np.dot(inputs[mine], block[1:], out=eta[mine])
+                eta[mine] += block[0]
+            propensity, slope = responses(link, eta)
+            slopes = columns * slope
+            total = np.empty((len(columns), self.n_groups, k + 2))
+            for z, mine in enumerate(ends):
+                total[:, z, 0] = columns[:, mine] @ propensity[mine]
+                total[:, z, 1] = slopes[:, mine].sum(axis=1)
+                total[:, z, 2:] = slopes[:, mine] @ inputs[mine]
             return total
 
-        with compiling_reported():
-            total = _added_up(chunk, n, n_threads)
+        total = _added_up(chunk, n, n_threads)
         if self.fixed is not None:
             total[:, :, 0] += self.fixed
         return total
@@ -181,8 +189,7 @@ class Rows:
             eta = of_row[:, 0] + np.einsum(
                 "ik,ik->i", inputs, np.broadcast_to(of_row[:, 1:], inputs.shape)
             )
-            _, slope, _ = found = np.empty((3, len(eta)))
-            responses(link, eta, *found)
+            _, slope = responses(link, eta)
             second = -slope * np.tanh(eta / 2.0)
             weight = (weights[:, group] * self.columns[:, here]).sum(axis=0) * second
             phi = np.column_stack([np.ones(len(eta)), inputs])
@@ -192,8 +199,7 @@ class Rows:
                 total[z] = (phi[mine] * weight[mine, None]).T @ phi[mine]
             return total
 
-        with compiling_reported():
-            found = _added_up(chunk, n, n_threads)
+        found = _added_up(chunk, n, n_threads)
         total = np.zeros((theta.size, theta.size))
         for z, block in enumerate(found):
             here = slice(z * (k + 1), (z + 1) * (k + 1))
@@ -206,8 +212,15 @@ class Rows:
         total = np.stack(added)
         return np.stack([total, np.zeros_like(total) if self.fixed is None else self.fixed])
 
-    def _table(self) -> Table:
-        return Table(self.inputs, self.columns, self.group, self.by_group)
+    def _sorted(self, here: slice) -> tuple[Floats, Floats, list[slice]]:
+        """Return some rows' inputs and columns in the order of the groups, and each one's rows."""
+        inputs, columns, group = self.inputs[here], self.columns[:, here], self.group[here]
+        ends = [0, *np.cumsum(np.bincount(group, minlength=self.n_groups)).tolist()]
+        if self.n_groups > 1:
+            small = group.astype(np.min_scalar_type(self.n_groups))  # sorted in linear time
+            order = np.argsort(small, kind="stable")
+            inputs, columns = inputs.take(order, axis=0), columns.take(order, axis=1)
+        return inputs, columns, [slice(*pair) for pair in pairwise(ends)]
 
 
 def _columns(coefficients: Coefficients) -> Floats:

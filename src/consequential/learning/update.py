@@ -20,6 +20,8 @@ from consequential.policies import DecisionRule, Policy, link_numbers
 from consequential.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.weightings import effective_sample_size
 
+__all__ = ["Update", "UpdatePolicy"]
+
 Floats = NDArray[np.float64]
 
 # on so many rows at most the objective before and after an update is compared

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.links import LINKS, Link, link_named
+from consequential.links import LINK_NUMBERS, LINKS, Link, LinkNumbers, link_named
 from consequential.policies.features import (
     Floats,
     NamedFeatures,
@@ -29,16 +29,7 @@ from consequential.policies.summary import FeatureSummary
 from consequential.policies.support import Support
 from consequential.shares import checked_share
 
-if TYPE_CHECKING:
-    from consequential.kernels.links import LinkNumbers
-
 _CHUNK = 16_384  # rows whose linear scores are computed at a time
-# the links that kernels know: what sigma is multiplied by below 0, and whether it is 1 above
-_LINK_NUMBERS = {
-    "logistic": (1.0, 0.0),
-    "semi_logistic": (1.0, 1.0),
-    "smooth_semi_logistic": (2.0, 1.0),
-}
 
 
 class FeatureMap(Protocol):
@@ -358,16 +349,14 @@ def groups_of(rule: DecisionRule) -> tuple[Hashable, ...]:
 
 
 def link_numbers(policy: Policy) -> LinkNumbers | None:
-    """Return a policy's link and floor as numbers, for compiled code.
+    """Return a policy's link and floor as numbers.
 
     None for a link of the user's own, and for a policy that decides differently on people whom its
     log does not support: then the link does not say everything.
     """
-    from consequential.kernels.links import LinkNumbers
-
     if policy.overrules or LINKS.get(policy.link.name) is not policy.link:
         return None
-    return LinkNumbers(*_LINK_NUMBERS[policy.link.name], policy.floor)
+    return LinkNumbers(*LINK_NUMBERS[policy.link.name], policy.floor)
 
 
 def policy_from_model(theta: ArrayLike, cost: float, link: str | Link = "logistic") -> Policy:

@@ -1,6 +1,6 @@
-"""Reports: results of simulations and of decision logs as HTML pages that need no other file."""
+"""Reports: what a decision log says as HTML pages that need no other file."""
 
 from consequential.report.figures import propensity_figures
-from consequential.report.page import Section, compile_templates, render, write_report
+from consequential.report.page import compile_templates, render
 
-__all__ = ["Section", "compile_templates", "propensity_figures", "render", "write_report"]
+__all__ = ["compile_templates", "propensity_figures", "render"]

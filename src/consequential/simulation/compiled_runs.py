@@ -12,7 +12,9 @@ from consequential.fairness import Fairness, ShapedFairness
 from consequential.functionals import Shape
 from consequential.kernels.functionals import Learning, Notion
 from consequential.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, Outcome
-from consequential.learning import FitPredictor, UpdatePolicy, prediction, update
+from consequential.learning import prediction, update
+from consequential.learning.prediction import FitPredictor
+from consequential.learning.update import UpdatePolicy
 from consequential.policies import (
     DecisionRule,
     Policy,

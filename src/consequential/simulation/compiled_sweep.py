@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from consequential.kernels.functionals import Reading
 from consequential.kernels.jit import compiling_reported
-from consequential.kernels.reservoir import keep
 from consequential.kernels.step import (
     Kept,
     Outcome,
@@ -27,9 +26,11 @@ from consequential.kernels.step import (
     advance_deciding,
     advance_predicting,
     count_groups,
+    keep,
     reading_of,
 )
-from consequential.learning import FitPredictor, prediction
+from consequential.learning import prediction
+from consequential.learning.prediction import FitPredictor
 from consequential.policies import Policy
 from consequential.sequences import Aggregated, Sequence, reservoir_moves, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts

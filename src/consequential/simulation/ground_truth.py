@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Population
 from consequential.fairness import Fairness, benefit_gaps
-from consequential.kernels import NOBODY
-from consequential.kernels.links import THRESHOLD, LinkNumbers, propensities
+from consequential.functionals import NOBODY
+from consequential.kernels.links import THRESHOLD, propensities
 from consequential.kernels.path_sums import path_sums
+from consequential.links import LinkNumbers
 from consequential.policies import Policy, ThresholdPolicy, link_numbers
 from consequential.simulation.compiled_runs import CompiledRuns
 from consequential.worlds import DensityWorld, ScoreWorld, World

@@ -21,8 +21,8 @@ from consequential.kernels.alias_table import (
 )
 from consequential.kernels.random import UniformStream, fill_uniforms, stream_key
 from consequential.kernels.step import People as DrawnPeople
-from consequential.learning import UpdatePolicy, consequential_learning
-from consequential.learning.algorithm import Learner
+from consequential.learning.algorithm import Learner, consequential_learning
+from consequential.learning.update import UpdatePolicy
 from consequential.log import DecisionLog
 from consequential.policies import DecisionRule
 from consequential.simulation.runs import Run, theta_of

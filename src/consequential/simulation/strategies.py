@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from consequential.fairness import Fairness
-from consequential.learning import FitFairPredictor, FitPosterior, FitPredictor, UpdatePolicy
 from consequential.learning.algorithm import Learner
-from consequential.learning.exploring import Explore
+from consequential.learning.exploring import Explore, FitPosterior
+from consequential.learning.prediction import FitFairPredictor, FitPredictor
+from consequential.learning.update import UpdatePolicy
 from consequential.objective import Objective
 from consequential.policies import (
     DecisionRule,

@@ -9,8 +9,8 @@ import numpy as np
 
 import consequential as cq
 from consequential.evaluation import Metrics
-from consequential.report import Section, write_report
 from consequential.simulation import Run, Runs
+from consequential.simulation.page import Section, write_report
 
 METRICS = ("utility", "effective_utility", "benefit_gap", "acceptance", "effective_sample_size")
 OPTIMUM = Metrics(utility=0.4321, benefit_gap=-0.1234, acceptance=0.7, benefits={"a": 1, "b": 0})

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from handmade_pages import OPTIMUM, Outline, handmade_runs, page
 
-from consequential.report import Section, write_report
-from consequential.report import page as report
+from consequential.simulation import page as report
+from consequential.simulation.page import Section, write_report
 
 HOSTILE = "<b>bold</b> & \"double\" 'single' </svg><script>alert(1)</script>"
 
@@ -257,7 +257,7 @@ def test_the_same_runs_make_the_same_bytes_in_another_process_without_pyplot(tmp
     program = """
 import sys
 from consequential import report
-from consequential.report import Section, write_report
+from consequential.simulation.page import Section, write_report
 from consequential.simulation import Runs
 write_report("there.html", "A title", "i", [Section("s", "t", Runs.load("runs.parquet"))])
 assert "matplotlib.pyplot" not in sys.modules

@@ -1,0 +1,151 @@
+"""Without Numba: everything but simulations and learning from minibatches."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import consequential as cq
+
+ROOT = Path(cq.__file__).parent
+# only these may import Numba, or modules that do
+LAB = (
+    "kernels",
+    "accelerated",
+    "learning/algorithm.py",
+    "learning/ascent.py",
+    "learning/exploring.py",
+    "learning/prediction.py",
+    "learning/update.py",
+    "sequences.py",
+    "steps.py",
+    "simulation",
+    "worlds",
+    "paper",
+)
+ABOVE = ("cli", "__init__.py", "__main__.py")  # these bring the parts together
+
+BLOCKED = """
+import sys
+sys.modules["numba"] = None  # importing it raises an ImportError
+
+import numpy as np
+import consequential as cq
+
+world = cq.worlds.second_setting()
+policy = world.initial_policy()
+"""
+
+
+def python(program: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKED + program],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_rule_is_learned_evaluated_kept_and_followed_without_numba(tmp_path):
+    program = """
+train, test = (world.collect(policy, 3000, np.random.default_rng(k)) for k in range(2))
+learner = cq.FairPolicyLearner(cost=world.cost, max_gap=0.1).fit_log(train)
+direct = cq.FairPolicyLearner(cost=world.cost, penalty=1.0, method="direct").fit_log(train)
+cq.evaluate(learner, test, cost=world.cost)
+cq.compare(learner, cq.Logged(), test, cost=world.cost)
+cq.frontier(train, cost=world.cost, fairness="demographic_parity", max_gaps=[0.1])
+cq.plan(train, cost=world.cost, improvement=0.05)
+batches = cq.FairPolicyLearner(cost=world.cost, method="direct")
+for _ in range(2):
+    batches.partial_fit(train.features, train.label, decisions=train.decision,
+                        propensities=train.propensity, classes=[0, 1])
+cq.save_policy(direct.policy_, "policy.json")
+read = cq.load_policy("policy.json")
+chances = read.propensity(test.features)
+assert (chances == direct.policy_.propensity(test.features)).all()
+read.decide(test.features, rng=np.random.default_rng(0))
+print([m for m in sys.modules if m.startswith(("llvmlite", "numba.", "consequential.kernels"))])
+"""
+    assert python(program, tmp_path).strip() == "[]"
+
+
+def test_worlds_have_the_same_people_without_numba(tmp_path):
+    worlds = ("first_setting", "second_setting", "lending", "german")
+    found = python(
+        f"""
+for name in {worlds}:
+    world = getattr(cq.worlds, name)()
+    print(world.collect(cq.AcceptAll(), 300, np.random.default_rng(3)).fingerprint)
+""",
+        tmp_path,
+    )
+    assert found.split() == [
+        getattr(cq.worlds, name)()
+        .collect(cq.AcceptAll(), 300, np.random.default_rng(3))
+        .fingerprint
+        for name in worlds
+    ]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "cq.simulate(world, cq.LearnToDecide('logistic'), seeds=1)",
+        "cq.UpdatePolicy(cq.Objective(0.5), 1, 1)",
+        "cq.FitPredictor(0.5)(cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5), log,"
+        " rng=None)",
+    ],
+)
+def test_what_needs_numba_says_how_to_get_it(program, tmp_path):
+    said = python(
+        f"""
+log = world.collect(cq.AcceptAll(), 300, np.random.default_rng(0))
+try:
+    {program}
+except ImportError as error:
+    print(error)
+""",
+        tmp_path,
+    )
+    assert said.strip().endswith('need Numba: pip install "consequential[lab]"')
+
+
+def test_a_command_that_needs_numba_says_so_in_a_sentence(tmp_path):
+    said = python(
+        "from consequential.cli import main; sys.stderr = sys.stdout; main(['demo'])", tmp_path
+    )
+    assert said.startswith("consequential: simulations and learning from minibatches need Numba")
+    assert len(said.splitlines()) == 1
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules that a source may import, in functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found
+
+
+def part_of(path: Path) -> str:
+    name = path.relative_to(ROOT).as_posix()
+    return next((part for part in (*LAB, *ABOVE) if f"{name}/".startswith(f"{part}/")), "core")
+
+
+def test_nothing_outside_the_lab_imports_from_it():
+    lab = {f"consequential.{part.removesuffix('.py').replace('/', '.')}" for part in LAB}
+    for path in ROOT.rglob("*.py"):
+        names = imported(path)
+        if part_of(path) == "core":
+            assert not {n for n in names for part in lab if f"{n}.".startswith(f"{part}.")}, path
+        if part_of(path) != "kernels":
+            assert not {n for n in names if n.split(".")[0] == "numba"}, path
