@@ -69,10 +69,11 @@ html_theme = "pydata_sphinx_theme"
 html_title = "consequential"
 html_static_path: list[str] = []
 html_show_sourcelink = False
+html_sidebars = {"**": ["sidebar-parts.html"]}
 html_theme_options = {
     "show_toc_level": 2,
     "navbar_align": "left",
-    "header_links_before_dropdown": 8,
+    "navbar_center": [],
     "navbar_persistent": [],
     "navbar_end": ["search-button", "theme-switcher"],
     "footer_start": ["copyright"],

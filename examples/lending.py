@@ -1,6 +1,6 @@
 """Lending: from a bank's decision log to a fairer policy, and whether it is better.
 
-The people are real (Taiwan credit cards, docs/data/taiwan.md); the past rule is not: this script
+The people are real (Taiwan credit cards, docs/data.md); the past rule is not: this script
 plays a bank that looked at credit limit and recent delays alone, let chance decide near the line,
 and kept the probability of every decision. Its log is written to lending.csv and read back as any
 log would be.

@@ -114,8 +114,6 @@ def test_an_objective_is_a_value():
     [
         ({"weighting": "clipped"}, "weighting is a Weighting such as"),
         ({"weighting": cq.weightings.SelfNormalised}, "weighting is a Weighting such as"),
-        ({"rejection_utility": (0.1,)}, "rejection_utility is"),
-        ({"rejection_utility": (float("nan"), 0.0)}, "rejection_utility is"),
     ],
 )
 def test_options_of_the_wrong_kind_are_refused(options, message):

@@ -49,7 +49,7 @@ def two_step_log(n_groups: int, extras: bool = False) -> cq.DecisionLog:
         80,
         n_groups,
         time_step=np.arange(80) % 2,
-        policies={0: cq.Policy([0.4, 0.3, 0.0], floor=0.1), 1: cq.EveryNth(3)},
+        policies={0: cq.Policy([0.4, 0.3, 0.0], floor=0.1), 1: cq.RejectAll().with_floor(1 / 3)},
         **(columns if extras else {}),
     )
 
@@ -86,7 +86,6 @@ def assert_gradient_is_derivative(
     weighting=st.sampled_from(WEIGHTINGS),
     normalisation=st.sampled_from(["applicants", "paper"]),
     floor=st.sampled_from([0.0, 0.1]),
-    rejection_utility=st.sampled_from([(0.0, 0.0), (0.1, 0.3)]),
     own_amounts_and_costs=st.booleans(),
     uses_sensitive=st.booleans(),
 )

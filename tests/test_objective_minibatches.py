@@ -167,7 +167,7 @@ NOTIONS = ["demographic_parity", "equal_opportunity", "equalised_odds", "predict
 def test_functionals_of_windows_average_to_those_of_the_whole_log(notion):
     """Normalisers and constants come from the whole log, so equal windows average exactly."""
     log, policy = exploring_log(120, 3, seed=2), cq.Policy([0.1, 0.5, -0.5])
-    objective = cq.Objective(0.4, notion, penalty=1.0, rejection_utility=(0.1, 0.3))
+    objective = cq.Objective(0.4, notion, penalty=1.0)
     whole, propensity = objective.coefficients(log), policy.propensity(log.features)
     windows = [np.arange(start, 120, 4) for start in range(4)]
     parts = [whole.take(rows).sums(propensity[rows]) for rows in windows]
@@ -180,12 +180,10 @@ def test_functionals_of_windows_average_to_those_of_the_whole_log(notion):
 
 def test_an_empty_window_has_only_the_constants():
     log = exploring_log(60, 2)
-    objective = cq.Objective(
-        0.4, cq.fairness.BenefitParity(lambda d, y: float(d == y)), rejection_utility=(0.1, 0.3)
-    )
+    objective = cq.Objective(0.4, cq.fairness.BenefitParity(lambda d, y: float(d == y)))
     whole = objective.coefficients(log)
     nothing = whole.take(slice(0, 0)).sums(np.zeros(0))
-    assert nothing.utility == whole.utility_constant
+    assert nothing.utility == 0.0
     assert_allclose(nothing.benefits[0], whole.benefits[0].constant)
 
 

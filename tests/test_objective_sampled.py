@@ -85,15 +85,13 @@ def sampled_and_expected(**options: Any) -> tuple[cq.Objective, cq.Objective]:
 
 
 @pytest.mark.parametrize(
-    ("link", "floor", "normalisation", "rejection_utility"),
-    covering(list(LINKS), [0.0, 0.1], ["applicants", "paper"], [(0.0, 0.0), (0.1, 0.3)]),
+    ("link", "floor", "normalisation"),
+    covering(list(LINKS), [0.0, 0.1], ["applicants", "paper"]),
 )
 def test_without_a_penalty_sampling_changes_neither_mean_value_nor_mean_gradient(
-    log, link, floor, normalisation, rejection_utility
+    log, link, floor, normalisation
 ):
-    sampled, expected = sampled_and_expected(
-        normalisation=normalisation, rejection_utility=rejection_utility
-    )
+    sampled, expected = sampled_and_expected(normalisation=normalisation)
     policy = policy_of(link, floor)
     values = mean_over_draws(lambda rng: sampled.value(policy, log, rng=rng), sampled, policy, log)
     gradients = mean_over_draws(

@@ -68,10 +68,9 @@ def estimated_benefits(objective: cq.Objective) -> Callable[[cq.DecisionLog], np
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("g", [(0.0, 0.0), (0.2, 0.2), (0.1, -0.3)], ids=str)
-def test_inverse_propensity_utility_is_unbiased(n, g):
-    objective = cq.Objective(COST, rejection_utility=g)
-    truth = WORLD.mean(lambda kind, y: pi(kind) * (y - COST) + (1 - pi(kind)) * g[y])
+def test_inverse_propensity_utility_is_unbiased(n):
+    objective = cq.Objective(COST)
+    truth = WORLD.mean(lambda kind, y: pi(kind) * (y - COST))
     mean = mean_over_logs(all_logs(n), lambda log: objective.value(POLICY, log))
     assert_allclose(mean, truth, atol=1e-12)
 
@@ -102,14 +101,8 @@ def test_the_constant_of_a_benefit_is_unbiased_for_the_benefit_of_rejecting_ever
     assert_allclose(mean_over_logs(all_logs(3), constant), truth, atol=1e-12)
 
 
-def test_the_utility_of_rejecting_everybody_is_unbiased_although_no_rejected_label_is_known():
-    objective = cq.Objective(COST, rejection_utility=(0.1, -0.3))
-    mean = mean_over_logs(all_logs(3), lambda log: objective.coefficients(log).utility_constant)
-    assert_allclose(mean, WORLD.mean(lambda kind, y: (0.1, -0.3)[y]), atol=1e-12)
-
-
 def test_utility_with_a_cost_and_an_amount_of_each_row_is_unbiased():
-    objective = cq.Objective(0.9, rejection_utility=(0.1, -0.3))  # the rows' own cost wins
+    objective = cq.Objective(0.9)  # the rows' own cost wins
 
     def amount(x: np.ndarray) -> np.ndarray:
         return 2.0 + x
@@ -122,8 +115,7 @@ def test_utility_with_a_cost_and_an_amount_of_each_row_is_unbiased():
         return objective.value(POLICY, replace(log, amount=amount(x), cost=cost(x)))
 
     def worth(kind: Kind, y: int) -> float:
-        accepted, rejected = y - cost(kind.feature), (0.1, -0.3)[y]
-        return amount(kind.feature) * (pi(kind) * accepted + (1 - pi(kind)) * rejected)
+        return amount(kind.feature) * pi(kind) * (y - cost(kind.feature))
 
     assert_allclose(mean_over_logs(all_logs(3), estimate), WORLD.mean(worth), atol=1e-12)
 

@@ -1,13 +1,9 @@
-"""Stores: whose directory it is, what was left behind, and what is refused."""
+"""Stores: whose folder it is, what is refused, and what is kept in files of columns."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +18,8 @@ from consequential.store import Store, StoreError
 ASKED = {"seeds": 2, "penalties": [0.5, 1.0]}
 
 
-def opened(folder, command="reproduce", parameters=None):
-    return Store.opened(folder, command, ASKED if parameters is None else parameters)
+def opened(folder, command="reproduce", parameters=ASKED):
+    return Store.opened(folder, command, parameters)
 
 
 def everything(folder):
@@ -34,63 +30,33 @@ def everything(folder):
     }
 
 
-def test_results_of_another_schema_are_refused_with_both_numbers(tmp_path):
-    with opened(tmp_path):
-        pass
-    changed_manifest(tmp_path, schema=2)
-    before = everything(tmp_path)
-    with pytest.raises(StoreError, match="results of schema 2, this version has 3"):
-        Store.existing(tmp_path)
-    with pytest.raises(StoreError, match="results of schema 2"), opened(tmp_path):
-        pass
-    assert everything(tmp_path) == before
-
-
-def changed_manifest(folder, **changes) -> None:
-    there = Store.existing(folder)
-    there.manifest |= changes
-    there._write_manifest()
-
-
 @pytest.fixture
 def folder(tmp_path):
-    """A directory of ours with one result."""
+    """A folder of ours with one result."""
     place = tmp_path / "results here"
-    with opened(place) as there:
-        there.make_folders("a")
-        there.write({there.result("a"): lambda path: path.write_bytes(b"a result")}, "a")
-        there.expect(["a"])
-        there.remove_parts("a")
+    result = opened(place).result("a")
+    result.parent.mkdir()
+    result.write_bytes(b"a result")
     return place
 
 
-# --- what a directory says about itself
+def change_manifest(folder, **changes) -> None:
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def test_a_new_directory_says_how_it_is_made(tmp_path):
-    with opened(tmp_path / "deep" / "inside") as there:
-        there.write({}, "a", 1.5)
-        there.write({}, "a", 0.25)
+# --- what a folder says about itself
+
+
+def test_a_new_folder_says_how_it_is_made(tmp_path):
+    opened(tmp_path / "deep" / "inside")
     manifest = json.loads((tmp_path / "deep" / "inside" / "manifest.json").read_text())
     assert manifest["command"] == "reproduce"
     assert manifest["parameters"] == ASKED
-    assert manifest["seconds"] == {"a": 1.75}
-    assert set(manifest["versions"]) >= {
-        "python",
-        "consequential",
-        "numpy",
-        "numba",
-        "scikit-learn",
-    }
+    packages = {"python", "consequential", "numpy", "numba", "scikit-learn"}
+    assert set(manifest["versions"]) >= packages
     assert set(manifest["machine"]) == {"type", "system", "cores"}
     assert manifest["code"]["version"]
-
-
-def test_the_digests_of_the_data_are_those_of_the_shipped_files():
-    sums = provenance.files("consequential.worlds") / "data" / "SHA256SUMS"
-    shipped = dict(line.split()[::-1] for line in sums.read_text().splitlines())
-    assert provenance.data() == {name: shipped[name] for name in sorted(provenance.data())}
-    assert "compas.csv" in provenance.data()
 
 
 def test_the_manifest_names_neither_host_nor_path(folder):
@@ -100,233 +66,108 @@ def test_the_manifest_names_neither_host_nor_path(folder):
     assert str(os.path.dirname(provenance.__file__)) not in text
 
 
-def test_what_was_asked_for_adds_up(folder):
-    with opened(folder) as there:
-        there.expect(["b", "a"])
-    assert json.loads((folder / "manifest.json").read_text())["studies"] == ["a", "b"]
+def test_the_same_parameters_find_what_is_there_and_change_nothing(folder):
+    before = everything(folder)
+    assert opened(folder).result("a").read_bytes() == b"a result"
+    assert everything(folder) == before
 
 
-# --- going on
-
-
-def test_the_same_parameters_find_what_is_there(folder):
-    with opened(folder) as there:
-        assert there.has("a")
-        assert not there.has("b")
-
-
-def test_nothing_half_written_and_no_part_of_a_result_stays(folder):
-    for name in (".manifest.json.x1", "results/.b.parquet", "figures/.f.svg.x.part"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("half")
-    for name in ("parts/a/0000.parquet", "parts/b/0000.parquet", "parts/b/.0001.parquet"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("whole")
-    mine = {"notes of mine.txt", ".hidden", "results/.hidden", "parts/a/notes.txt"}
-    for name in mine:
-        (folder / name).write_text("stay")
-    with opened(folder) as there:
-        assert there.part("b", 0).is_file()
-    ours = {"manifest.json", "results/a.parquet", "parts/b/0000.parquet"}
-    assert set(everything(folder)) == ours | mine
-
-
-def test_a_directory_whose_manifest_was_never_finished_is_as_good_as_new(tmp_path):
-    (tmp_path / ".manifest.json.abc").write_text("{")
-    with opened(tmp_path):
-        pass
-    assert list(everything(tmp_path)) == ["manifest.json"]
-
-
-# --- damage
-
-
-@pytest.fixture
-def unfinished(tmp_path):
-    """A directory with the results of two studies and two parts of a third."""
-    with opened(tmp_path / "unfinished") as there:
-        for name in ("a", "b", "c"):
-            there.make_folders(name)
-        files = [there.result("a"), there.result("b"), there.part("c", 0), there.part("c", 1)]
-        saves = {
-            path: partial(save_columns, columns={"utility": np.array([0.5, k])})
-            for k, path in enumerate(files)
-        }
-        there.write(saves, "abc", 1.5)
-    return there
-
-
-@pytest.mark.parametrize("kind", ["result", "part"])
-def test_every_changed_byte_of_a_result_or_a_part_is_found(unfinished, kind):
-    path = unfinished.result("a") if kind == "result" else unfinished.part("c", 1)
-    whole = path.read_bytes()
-    for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(StoreError, match=r"is damaged or was replaced: .* Delete it and run"):
-            unfinished.checked(path)
-    path.write_bytes(whole)
-    assert unfinished.checked(path) == path
-
-
-def test_every_changed_byte_of_a_manifest_is_found_or_changes_nothing(unfinished):
-    path = unfinished.folder / "manifest.json"
-    whole, found = path.read_bytes(), 0
-    for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        try:
-            assert Store.existing(unfinished.folder).manifest == unfinished.manifest
-        except StoreError:
-            found += 1
-    assert found > 0.7 * len(whole)  # other bytes are indentation
-
-
-def test_a_manifest_without_one_of_its_keys_is_refused(unfinished):
-    path = unfinished.folder / "manifest.json"
-    whole = json.loads(path.read_text())
-    for key in whole:
-        path.write_text(json.dumps({name: value for name, value in whole.items() if name != key}))
-        with pytest.raises(StoreError, match="is damaged or not a manifest"):
-            Store.existing(unfinished.folder)
-        with pytest.raises(StoreError, match="is damaged or not a man"), opened(unfinished.folder):
-            pass
-
-
-def test_the_result_of_another_study_or_another_part_is_refused(unfinished):
-    there = Store.existing(unfinished.folder)
-    for path, other in [
-        (there.result("a"), there.result("b")),
-        (there.part("c", 1), there.part("c", 0)),
-    ]:
-        path.write_bytes(other.read_bytes())
-        with pytest.raises(StoreError, match=rf"{path.name} is damaged or was replaced"):
-            there.checked(path)
-
-
-def test_a_file_that_is_not_in_the_manifest_counts_as_missing(unfinished):
-    unfinished.result("c").write_bytes(unfinished.result("a").read_bytes())
-    unfinished.part("c", 2).write_bytes(unfinished.part("c", 0).read_bytes())
-    with opened(unfinished.folder) as there:
-        assert not there.has("c")
-        assert not there.is_finished(there.part("c", 2))
-        assert there.is_finished(there.part("c", 1))
-
-
-def test_the_manifest_lists_a_file_before_it_appears(tmp_path, monkeypatch):
-    with opened(tmp_path) as there:
-        there.make_folders("a")
-        monkeypatch.setattr(Path, "replace", lambda *_: 1 / 0)  # killed at this moment
-        with pytest.raises(ZeroDivisionError):
-            there.write({there.result("a"): lambda path: path.write_bytes(b"a result")}, "a")
-        monkeypatch.undo()
-    assert "results/a.parquet" in Store.existing(tmp_path).manifest["files"]
-    with opened(tmp_path) as there:
-        assert not there.has("a")
-    assert list(everything(tmp_path)) == ["manifest.json"]
-
-
-def test_what_is_deleted_is_run_again(unfinished):
-    unfinished.result("a").unlink()
-    with opened(unfinished.folder) as there:
-        assert not there.has("a")
-        assert there.has("b")
+def test_a_folder_whose_manifest_was_never_finished_is_as_good_as_new(tmp_path):
+    (tmp_path / ".manifest.json.abc.part").write_text("{")
+    assert opened(tmp_path).manifest["parameters"] == ASKED
 
 
 # --- refused, and left as it was
 
+OLDER = {"version": "0.0.1", "digest": "0123456789"}
+REFUSED = {
+    # changes of the manifest, what is asked for, what is said
+    "another size": ({}, {**ASKED, "seeds": 3}, r"other parameters \(seeds 2 then, 3 now\)"),
+    "nothing said": ({}, {"seeds": 2}, r"penalties \[0\.5, 1\.0\] then, null now"),
+    "much": ({}, {**ASKED, "penalties": list(range(99))}, r"\.\.\. now"),
+    "command": ({"command": "simulate"}, ASKED, "was made by `consequential simulate`"),
+    "code": ({"code": OLDER}, ASKED, r"another version of consequential .*version 0\.0\.1 then"),
+    "data": ({"data": {"compas.csv": "0"}}, ASKED, r"other data \(compas\.csv 0 then"),
+    "format": ({"format": "consequential results"}, ASKED, "or of another version"),
+    "key": ({"parameters": None}, ASKED, "manifest.json is damaged, or of another version"),
+}
+
+
+@pytest.mark.parametrize(("changes", "asked", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_folder_of_another_call_is_refused(folder, changes, asked, said):
+    change_manifest(folder, **changes)
+    before = everything(folder)
+    with pytest.raises(StoreError, match=said):
+        opened(folder, parameters=asked)
+    assert everything(folder) == before
+
+
+STRANGE = {
+    # a file, its content, what is said
+    "other files": ("thesis.tex", b"all of it", "holds other files and no results"),
+    **{
+        name: ("manifest.json", content, "manifest.json is damaged, or of another version")
+        for name, content in {
+            "empty": b"",
+            "no object": b"[]",
+            "no manifest": b"{}",
+            "zeros": b"\x00",
+            "latin-1": b"\xe9",
+            "nested": b"[" * 100_000,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "content", "said"), STRANGE.values(), ids=STRANGE)
+def test_a_folder_of_anything_else_is_refused(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(StoreError, match=said):
+        opened(tmp_path)
+    assert everything(tmp_path) == {name: content}
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    for place in (tmp_path / "file", tmp_path / "file" / "in it"):
+        with pytest.raises(StoreError, match=r"cannot write to .*--out"):
+            opened(place)
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreError, match=r"cannot write to .* \(no permission\)"):
+        opened(tmp_path / "folder")
+    assert list(everything(tmp_path)) == ["file"]
+
 
 @pytest.mark.parametrize(
-    ("command", "parameters", "message"),
+    ("changes", "said"),
     [
-        ("reproduce", {**ASKED, "seeds": 3}, r"other parameters \(seeds 2 then, 3 now\)"),
-        ("reproduce", {"seeds": 2}, r"penalties \[0\.5, 1\.0\] then, null now"),
-        ("reproduce", {**ASKED, "penalties": list(range(99))}, r"\.\.\. now"),
-        ("simulate", ASKED, "was made by `consequential reproduce`"),
+        ({"versions": provenance.versions() | {"numpy": "1.0"}}, r"elsewhere \(numpy 1\.0 then"),
+        ({"machine": {"type": "abacus"}}, r"machine abacus then"),
     ],
 )
-def test_another_command_or_other_parameters_are_refused(folder, command, parameters, message):
-    before = everything(folder)
-    with pytest.raises(StoreError, match=message), opened(folder, command, parameters):
-        pass
-    assert everything(folder) == before
+def test_nothing_is_added_with_other_versions_or_on_another_machine(folder, changes, said):
+    change_manifest(folder, **changes)
+    with pytest.raises(StoreError, match=said):
+        opened(folder).check_surroundings()
 
 
-def test_another_version_of_the_code_is_refused(folder):
-    changed_manifest(folder, code={"version": "0.0.1", "digest": "0123456789"})
-    with (
-        pytest.raises(StoreError, match=r"another version .* \(0\.0\.1, code 01234567; this is"),
-        opened(folder),
-    ):
-        pass
+def test_what_is_damaged_is_named_with_what_to_do(folder):
+    def load(path):
+        raise ValueError(f"{path.name} is damaged")
 
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "other"}', "\x00"])
-def test_a_manifest_of_another_kind_is_refused(folder, content):
-    (folder / "manifest.json").write_text(content)
-    before = everything(folder)
-    with pytest.raises(StoreError, match="not a manifest that this version reads"), opened(folder):
-        pass
-    assert everything(folder) == before
-
-
-def test_a_directory_with_other_files_is_refused(tmp_path):
-    (tmp_path / "thesis.tex").write_text("all of it")
-    with pytest.raises(StoreError, match="holds other files and no results"), opened(tmp_path):
-        pass
-    assert list(everything(tmp_path)) == ["thesis.tex"]
-
-
-def test_a_file_in_the_way_is_refused(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match=r"cannot write to .*--out"), opened(tmp_path / "file"):
-        pass
-    with pytest.raises(StoreError, match=r"cannot write to"), opened(tmp_path / "file" / "in it"):
-        pass
-
-
-def test_a_directory_without_permission_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(StoreError, match=r"cannot write to .* \(no permission\)"), opened(tmp_path):
-        pass
-    assert everything(tmp_path) == {}
-
-
-def test_with_work_left_other_versions_are_refused(folder):
-    versions = provenance.versions() | {"numpy": "1.0"}
-    changed_manifest(folder, versions=versions)
-    with opened(folder) as there:
-        there.expect(["a"])  # nothing left: figures can be drawn anywhere
-        with pytest.raises(StoreError, match=r"begun elsewhere \(numpy 1\.0 then"):
-            there.expect(["a", "b"])
-
-
-def test_with_work_left_another_type_of_machine_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(provenance, "machine", lambda: {"type": "abacus"})
-    with (
-        opened(folder) as there,
-        pytest.raises(StoreError, match=r"machine .* then, abacus now"),
-    ):
-        there.expect(["b"])
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="directories are not locked there")
-def test_two_runs_at_once_are_refused(folder):
-    program = (
-        "import sys\n"
-        "from consequential.store import Store, StoreError\n"
-        "try:\n"
-        f"    with Store.opened(sys.argv[1], 'reproduce', {ASKED!r}):\n"
-        "        pass\n"
-        "except StoreError as error:\n"
-        "    print(error)\n"
-    )
-    with opened(folder):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(folder)], capture_output=True, text=True
-        )
-    assert "another run is writing to" in done.stdout
+    with pytest.raises(StoreError, match=r"a\.parquet is damaged\. Delete it and run the same"):
+        opened(folder).read(opened(folder).result("a"), load)
 
 
 # --- provenance
+
+
+def test_the_digests_of_the_data_are_those_of_the_shipped_files():
+    sums = provenance.files("consequential.worlds") / "data" / "SHA256SUMS"
+    shipped = dict(line.split()[::-1] for line in sums.read_text().splitlines())
+    assert provenance.data() == {name: shipped[name] for name in sorted(provenance.data())}
+    assert "compas.csv" in provenance.data()
 
 
 def test_the_digest_covers_what_numbers_depend_on_and_not_how_they_are_drawn(monkeypatch):
@@ -355,17 +196,12 @@ def columns():
 
 
 def test_columns_come_back_to_the_last_bit(tmp_path):
-    save_columns(tmp_path / "x", columns())
-    found, about = load_columns(tmp_path / "x")
-    assert about == {}
+    save_columns(tmp_path / "x", columns(), ABOUT)
+    found, about = load_columns(tmp_path / "x", "consequential things", (1, 2))
+    assert about == ABOUT
     for name, values in columns().items():
         assert found[name].dtype == values.dtype
         np.testing.assert_array_equal(found[name], values)
-
-
-def test_what_is_stored_about_columns_comes_back(tmp_path):
-    save_columns(tmp_path / "x", columns(), ABOUT)
-    assert load_columns(tmp_path / "x", "consequential things", (1, 2))[1] == ABOUT
 
 
 @pytest.mark.parametrize("values", [["a", "é"], [True, False], [1, 2], [0.5, np.nan]], ids=str)
@@ -375,34 +211,39 @@ def test_arrays_of_any_plain_type_are_known_again(tmp_path, values):
     np.testing.assert_array_equal(found["column"], values)
 
 
-def test_a_file_of_another_format_or_a_later_schema_is_refused(tmp_path):
+def of_format(text: str | None):
+    named = None if text is None else {ABOUT["format"]: text}
+    return lambda table: table.replace_schema_metadata(named)
+
+
+UNREADABLE = {
+    # what is done to the table, what is said
+    "another table": (of_format(None), "is a Parquet file but holds no consequential things"),
+    "no JSON": (of_format("{"), "is damaged or no Parquet file"),
+    "no object": (of_format("[]"), "holds no consequential things"),
+    "no digest": (of_format('{"schema": 2}'), "holds no consequential things"),
+    "schema": (
+        of_format('{"schema": 3, "digest": ""}'),
+        "has schema 3; this version reads 1 and 2",
+    ),
+    "changed": (
+        lambda table: table.set_column(1, "value", pa.array([0.0, 1.5])),
+        "is damaged: its content is not what was written",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
     save_columns(tmp_path / "x", columns(), ABOUT)
-    with pytest.raises(UnreadableFileError, match="is a Parquet file but holds no runs"):
-        load_columns(tmp_path / "x", "runs", (1,))
-    with pytest.raises(UnreadableFileError, match="has schema 2; this version reads 3 and 4"):
-        load_columns(tmp_path / "x", "consequential things", (3, 4))
-
-
-def test_a_file_whose_content_was_changed_is_refused(tmp_path):
-    save_columns(tmp_path / "x", columns(), ABOUT)
-    table = pq.read_table(tmp_path / "x")
-    changed = table.set_column(1, "value", pa.array([0.0, 1.5]))
-    pq.write_table(changed, tmp_path / "x")
-    with pytest.raises(UnreadableFileError, match="its content is not what was written"):
-        load_columns(tmp_path / "x", "consequential things", (2,))
-
-
-@pytest.mark.parametrize("document", ["[]", "{}", '{"schema": 2}'])
-def test_a_file_that_does_not_say_what_it_holds_is_refused(tmp_path, document):
-    table = pa.table({"a": [1]}).replace_schema_metadata({ABOUT["format"]: document})
-    pq.write_table(table, tmp_path / "x")
-    with pytest.raises(UnreadableFileError, match="does not say what it holds"):
-        load_columns(tmp_path / "x", "consequential things", (2,))
+    pq.write_table(change(pq.read_table(tmp_path / "x")), tmp_path / "x")
+    with pytest.raises(UnreadableFileError, match=said):
+        load_columns(tmp_path / "x", "consequential things", (1, 2))
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*nothing"):
-        load_columns(tmp_path / "nothing")
+        load_columns(tmp_path / "nothing", "consequential things", (2,))
 
 
 def test_files_of_runs_are_files_of_columns(tmp_path):

@@ -1,78 +1,115 @@
-"""Draw docs/figures/architecture.svg: packages as boxes, imports pointing downwards."""
+"""Draw docs/figures/architecture.svg: the three parts, their packages, and who imports whom."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-LAYERS = [
-    [
-        ("cli", "commands"),
-        ("service", "decisions over HTTP"),
-        ("paper", "studies, figures, claims"),
-        ("report", "pages"),
-    ],
-    [("simulation", "simulate")],
-    [
-        ("tradeoff", "frontier"),
-        ("baseline", "baselines"),
-        ("estimator", "FairPolicyLearner"),
-        ("planning", "plan"),
-    ],
-    [("worlds", "people with a known truth"), ("accelerated", "JAX")],
-    [("evaluation", "estimates, intervals"), ("learning", "ascent, solver")],
-    [("objective", "with weightings, fairness: the columns A")],
-    [("log", "decision logs")],
-    [("policies", "links, rules, files")],
-    [("kernels", "the pass over rows, compiled")],
+CORE = [
+    ("estimator", "FairPolicyLearner"),
+    ("tradeoff, planning", "frontier, plan"),
+    ("baseline", "what to compare with"),
+    ("report", "pages, model cards"),
+    ("learning", "models, the fair rule"),
+    ("evaluation", "estimates, intervals"),
+    ("objective", "what is maximised"),
+    ("fairness, weightings", "the columns A"),
+    ("functionals", "the sums S"),
+    ("log", "decision logs"),
+    ("policies, links", "rules and their files"),
+    ("files, tables, workers", "shared tools"),
 ]
-FLOWS = [
-    "runs",
-    "",
-    "answers",
-    "logs of decisions",
-    "sums S and slopes",
-    "columns A",
-    "rows",
-    "propensities",
-    "arrays and numbers",
+LAB = [
+    ("paper", "studies, claims"),
+    ("simulation", "simulate"),
+    ("learning", "Algorithm 1"),
+    ("worlds", "a known truth"),
+    ("kernels", "compiled loops"),
+    ("accelerated", "JAX"),
 ]
-WIDTH, HEIGHT, GAP, MARGIN = 900, 46, 26, 20
+SERVICE = [
+    ("api, pages", "HTTP"),
+    ("writer, deciding", "decisions, their log"),
+    ("outcomes, cohorts", "labels that arrive"),
+    ("learning, gate", "candidates, proof"),
+    ("approval", "a second person"),
+    ("guardrails, alarms", "what went wrong"),
+]
+WIDTH, MARGIN, GAP, HALF = 900, 20, 60, 400
+BOX, SPACE, HEAD = 42, 8, 44
 FONT = 'font-family="sans-serif"'
+
+
+def text(x: float, y: float, size: int, words: str, look: str = "") -> str:
+    """Return centred words."""
+    place = f'x="{x:.0f}" y="{y:.0f}" text-anchor="middle"'
+    return f'<text {place} {FONT} font-size="{size}"{look}>{words}</text>'
+
+
+def part(x: int, y: int, title: str, boxes: list[tuple[str, str]]) -> tuple[list[str], int]:
+    """Return the drawing of a part, two packages side by side, and its height."""
+    width = (HALF - 3 * SPACE) / 2
+    height = HEAD + (len(boxes) + 1) // 2 * (BOX + SPACE) + SPACE
+    drawn = [
+        f'<rect x="{x}" y="{y}" width="{HALF}" height="{height}" rx="8" '
+        'fill="#f7f9fb" stroke="#0072B2" stroke-width="1.5"/>',
+        text(x + HALF / 2, y + 28, 16, title, ' font-weight="bold"'),
+    ]
+    for k, (name, what) in enumerate(boxes):
+        left = x + SPACE + k % 2 * (width + SPACE)
+        top = y + HEAD + k // 2 * (BOX + SPACE)
+        drawn += [
+            f'<rect x="{left:.0f}" y="{top}" width="{width:.0f}" height="{BOX}" rx="5" '
+            'fill="#e3eef7"/>',
+            text(left + width / 2, top + 18, 13, name, ' font-weight="bold"'),
+            text(left + width / 2, top + 34, 11, what, ' fill="#444"'),
+        ]
+    return drawn, height
+
+
+def arrow(x: float, y: float, towards_left: bool) -> str:
+    """Return an arrow that ends at a point."""
+    path = (
+        f"M {x + GAP - 8:.0f} {y:.0f} H {x + 2:.0f} m 8 -6 l -8 6 l 8 6"
+        if towards_left
+        else f"M {x:.0f} {y - 22:.0f} V {y:.0f} m -6 -8 l 6 8 l 6 -8"
+    )
+    return f'<path d="{path}" fill="none" stroke="#555" stroke-width="1.8"/>'
 
 
 def drawn() -> str:
     """Return the picture as SVG."""
-    total = MARGIN * 2 + len(LAYERS) * HEIGHT + (len(LAYERS) - 1) * GAP
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total}" role="img">',
-        "<title>Packages and what flows between them</title>",
-        f'<rect width="{WIDTH}" height="{total}" fill="white"/>',
+    top, right = MARGIN + BOX + 30, MARGIN + HALF + GAP
+    lab, lab_height = part(right, top, "consequential.lab", LAB)
+    below = top + lab_height + SPACE * 2
+    service, service_height = part(right, below, "consequential.service", SERVICE)
+    core, core_height = part(MARGIN, top, "consequential: the core", CORE)
+    shapes = [
+        f'<rect x="{MARGIN}" y="{MARGIN}" width="{WIDTH - 2 * MARGIN}" height="{BOX}" rx="8" '
+        'fill="#f7f9fb" stroke="#0072B2" stroke-width="1.5"/>',
+        text(WIDTH / 2, MARGIN + 27, 15, "consequential.cli: commands", ' font-weight="bold"'),
+        *core,
+        *lab,
+        *service,
+        *(arrow(x, top - 4, False) for x in (MARGIN + HALF / 2, right + HALF / 2)),
+        arrow(MARGIN + HALF, top + lab_height / 2, True),
+        arrow(MARGIN + HALF, below + SPACE * 7, True),
     ]
-    inner = WIDTH - 2 * MARGIN - 150
-    for k, layer in enumerate(LAYERS):
-        y = MARGIN + k * (HEIGHT + GAP)
-        width = (inner - 12 * (len(layer) - 1)) / len(layer)
-        for j, (name, what) in enumerate(layer):
-            x, middle = MARGIN + j * (width + 12), MARGIN + j * (width + 12) + width / 2
-            parts += [
-                f'<rect x="{x:.0f}" y="{y}" width="{width:.0f}" height="{HEIGHT}" rx="6" '
-                'fill="#eef4fa" stroke="#0072B2"/>',
-                f'<text x="{middle:.0f}" y="{y + 20}" text-anchor="middle" {FONT} '
-                f'font-size="14" font-weight="bold">{name}</text>',
-                f'<text x="{middle:.0f}" y="{y + 37}" text-anchor="middle" {FONT} '
-                f'font-size="11" fill="#444">{what}</text>',
-            ]
-        parts.append(
-            f'<text x="{WIDTH - MARGIN - 138}" y="{y + 28}" {FONT} font-size="12" '
-            f'fill="#555">{FLOWS[k]}</text>'
+    # in the space below the core, which is the shortest
+    bottom = top + core_height
+    total = below + service_height + MARGIN
+    shapes.append(
+        text(
+            MARGIN + HALF / 2,
+            (bottom + total - MARGIN) / 2 + 5,
+            13,
+            "Arrows are imports. The command line may import all three parts.",
+            ' fill="#555"',
         )
-        if k:
-            middle, top = MARGIN + inner / 2, y - GAP
-            parts.append(
-                f'<path d="M {middle:.0f} {top + 3} V {y - 7} m -5 -5 l 5 6 l 5 -6" fill="none" '
-                'stroke="#666" stroke-width="1.5"/>'
-            )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    )
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total}" role="img">'
+    title = "The lab and the service import the core, the command line all three"
+    paper = f'<rect width="{WIDTH}" height="{total}" fill="white"/>'
+    return "\n".join([opening, f"<title>{title}</title>", paper, *shapes, "</svg>"]) + "\n"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 A neural policy
 ===============
 
-Anything JAX can differentiate can be a policy (`pip install '.[jax]'`). In the second
+Anything JAX can differentiate can be a policy (`pip install "consequential[jax]"`). In the second
 setting two separate intervals of scores are worth accepting; no single threshold is worth more than
 0.065 there. A network with one hidden layer finds both.
 """
@@ -15,7 +15,7 @@ import consequential as cq
 
 
 def network(theta, x):
-    """One hidden layer of steps; a probability a row."""
+    """One hidden layer of steps; a probability per row."""
     hidden = jax.numpy.tanh(x / 3.5 @ theta["in"] + theta["shift"])
     return jax.nn.sigmoid(hidden @ theta["out"])
 

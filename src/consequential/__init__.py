@@ -47,7 +47,6 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policies import AcceptAll as AcceptAll
     from consequential.policies import Curves as Curves
     from consequential.policies import DecisionRule as DecisionRule
-    from consequential.policies import EveryNth as EveryNth
     from consequential.policies import FeatureSummary as FeatureSummary
     from consequential.policies import Logged as Logged
     from consequential.policies import Mixture as Mixture
@@ -68,7 +67,6 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.simulation import ExploreByPosterior as ExploreByPosterior
     from consequential.simulation import LearnToDecide as LearnToDecide
     from consequential.simulation import LearnToPredict as LearnToPredict
-    from consequential.simulation import RefitPolicy as RefitPolicy
     from consequential.simulation import Runs as Runs
     from consequential.simulation import RunsError as RunsError
     from consequential.simulation import Strategy as Strategy
@@ -86,7 +84,6 @@ _NAMES = {
         "AcceptAll",
         "Curves",
         "DecisionRule",
-        "EveryNth",
         "FeatureSummary",
         "Logged",
         "Mixture",
@@ -132,7 +129,6 @@ _NAMES = {
         "ExploreByPosterior",
         "LearnToDecide",
         "LearnToPredict",
-        "RefitPolicy",
         "Runs",
         "RunsError",
         "Strategy",

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all: text, bytes, and columns in Parquet."""
+"""Files and folders that are written completely or not at all: text, bytes, columns in Parquet."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import io
 import json
 import os
 import platform
+import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,7 @@ def write_atomically(
     if (os.path.exists(path) or os.path.lexists(target)) and not target.is_file():
         raise OSError(f"{os.fspath(path)} is a folder or a device, not a file that can be replaced")
     data = content.encode("utf-8") if isinstance(content, str) else content
-    _remove_unfinished(target)
-    writer = f"{platform.node()}.{os.getpid()}.{threading.get_ident()}"
-    unfinished = target.with_name(f".{target.name}.{writer}.part")
+    unfinished = _unfinished(target)
     try:
         with open(unfinished, "wb") as stream:
             stream.write(data)
@@ -61,17 +60,57 @@ def write_atomically(
         raise
 
 
-def _remove_unfinished(target: Path) -> None:
-    """Remove the temporary files of processes on this machine that no longer run."""
-    for path in unfinished_files(target):
-        writer = path.name.removeprefix(f".{target.name}.").rsplit(".", 3)
-        if writer[0] == platform.node() and writer[1].isdigit() and not _runs(int(writer[1])):
-            path.unlink(missing_ok=True)
+@contextmanager
+def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give a temporary folder to write to, which becomes `target` when everything is in it.
+
+    An empty folder may be there before, any other only with `replace`: it is renamed to
+    `.NAME.replaced` until the new one has its name. A process that is killed in between leaves it
+    there, and `put_back` finds it.
+    """
+    put_back(target)
+    unfinished = _unfinished(target)
+    shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process that had our id
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        if target.exists():
+            shutil.copymode(target, unfinished)
+            if replace:
+                target.rename(_aside(target))
+            else:
+                target.rmdir()  # refuses what another process wrote since
+        unfinished.rename(target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        put_back(target)
 
 
-def unfinished_files(target: Path) -> list[Path]:
-    """Return the temporary files through which a file is, or was to be, written."""
-    return list(target.parent.glob(f".{glob.escape(target.name)}.*.part"))
+def put_back(target: Path) -> None:
+    """Put back a folder whose replacement never came; remove it where the replacement did."""
+    aside = _aside(target)
+    if aside.is_dir():
+        with suppress(FileNotFoundError):  # another process did it since
+            if target.exists():
+                # renamed first: what is half removed must not be put back
+                shutil.rmtree(aside.rename(_unfinished(target)))
+            else:
+                aside.rename(target)
+
+
+def _aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.replaced")
+
+
+def _unfinished(target: Path) -> Path:
+    """Return a temporary name beside a target, and remove what killed processes left there."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        host, process, *_ = path.name.removeprefix(f".{target.name}.").rsplit(".", 3)
+        if host == platform.node() and process.isdigit() and not _runs(int(process)):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    writer = f"{platform.node()}.{os.getpid()}.{threading.get_ident()}"
+    return target.with_name(f".{target.name}.{writer}.part")
 
 
 def _runs(process: int) -> bool:
@@ -86,86 +125,32 @@ def _runs(process: int) -> bool:
     return True
 
 
-def exchange(first: Path, second: Path) -> bool:
-    """Give two folders each other's name in one step; False where the system cannot."""
-    import ctypes
-
-    try:
-        renameat2 = ctypes.CDLL(None).renameat2  # Linux has it, and Python no function for it
-    except (AttributeError, OSError, TypeError):
-        return False
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(renameat2(here, os.fsencode(first), here, os.fsencode(second), swap) == 0)
-
-
-@contextmanager
-def locked(path: Path, make: Callable[[Path], None], busy: Exception) -> Iterator[None]:
-    """Make a folder and lock it; the lock ends with the process, however that ends.
-
-    Where another process holds the lock, `busy` is raised.
-    """
-    if sys.platform == "win32":
-        make(path)
-        yield
-        return
-    handles: list[int] = []
-    try:
-        _lock(path, make, busy, handles)
-        yield
-    finally:
-        for handle in handles:
-            os.close(handle)
-
-
-def _lock(path: Path, make: Callable[[Path], None], busy: Exception, handles: list[int]) -> None:
-    """Make, open and lock; `handles` are to be closed, however this ends."""
-    import fcntl
-
-    while True:
-        make(path)
-        try:
-            handles.append(os.open(path, os.O_RDONLY | os.O_NOFOLLOW))
-        except FileNotFoundError:  # another process removed it since
-            continue
-        try:
-            fcntl.flock(handles[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise busy from None
-        except OSError:  # a file system without locks
-            return
-        # the process that had the lock before may have renamed or removed what was locked
-        if path.exists() and os.path.samestat(os.fstat(handles[-1]), path.stat()):
-            return
-        os.close(handles.pop())
-
-
 def save_columns(
-    path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]], about: Any = None
+    path: str | os.PathLike[str], columns: Mapping[str, NDArray[Any]], about: dict[str, Any]
 ) -> None:
     """Write arrays of equal length to one Parquet file; equal arrays make equal bytes.
 
-    `about`, where given, is a dict of plain values with at least a `format` and a `schema`. It is
-    stored in the file with a digest of everything, so that no damage goes unnoticed.
+    `about` has plain values, at least a `format` and a `schema`. It is stored in the file with a
+    digest of everything, so that no damage goes unnoticed.
     """
     import pyarrow as pa
     import pyarrow.parquet
 
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    if about is not None:
-        document = json.dumps(about | {"digest": _digest(columns, about)})
-        table = table.replace_schema_metadata({about["format"]: document})
+    document = json.dumps(about | {"digest": _digest(columns, about)})
+    table = table.replace_schema_metadata({about["format"]: document})
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table, buffer)
     write_atomically(path, buffer.getvalue())
 
 
 def load_columns(
-    path: str | os.PathLike[str], format: str = "", schemas: Sequence[int] = ()
+    path: str | os.PathLike[str], format: str, schemas: Sequence[int]
 ) -> tuple[Columns, dict[str, Any]]:
     """Read what `save_columns` wrote: the arrays, and what was stored about them.
 
-    With a `format`, a file of another format, of none of the schemas, or whose content is not
-    what was written is refused; without, what is stored about the columns is not read.
+    A file of another format, of none of the schemas, or whose content is not what was written is
+    refused.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -183,12 +168,8 @@ def load_columns(
         }
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadableFileError(f"{where} is damaged or no Parquet file: {error}") from None
-    if not format:
-        return columns, {}
-    if about is None:
-        raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
     if not isinstance(about, dict) or "digest" not in about:
-        raise UnreadableFileError(f"{where} is damaged: it does not say what it holds")
+        raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
     if about.get("schema") not in schemas:
         known = " and ".join(map(str, schemas))
         raise UnreadableFileError(

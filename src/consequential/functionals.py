@@ -272,7 +272,6 @@ class Coefficients:
     """The rows of A for one objective on one log."""
 
     utility: Floats
-    utility_constant: float
     benefits: tuple[Benefit, ...]
     group: Codes
     n_groups: int
@@ -286,9 +285,7 @@ class Coefficients:
             if benefit.denominator is not None:
                 denominators[k] = self._by_group(benefit.denominator * propensity)
             numerators[k, ~benefit.defined] = np.nan
-        return Sums(
-            float(self.utility @ propensity) + self.utility_constant, numerators, denominators
-        )
+        return Sums(float(self.utility @ propensity), numerators, denominators)
 
     def row_slopes(self, utility: float, numerators: Floats, denominators: Floats) -> Floats:
         """Return `A @ dF/dS`, one number per row, from the derivative of F in each of the sums."""
@@ -322,9 +319,7 @@ class Coefficients:
             )
             for benefit in self.benefits
         )
-        return Coefficients(
-            scale * utility, self.utility_constant, benefits, self.group[rows], self.n_groups
-        )
+        return Coefficients(scale * utility, benefits, self.group[rows], self.n_groups)
 
     def _by_group(self, values: Floats) -> Floats:
         totals: Floats = np.bincount(self.group, values, self.n_groups).astype(np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.fairness import Fairness, fairness_named, needs_labels
-from consequential.functionals import Coefficients, Sums, Tally, valued_mix
+from consequential.functionals import Coefficients, Sums, Tally
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.policies import Policy
 from consequential.shares import checked_share
@@ -29,10 +29,9 @@ class Totals:
 
     n: int
     sums: Floats  # (3, groups)
-    forgone: float
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(self.n + other.n, self.sums + other.sums, self.forgone + other.forgone)
+        return Totals(self.n + other.n, self.sums + other.sums)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -60,8 +59,6 @@ class Objective:
     decisions
         `"expected"` uses the propensity itself in sums and gradients; `"sampled"` draws one
         decision per row, the paper's log-derivative trick: same mean, more variance.
-    rejection_utility
-        The utility of rejecting a person with label 0 and with label 1, `(g(0), g(1))`.
 
     Examples
     --------
@@ -80,7 +77,6 @@ class Objective:
     weighting: Weighting
     normalisation: Literal["applicants", "paper"]
     decisions: Literal["expected", "sampled"]
-    rejection_utility: tuple[float, float]
 
     def __init__(
         self,
@@ -91,7 +87,6 @@ class Objective:
         weighting: Weighting | None = None,
         normalisation: Literal["applicants", "paper"] = "applicants",
         decisions: Literal["expected", "sampled"] = "expected",
-        rejection_utility: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         if not (np.isfinite(penalty) and penalty >= 0.0):
             raise ValueError(f"the penalty is finite and not negative, not {penalty!r}")
@@ -101,8 +96,6 @@ class Objective:
             raise ValueError(f"normalisation is 'applicants' or 'paper', not {normalisation!r}")
         if weighting is not None and not isinstance(weighting, Weighting):
             raise ValueError(f"weighting is a Weighting such as Clipped(10.0), not {weighting!r}")
-        if len(rejection_utility) != 2 or not np.isfinite(rejection_utility).all():
-            raise ValueError(f"rejection_utility is (g(0), g(1)), not {rejection_utility!r}")
         if decisions not in ("expected", "sampled"):
             raise ValueError(f"decisions are 'expected' or 'sampled', not {decisions!r}")
         for name, value in (
@@ -112,7 +105,6 @@ class Objective:
             ("weighting", weighting or InversePropensity()),
             ("normalisation", normalisation),
             ("decisions", decisions),
-            ("rejection_utility", (float(rejection_utility[0]), float(rejection_utility[1]))),
         ):
             object.__setattr__(self, name, value)
 
@@ -139,17 +131,13 @@ class Objective:
         return found
 
     def check_countable(self, log: DecisionLog | LogScan) -> None:
-        """Refuse notions and utilities that need labels where a log has values instead."""
+        """Refuse notions that need labels where a log has values instead."""
         if log.value_range is None:
             return
         if self.fairness is not None and needs_labels(self.fairness):
             raise DecisionLogError(
                 f"{self.fairness.name} counts people with label 1 or 0, and this log has values: "
                 'use fairness="demographic_parity", or build the log with label= in place of value='
-            )
-        if self.rejection_utility != (0.0, 0.0):
-            raise DecisionLogError(
-                "rejection_utility depends on the label, and this log has values: leave it out"
             )
 
     def totals(self, log: DecisionLog) -> Totals:
@@ -159,10 +147,10 @@ class Objective:
                 f"{type(self.weighting).__name__} with normalisation {self.normalisation!r} is a "
                 "matter of the whole log: pieces of it cannot be added up"
             )
-        overall, within = self.tallies(log)
+        _, within = self.tallies(log)
         columns = (within.people, within.positives, within.negatives)
         totals = np.stack([within.by_group(column) for column in columns])
-        return Totals(len(log), totals, float(self.worth(log, overall)[1].sum()))
+        return Totals(len(log), totals)
 
     def coefficients(self, log: DecisionLog, totals: Totals | None = None) -> Coefficients:
         """Return the matrix A of a log, over `self.rows(log)`.
@@ -174,22 +162,18 @@ class Objective:
         if len(rows) == 0:
             raise DecisionLogError("nobody was accepted: there is nothing to learn from")
         tally, within = (self._of_rows(tally, settled) for tally in self.tallies(settled))
-        gain, forgone = self.worth(rows, tally)
-        n, lost = len(rows), float(forgone.sum())
+        n = len(rows)
         if totals is not None:
-            n, lost = totals.n, totals.forgone
+            n = totals.n
             within = replace(within, sizes=totals.sums[0], totals=totals.sums)
         benefits = () if self.fairness is None else self.fairness.benefits(within)
-        return Coefficients((gain - forgone) / n, lost / n, benefits, rows.group, len(rows.groups))
+        return Coefficients(self.worth(rows, tally) / n, benefits, rows.group, len(rows.groups))
 
-    def worth(self, rows: DecisionLog, tally: Tally) -> tuple[Floats, Floats]:
-        """Return what accepting, and what rejecting, the people of each row is worth."""
+    def worth(self, rows: DecisionLog, tally: Tally) -> Floats:
+        """Return what accepting the people of each row is worth; rejecting is worth nothing."""
         cost = self.cost if rows.cost is None else rows.cost
-        gain = (1.0 - cost) * tally.positives - cost * tally.negatives
-        forgone = tally.mixed(valued_mix(self.rejection_utility))
-        if rows.amount is None:
-            return gain, forgone
-        return rows.amount * gain, rows.amount * forgone
+        gain: Floats = (1.0 - cost) * tally.positives - cost * tally.negatives
+        return gain if rows.amount is None else rows.amount * gain
 
     def _of_rows(self, tally: Tally, log: DecisionLog) -> Tally:
         if self.normalisation == "applicants":

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consequential.log import DecisionLog
-from consequential.log.reservoir import checked_room, extended
 
 __all__ = ["Aggregated", "Iterative", "LastSteps", "Sequence"]
 
@@ -81,13 +81,39 @@ class Aggregated(Sequence):
     name = "aggregated"
 
     def __post_init__(self) -> None:
-        checked_room(self.max_rows)
+        if self.max_rows < 1:
+            raise ValueError(f"max_rows is at least 1, not {self.max_rows!r}")
 
     def extend(
         self, kept: DecisionLog | None, new: DecisionLog, rng: np.random.Generator
     ) -> DecisionLog:
         """Return old and new rows together, in random order, a sample where there are too many."""
-        return extended(kept, new, self.max_rows, rng)
+        from consequential.kernels.reservoir import keep
+
+        n_kept = 0 if kept is None else len(kept)
+        # once it is full, the reservoir no longer tells how many rows it has seen
+        seen = n_kept if n_kept < self.max_rows else int(new.time_step.min()) * len(new)
+        moves = reservoir_moves(rng.random(len(new)), max(seen, n_kept), self.max_rows)
+        both = new if kept is None else DecisionLog.concatenate([kept, new])
+        rows = np.arange(min(n_kept + len(new), self.max_rows))
+        keep(moves, n_kept + np.arange(len(new)), rows)
+        return both.take(rows)
+
+
+def reservoir_moves(uniforms: NDArray[np.float64], n_seen: int, max_rows: int) -> NDArray[np.int64]:
+    """Say where entries go in a uniform sample without replacement, kept in random order.
+
+    A move is (entry, end, slot): the entry goes into the slot; where `end` is not -1 the
+    reservoir still grows, and what was in the slot goes to its end. Entries without a move are
+    not kept.
+    """
+    count = np.arange(n_seen, n_seen + len(uniforms))
+    slot = (uniforms * (count + 1)).astype(np.int64)
+    entry = np.flatnonzero((count < max_rows) | (slot < max_rows))
+    moves = np.empty((len(entry), 3), dtype=np.int64)
+    moves[:, 0], moves[:, 2] = entry, slot[entry]
+    moves[:, 1] = np.where(count[entry] < max_rows, count[entry], -1)
+    return moves
 
 
 @dataclass(frozen=True, slots=True)

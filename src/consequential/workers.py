@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 def cluster(client: Any) -> Iterator[Any]:
     """Within the block, let a Dask cluster do what can be spread.
 
-    `simulate`, `reproduce` and `frontier` send seeds and bounds to its workers, bootstrap intervals
-    their replicates. Results are the same as without it, whatever the number of workers; a worker
-    that is lost is made up for by the others.
+    `simulate`, `reproduce` and `frontier` send seeds and bounds to its workers. Results are the
+    same as without it, whatever the number of workers; a worker that is lost is made up for by the
+    others.
 
     Parameters
     ----------

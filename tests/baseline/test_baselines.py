@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import cache
 
@@ -21,8 +20,6 @@ NAMES = [
     "accepted only",
     "boosted trees",
     "augmentation",
-    "parcelling",
-    "fuzzy augmentation",
     "inverse propensity",
     "fairlearn reduction",
     "FairPolicyLearner",
@@ -45,8 +42,7 @@ def found():
 
 
 def test_there_is_a_row_for_each_way(found):
-    assert [entry.name for entry in found] == NAMES
-    assert len(found) == len(NAMES)
+    assert [entry.name for entry in found.entries] == NAMES
     lines = str(found).splitlines()
     assert lines[0] == "learned from 3000 decisions, evaluated on 3000 others"
     for name, line in zip(NAMES, lines[2:], strict=True):
@@ -54,11 +50,11 @@ def test_there_is_a_row_for_each_way(found):
 
 
 def test_intervals_cover_the_truth(found):
-    for entry in found:
+    for entry in found.entries:
         if entry.name == "what the log did":
             continue
         truth = first().exact(entry.rule)
-        # three standard errors: eight estimates of one log miss together if they miss
+        # three standard errors: seven estimates of one log miss together if they miss
         for estimate, value in (
             (entry.evaluation.utility, truth.utility),
             (entry.evaluation.benefit_gap, truth.benefit_gap),
@@ -99,30 +95,25 @@ def test_boosted_trees_find_what_a_line_cannot():
     assert trees.utility < world.optimal().utility
 
 
-def test_a_learner_of_ones_own_enters():
-    class Cautious:
-        def fit_log(self, log):
-            self.policy_ = cq.RejectAll()
-            return self
-
-    table = cq.baselines(logged(first(), n=1000), cost=first().cost, learner=Cautious())
-    assert table["Cautious"].evaluation.utility.value == 0.0
-
-
 def test_rules_and_learners_of_ones_own_stand_beside_the_others():
     log = logged(first(), n=1000)
     bounded = cq.FairPolicyLearner(method="direct", cost=first().cost, max_gap=0.05)
     cut = cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5)
-    bounded = cq.FairPolicyLearner(method="direct", cost=first().cost, max_gap=0.05)
-    cut = cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5)
     own = {"cut at 0": cut, "ours, bounded": bounded}
     table = cq.baselines(log, cost=first().cost, rules=own)
-    assert [entry.name for entry in table] == [*NAMES, *own]
+    assert [entry.name for entry in table.entries] == [*NAMES, *own]
     known, unseen = log.split(0.5, by="random", rng=np.random.default_rng(0))
     alone = cq.evaluate(own["cut at 0"], unseen, cost=first().cost)
     assert table["cut at 0"].evaluation.utility == alone.utility
     assert table["ours, bounded"].rule.learned_from == known.fingerprint
     assert not hasattr(own["ours, bounded"], "policy_")
+
+
+def test_a_rule_may_take_the_place_of_an_entry():
+    own = {"FairPolicyLearner": cq.RejectAll(), "augmentation": cq.AcceptAll()}
+    table = cq.baselines(logged(first(), n=1000), cost=first().cost, rules=own)
+    assert [entry.name for entry in table.entries] == NAMES
+    assert {name: table[name].rule for name in own} == own
 
 
 def test_a_classifier_of_ones_own_is_fitted_to_accepted_people_and_cut_at_the_cost():
@@ -147,7 +138,7 @@ def test_without_fairlearn_its_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
     entry = cq.baselines(logged(first(), n=1000), cost=first().cost)["fairlearn reduction"]
     assert entry.evaluation is None
-    assert "left out: this baseline is fairlearn's: install consequential[fairness]" in entry.note
+    assert "left out: it is fairlearn's: install consequential[fairness]" in entry.note
 
 
 def test_a_log_without_groups_has_no_gap_to_bound():
@@ -169,12 +160,6 @@ def test_the_last_decisions_can_be_held_out():
     assert (table.n_learned, table.n_judged) == (600, 200)
 
 
-def test_it_goes_into_json(found):
-    back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert [entry["name"] for entry in back["entries"]] == NAMES
-    assert back["n_judged"] == 3000
-
-
 def test_an_unknown_entry_lists_those_there_are(found):
     with pytest.raises(KeyError, match="no entry 'ours'; there are what the log did, accept all"):
         found["ours"]
@@ -183,9 +168,8 @@ def test_an_unknown_entry_lists_those_there_are(found):
 WRONG = {
     "cost": ({"cost": 0.0}, "the cost lies strictly between 0 and 1, not 0.0"),
     "nothing held out": ({"held_out": 0.0}, "held_out lies strictly between 0 and 1, not 0.0"),
-    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60: write 0.6"),
-    "a name twice": ({"rules": {"accept all": cq.AcceptAll()}}, "rules has the name 'accept all'"),
-    "another split": ({"by": "month"}, "split by 'random' or 'time_step', not 'month'"),
+    "cost in percent": ({"cost": 60}, "the cost lies strictly .* not 60"),
+    "another split": ({"by": "month"}, "split by time_step or random, not by 'month'"),
     "notion": ({"fairness": "parity"}, "unknown fairness notion 'parity'; choose one of"),
     "confidence": ({"confidence": 95}, "confidence"),
 }

@@ -131,7 +131,7 @@ def test_labels_that_never_came_are_refused_or_made_up_for(here, capsys):
     pa.csv.write_csv(gone, "gone.csv")
     arguments = ["evaluate", "gone.csv", *FEATURES, *LOGGED, *COST, "--policy", "accept-all"]
     assert main([*arguments, "--out", "refused"]) != 0
-    assert "--missing against" in capsys.readouterr().err
+    assert 'missing="against"' in capsys.readouterr().err
     for how in ("against", "at_random"):
         assert main([*arguments, "--missing", how, "--out", how]) == 0
         assert "accepted without a label" in capsys.readouterr().out

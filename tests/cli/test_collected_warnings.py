@@ -38,4 +38,4 @@ def test_warnings_of_scikit_learn_become_notes_and_others_are_passed_on(
 
     monkeypatch.setattr("consequential.evaluation.overlap", another)
     with pytest.warns(UserWarning, match="something else"):
-        main(asked)
+        main([*asked, "--out", "again"])

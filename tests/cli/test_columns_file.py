@@ -38,7 +38,7 @@ def test_later_commands_do_the_same_with_the_file_as_with_the_options(shared, to
     assert main([*asked, *FEATURES, *LOGGED]) == 0
     assert "columns: " in capsys.readouterr().out
     first = results(told / "consequential-evaluate")
-    assert main([*asked, *FILE]) == 0  # the same question: it may replace the results
+    assert main([*asked, *FILE, "--overwrite"]) == 0
     assert "columns: " not in capsys.readouterr().out
     assert results(told / "consequential-evaluate") == first
 

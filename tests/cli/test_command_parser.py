@@ -75,40 +75,6 @@ def test_the_installed_command_is_the_same(tmp_path):
     assert (done.returncode, done.stdout) == (0, f"consequential {cq.__version__}\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "required: command"),
-        (["dance"], "invalid choice: 'dance'"),
-        (["demo", "--seeds", "0"], "argument --seeds: must be at least 1, not 0"),
-        (["demo", "--steps", "-3"], "argument --steps: must be at least 1, not -3"),
-        (["demo", "--compas-steps", "0"], "--compas-steps: must be at least 1"),
-        (["demo", "--seeds"], "expected one argument"),
-        (["demo", "--seed", "many"], "--seeds: "),
-        (["demo", "now"], "unrecognized arguments: now"),
-        (["demo", "--speed", "5"], "unrecognized arguments: --speed 5 (see consequential demo"),
-    ],
-    ids=" ".join,
-)
-def test_bad_arguments_are_refused_with_a_reason_on_one_line(capsys, arguments, message):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    err = capsys.readouterr().err
-    assert err.startswith("consequential")
-    assert message in err
-    assert err.count("\n") == 1
-    assert err.rstrip().endswith("--help)")
-
-
-@pytest.mark.parametrize("value", ["three", "2.5", ""])
-def test_a_number_that_is_none_is_refused_in_plain_words(capsys, value):
-    with pytest.raises(SystemExit):
-        main(["demo", "--seeds", value])
-    err = capsys.readouterr().err
-    assert f"--seeds: must be a whole number, not {value!r}" in err
-
-
 def test_a_bad_argument_in_a_shell_exits_with_two(tmp_path):
     done = run("demo", "--seeds", "0", folder=tmp_path)
     assert done.returncode == 2

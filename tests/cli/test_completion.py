@@ -87,9 +87,3 @@ def test_output_that_nobody_reads_to_its_end_is_no_error(arguments):
     os.close(write)
     assert done.stderr == b""
     assert done.returncode in (0, 141)  # argparse itself ignores it
-
-
-def test_an_unknown_shell_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["completion", "tcl"])
-    assert "choose from" in capsys.readouterr().err

@@ -110,12 +110,11 @@ def saved_rules():
         "policy": policy,
         "floor": turned.with_floor(0.1),
         "mixture": cq.Mixture([policy, turned, cut], [0.4, 0.4, 0.2]),
-        "nth": cq.EveryNth(5, turned),
         "threshold": cut,
     }
 
 
-@pytest.mark.parametrize("kind", ["policy", "floor", "mixture", "nth", "threshold"])
+@pytest.mark.parametrize("kind", ["policy", "floor", "mixture", "threshold"])
 def test_stored_rules_of_every_kind_find_their_columns_by_name(shared, here, kind):
     rule = saved_rules()[kind]
     cq.save_policy(rule, "rule.json")

@@ -121,10 +121,3 @@ def check(seed, capsys) -> None:
 def test_a_command_does_what_it_says_or_says_what_is_wrong(block, quick, capsys):
     for seed in range(30 * block, 30 * block + 30):
         check(seed, capsys)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(20))
-def test_thousands_of_commands_do_what_they_say_or_say_what_is_wrong(block, quick, capsys):
-    for seed in range(1000 + 200 * block, 1200 + 200 * block):
-        check(seed, capsys)

@@ -1,162 +1,114 @@
-"""Folders of results that were damaged: what is wrong is refused by name, the rest is the same."""
+"""Folders in the way of results: what is there, and what a command that writes there says."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
-from loan_files import FEATURES, LOGGED
+from loan_files import FEATURES, LOGGED, results
 
 from consequential.cli import main
-from consequential.files import save_columns
-from consequential.store import Store, StoreError
 
-PARAMETERS = {"seeds": 2}
-ODD = (None, True, "", "x", [], {}, [[]], 0, -1, 1e300, 2**70, "\ud800", {"sha256": 1}, ["x"])
-
-
-def change_json(path: Path, rng: np.random.Generator) -> None:
-    """Change, remove or add one value of a JSON file."""
-    document = json.loads(path.read_text())
-    known = [(document, key) for key in document]
-    known += [(each, key) for each in document.values() if isinstance(each, dict) for key in each]
-    holder, key = known[rng.integers(len(known))]
-    match int(rng.integers(3)):
-        case 0:
-            del holder[key]
-        case 1:
-            holder[key] = ODD[rng.integers(len(ODD))]
-        case _:
-            document = [document, [*[[]] * 3], ODD[rng.integers(len(ODD))]][rng.integers(3)]
-    path.write_text(json.dumps(document))
-
-
-def change_file(path: Path, others: list[Path], rng: np.random.Generator) -> None:
-    """Remove, cut, change, nest, replace or misplace a file."""
-    content = path.read_bytes()
-    place = int(rng.integers(len(content)))
-    match int(rng.integers(8)):
-        case 0:
-            path.unlink()
-        case 1:
-            path.write_bytes(content[:place])
-        case 2:
-            path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
-        case 3:
-            path.write_bytes(content + content[place:])
-        case 4:
-            path.write_bytes(b"[" * 100_000)
-        case 5:
-            path.write_bytes(others[rng.integers(len(others))].read_bytes())
-        case 6:
-            path.unlink()
-            path.mkdir()
-        case _:
-            path.with_name(f"other{path.suffix}").write_bytes(content)
-
-
-def damage(folder: Path, rng: np.random.Generator) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    path = files[rng.integers(len(files))]
-    if path.suffix == ".json" and rng.random() < 0.5:
-        with suppress(ValueError, RecursionError, AttributeError, TypeError):  # damaged already
-            change_json(path, rng)
-    else:
-        change_file(path, files, rng)
-
-
-# --- folders that work is resumed in
+OTHERS = "has a {} that this command did not write: choose another folder with --out"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """A folder with two results and the parts of a third."""
-    folder = tmp_path_factory.mktemp("whole")
-    with Store.opened(folder, "simulate", PARAMETERS) as store:
-        for name in ("a", "b", "c"):
-            store.make_folders(name)
-        paths = [store.result("a"), store.result("b"), store.part("c", 0), store.part("c", 1)]
-        for number, path in enumerate(paths):
-            column = {"utility": np.arange(3.0) + number}
-            store.write({path: lambda place, column=column: save_columns(place, column)}, "abc")
+def written(shared, tmp_path_factory) -> Path:
+    """A folder that `overlap` wrote."""
+    folder = tmp_path_factory.mktemp("written") / "x"
+    assert main(asked(shared, folder)) == 0
     return folder
 
 
-def check_store(seed: int, whole: Path, folder: Path) -> None:
-    shutil.copytree(whole, folder)
-    rng = np.random.default_rng([6, seed])
-    for _ in range(rng.integers(1, 3)):
-        damage(folder, rng)
-    try:
-        with Store.opened(folder, "simulate", PARAMETERS) as store:
-            store.expect(["a", "b", "c"])
-            paths = [store.result(name) for name in "abc"] + [store.part("c", k) for k in range(3)]
-            for path in filter(store.is_finished, paths):
-                content = store.checked(path).read_bytes()
-                assert content == (whole / path.relative_to(folder)).read_bytes(), seed
-    except StoreError as error:
-        if str(folder) not in str(error):
-            raise
+def asked(shared, out) -> list[str]:
+    return ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", str(out)]
 
 
-@pytest.mark.parametrize("block", range(5))
-def test_a_damaged_store_is_refused_by_name_or_read_as_it_was(block, whole, tmp_path):
-    for seed in range(40 * block, 40 * block + 40):
-        check_store(seed, whole, tmp_path / str(seed))
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
-def test_thousands_of_damaged_stores_are_refused_by_name_or_read_as_they_were(
-    block, whole, tmp_path
+def change_results(folder: Path, **changes) -> None:
+    (folder / "results.json").write_text(json.dumps(results(folder) | changes))
+
+
+def replace_results(text: str):
+    return lambda folder: (folder / "results.json").write_text(text)
+
+
+# what is done to results of the same command, and what is said although --overwrite is given
+STRANGE = {
+    "a note": (lambda x: (x / "notes.txt").write_text("mine"), OTHERS.format("notes.txt")),
+    "a folder": (lambda x: (x / "mine").mkdir(), OTHERS.format("mine")),
+    "a hidden folder": (lambda x: (x / ".git").mkdir(), OTHERS.format(".git")),
+    "a folder of a file's name": (lambda x: (x / "policy.json").mkdir(), OTHERS.format("policy")),
+    "another command": (lambda x: change_results(x, command="fit"), "has results of `fit`"),
+    "another program": (lambda x: change_results(x, format="other"), OTHERS.format("columns.toml")),
+    "no results": (lambda x: (x / "results.json").unlink(), OTHERS.format("columns.toml")),
+    "cut": (replace_results('{"format"'), OTHERS.format("columns.toml")),
+    "no object": (replace_results("[]"), OTHERS.format("columns.toml")),
+    "empty object": (replace_results("{}"), OTHERS.format("columns.toml")),
+    "nested": (replace_results("[" * 100_000), OTHERS.format("columns.toml")),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), STRANGE.values(), ids=STRANGE)
+def test_what_the_command_did_not_write_is_never_replaced(
+    change, said, shared, written, here, capsys
 ):
-    for seed in range(1000 + 300 * block, 1300 + 300 * block):
-        check_store(seed, whole, tmp_path / str(seed))
+    shutil.copytree(written, here / "x")
+    change(here / "x")
+    before = content(here)
+    assert main([*asked(shared, "x"), "--overwrite"]) == 2
+    assert said.split(" that")[0] in capsys.readouterr().err
+    assert content(here) == before
 
 
-# --- folders that a command replaces
+def test_results_are_replaced_only_when_asked(shared, written, here, capsys):
+    shutil.copytree(written, here / "x")
+    before = content(here)
+    assert main([*asked(shared, "x"), "--floor", "0.3"]) == 2
+    assert "x is there already: choose another folder with --out, or" in capsys.readouterr().err
+    assert content(here) == before
+    (here / "x" / ".DS_Store").touch()  # the Finder's, which nobody misses
+    (here / "x").chmod(0o750)
+    assert main([*asked(shared, "x"), "--floor", "0.3", "--overwrite"]) == 0
+    assert results(here / "x")["results"]["floor"] == 0.3
+    assert (here / "x").stat().st_mode & 0o777 == 0o750
+    assert os.listdir(here) == ["x"]
 
 
-@pytest.fixture
-def overlap(shared, tmp_path) -> list[str]:
-    asked = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", str(tmp_path / "x")]
-    assert main(asked) == 0
-    return asked
+def test_an_empty_folder_is_written_to(shared, here):
+    (here / "x").mkdir()
+    assert main(asked(shared, "x")) == 0
+    assert (here / "x" / "report.html").is_file()
 
 
-def check_results(seed: int, overlap: list[str], folder: Path, capsys) -> None:
-    rng, out = np.random.default_rng([7, seed]), folder / str(seed)
-    out.mkdir()
-    for path in Path(overlap[-1]).iterdir():
-        (out / path.name).write_bytes(path.read_bytes())
-    for _ in range(rng.integers(1, 3)):
-        damage(out, rng)
-    code = main([*overlap[:-1], str(out)])
-    shown = capsys.readouterr().err
-    assert code in (0, 2), seed
-    if code == 2:
-        assert shown.startswith(f"consequential: {out}"), (seed, shown)
-        assert len(shown.splitlines()) == 1
-    else:
-        for path in Path(overlap[-1]).iterdir():
-            assert (out / path.name).read_bytes() == path.read_bytes(), seed
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+def test_a_file_that_came_while_the_command_ran_is_not_removed(shared, written, here, monkeypatch):
+    shutil.copytree(written, here / "x")
+    render = "consequential.report.render"
+    monkeypatch.setattr(render, lambda *_, **__: (here / "x" / "notes.txt").touch() or "page")
+    assert main([*asked(shared, "x"), "--overwrite"]) == 2
+    assert (here / "x" / "notes.txt").is_file()
+    assert results(here / "x") == results(written)
 
 
-@pytest.mark.parametrize("block", range(2))
-def test_damaged_results_are_refused_by_name_or_written_again(block, overlap, tmp_path, capsys):
-    for seed in range(10 * block, 10 * block + 10):
-        check_results(seed, overlap, tmp_path, capsys)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
-def test_hundreds_of_damaged_results_are_refused_by_name_or_written_again(
-    block, overlap, tmp_path, capsys
-):
-    for seed in range(1000 + 50 * block, 1050 + 50 * block):
-        check_results(seed, overlap, tmp_path, capsys)
+@pytest.mark.skipif(os.name != "posix", reason="links and devices are POSIX's")
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("file", "file is not a folder: name one with --out"),
+        ("loop", "loop is not a folder: name one with --out"),
+        ("/dev/stdout", "/dev/stdout is not a folder: name one with --out"),
+        ("file/x", "cannot write to"),  # where root could not make a folder either
+        (".", "cannot be replaced as a whole: name a folder in it with --out"),
+    ],
+)
+def test_what_cannot_be_a_folder_is_refused_before_any_work(out, said, here, capfd):
+    (here / "file").touch()
+    (here / "loop").symlink_to("loop")
+    assert main(["overlap", "no such file", *FEATURES, *LOGGED, "--out", out]) == 2
+    assert said in capfd.readouterr().err

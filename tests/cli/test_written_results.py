@@ -1,4 +1,4 @@
-"""Results in a folder: replaced only by the same command, and never in part."""
+"""Results in a folder: a failure leaves none, and names are shown, never obeyed."""
 
 from __future__ import annotations
 
@@ -7,44 +7,9 @@ import re
 
 import pyarrow as pa
 import pyarrow.csv
-from loan_files import COST, FEATURES, LOGGED, people, results
+from loan_files import COST, FEATURES, LOGGED, people
 
 from consequential.cli import main
-
-
-def test_the_same_command_again_replaces_its_own_results(shared, here):
-    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]
-    assert main(arguments) == 0
-    before = (here / "consequential-overlap" / "report.html").read_bytes()
-    assert main(arguments) == 0
-    assert (here / "consequential-overlap" / "report.html").read_bytes() == before
-
-
-def test_other_results_are_replaced_only_when_asked(shared, here, capsys):
-    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED]
-    assert main(arguments) == 0
-    before = (here / "consequential-overlap" / "results.json").read_bytes()
-    assert main([*arguments, "--floor", "0.3"]) == 2
-    assert "has other results of `overlap`" in capsys.readouterr().err
-    assert (here / "consequential-overlap" / "results.json").read_bytes() == before
-    assert main([*arguments, "--floor", "0.3", "--overwrite"]) == 0
-    assert results(here / "consequential-overlap")["results"]["floor"] == 0.3
-
-
-def test_results_of_another_command_are_never_replaced(shared, here, capsys):
-    assert main(["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]) == 0
-    asked = ["plan", str(shared / "loans.csv"), *FEATURES, *LOGGED, *COST, "--improvement", "0.02"]
-    assert main([*asked, "--out", "x", "--overwrite"]) == 2
-    assert "has results of `overlap`" in capsys.readouterr().err
-
-
-def test_files_of_somebody_else_are_never_replaced(shared, here, capsys):
-    (here / "x").mkdir()
-    (here / "x" / "results.json").write_text("{}")
-    arguments = ["overlap", str(shared / "loans.csv"), *FEATURES, *LOGGED, "--out", "x"]
-    assert main([*arguments, "--overwrite"]) == 2
-    assert "that this command did not write" in capsys.readouterr().err
-    assert (here / "x" / "results.json").read_text() == "{}"
 
 
 def test_a_failure_while_writing_leaves_nothing(shared, here, capsys, monkeypatch):

@@ -157,14 +157,6 @@ def test_a_score_without_decisions_is_refused_after_a_fit_with_them(log):
         learner.score(log.features, log.outcome)
 
 
-def test_an_unknown_method_is_named():
-    log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.5, 0.5], [1, None])
-    with pytest.raises(ValueError, match="method is one of auto, model, scores, direct"):
-        cq.FairPolicyLearner(method="best").fit_log(log)
-    with pytest.raises(ValueError, match="with predict_proba"):
-        cq.FairPolicyLearner(outcome_model="boosting").fit_log(log)
-
-
 def test_a_confidence_is_asked_of_the_method_that_was_chosen(log):
     learner = cq.FairPolicyLearner(cost=COST, max_gap=0.15, confidence=0.9).fit_log(log)
     assert learner.safety_.chosen.most <= 0.15

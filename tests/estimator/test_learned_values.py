@@ -127,8 +127,6 @@ def test_notions_that_count_labels_are_refused(fairness):
 def test_what_needs_labels_is_refused_or_left_out():
     log = valued_log(300)
     assert list(cq.group_metrics(RULE, log).overall) == ["selection_rate"]
-    with pytest.raises(cq.DecisionLogError, match="rejection_utility depends on the label"):
-        cq.evaluate(RULE, log, rejection_utility=(0.0, 1.0))
     with pytest.raises(cq.DecisionLogError, match="fitted to labels of 0 and 1"):
         cq.FitPredictor(0.5)(cq.AcceptAll(), log, rng=np.random.default_rng(0))
     with pytest.raises(cq.DecisionLogError, match="success_rate is a share of label 1"):
@@ -152,7 +150,7 @@ def test_earnings_plans_and_baselines_count_in_values():
     earned = cq.statistics.earnings(RULE, log, unit="EUR").overall
     assert_allclose(earned.new.value, cq.evaluate(RULE, log).utility.value)
     assert cq.plan(log, improvement=5.0, floors=[0.05]).options[0].loss > 0.1
-    found = cq.baselines(log, learner=cq.FairPolicyLearner(method="model"))
+    found = cq.baselines(log)
     usual = found["accepted only"].evaluation.utility.value
     assert usual > found["accept all"].evaluation.utility.value
     assert found["FairPolicyLearner"].evaluation.utility.value > 0.8 * usual

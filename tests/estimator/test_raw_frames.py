@@ -71,16 +71,6 @@ def test_columns_that_differ_from_those_learned_from_are_named(table, learner):
         learner.predict(table[[*FEATURES, "month"]])
 
 
-def test_batches_are_prepared_as_the_first_one(table):
-    learner = cq.FairPolicyLearner(**OPTIONS, method="model")
-    for rows in (table.iloc[:600], table.iloc[600:]):
-        learner.partial_fit(rows[FEATURES], rows["repaid"], **metadata(rows))
-    assert learner.policy_.preparation == cq.Preparation.of(table.iloc[:600][FEATURES])
-    assert len(learner.kept_) == len(table)
-    kept = learner.kept_.propensity_of(learner.policy_)  # in another order
-    assert_allclose(np.sort(kept), np.sort(learner.predict_proba(table[FEATURES])[:, 1]), rtol=1e-9)
-
-
 def test_everybody_accepted_needs_no_more_than_a_frame_and_labels(table):
     accepted = table[table["approved"] == 1]
     scores = cross_val_score(

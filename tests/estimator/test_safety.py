@@ -136,21 +136,6 @@ def test_where_no_bound_can_be_shown_the_error_says_how_many_decisions_would():
     assert not hasattr(learner, "policy_")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"confidence": 0.95}, "give max_gap"),
-        ({"confidence": 0.3, "max_gap": 0.1}, "between 0.5 and 1"),
-        ({"confidence": 1.0, "max_gap": 0.1}, "between 0.5 and 1"),
-    ],
-)
-def test_a_confidence_that_makes_no_sense_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        cq.FairPolicyLearner(method="direct", cost=world().cost, **options).fit_log(
-            explored(200, 0)
-        )
-
-
 def test_folds_and_held_out_rows_do_not_go_together():
     learner = cq.FairPolicyLearner(method="direct", cost=world().cost, max_gap=0.1, confidence=0.95)
     with pytest.raises(ValueError, match="leave folds out"):

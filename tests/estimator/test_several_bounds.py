@@ -161,7 +161,7 @@ def test_bounds_that_no_policy_keeps_are_said_to_be_missed(log):
     [
         ({"bounds": TWO, "max_gap": 0.1}, "max_gap= does not go with bounds="),
         ({"bounds": TWO, "penalty": 1.0}, "penalty= does not go with bounds="),
-        ({"bounds": TWO, "confidence": 0.9}, "--bound-confidence. does not go with bounds="),
+        ({"bounds": TWO, "confidence": 0.9}, "confidence= does not go with bounds="),
         ({"bounds": TWO, "fairness": "equalised_odds"}, "fairness= does not go with bounds="),
         ({"bounds": [Bound("equal_opportunity", 0.1, by="race")]}, "no sensitive attribute 'race'"),
         ({"bounds": [Bound("predictive_parity", 0.1, by="sex")]}, "compares ratios"),

@@ -14,7 +14,7 @@ from covering import covering
 from exploring_logs import exploring_log
 
 NEW, OLD = cq.Policy([0.2, 0.7, -0.4]), cq.Policy([0.1, 0.6, -0.5])
-METHODS = ["normal", "bootstrap", "bernstein", "any_time"]
+METHODS = ["normal", "any_time"]
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,18 @@ def test_the_utility_of_a_skewed_difference_has_a_lopsided_interval():
 
 
 def test_paired_gaps_have_the_error_of_the_paired_influence():
-    """Against 1000 replicates of the log: 10 percent apart at most."""
-    log = exploring_log(1500)
+    """Against 500 logs of rows drawn again, which know a deviation to 3 percent."""
+    log, rng = exploring_log(1500), np.random.default_rng(0)
+    rules = [log.propensity_of(rule) for rule in (NEW, OLD)]
+    drawn = rng.integers(1500, size=(500, 1500))
     for notion in ("demographic_parity", "equal_opportunity", "predictive_parity"):
-        normal, drawn = (
-            cq.compare(NEW, OLD, log, cost=0.4, fairness=notion, method=method).benefit_gap
-            for method in ("normal", "bootstrap")
-        )
-        assert normal.standard_error == pytest.approx(drawn.standard_error, rel=0.1)
-        assert normal.low == pytest.approx(drawn.low, abs=0.3 * normal.standard_error)
+        objective, change = cq.Objective(0.4, notion), []
+        for rows in drawn:
+            coefficients = objective.coefficients(log.take(rows))
+            one, other = (coefficients.sums(each[rows]).benefits[0] for each in rules)
+            change.append((one[0] - one[1]) - (other[0] - other[1]))
+        found = cq.compare(NEW, OLD, log, cost=0.4, fairness=notion).benefit_gap
+        assert found.standard_error == pytest.approx(np.std(change), rel=0.12)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,7 +93,7 @@ def test_a_rule_does_not_differ_from_itself(method):
     assert 0.0 in found.benefit_gap
     assert not found.better
     assert not found.worse
-    if method in ("normal", "bootstrap"):
+    if method == "normal":
         assert found.verdict.startswith("no difference in utility")
     else:  # bounds know how far rows can go, not that they do not
         assert found.verdict.startswith("cannot tell which has the higher utility")
@@ -133,14 +136,13 @@ def logit(rate: float) -> tuple[float, float]:
         ((0.5, 0.3), (0.3, 0.5), "cannot tell whether the gap is narrower"),  # as wide
     ],
 )
-@pytest.mark.parametrize("method", ["normal", "bootstrap"])
-def test_the_verdict_on_the_gap_is_about_its_size_and_not_its_sign(new, old, said, method):
+def test_the_verdict_on_the_gap_is_about_its_size_and_not_its_sign(new, old, said):
     rng = np.random.default_rng(0)
     group = np.arange(600) % 2
     log = cq.DecisionLog.from_arrays(
         rng.normal(size=600), np.ones(600), np.ones(600), rng.integers(2, size=600), group
     )
-    found = cq.compare(by_group(*new), by_group(*old), log, cost=0.5, method=method)
+    found = cq.compare(by_group(*new), by_group(*old), log, cost=0.5)
     assert found.verdict.endswith(said)
 
 

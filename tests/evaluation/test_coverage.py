@@ -82,18 +82,6 @@ def test_utility_and_parity_gap_are_covered(setting, weighting, count):
     assert_covers(coverage(map(covered, logs(world, 5000, count))), count)
 
 
-@pytest.mark.parametrize("count", A_FEW)
-def test_bootstrap_intervals_cover_as_well(count):
-    world, policy = cq.worlds.first_setting(), cq.Policy([1.5, 5.0])
-    truth = world.exact(policy)
-
-    def covered(log):
-        found = cq.evaluate(policy, log, cost=world.cost, method="bootstrap")
-        return [truth.utility in found.utility, truth.benefit_gap in found.benefit_gap]
-
-    assert_covers(coverage(map(covered, logs(world, 2000, count, seed=5))), count)
-
-
 @pytest.mark.parametrize("count", ALL)
 @pytest.mark.parametrize("setting", list(WORLDS))
 def test_paired_differences_are_covered_with_the_correction_for_skewness(setting, count):
@@ -183,14 +171,13 @@ def test_sequences_cover_at_every_look_at_once(setting, paired, count):
 
 
 @pytest.mark.parametrize("count", A_FEW)
-@pytest.mark.parametrize("method", ["bernstein", "any_time"])
 @pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity"])
-def test_bounded_intervals_cover_at_least_as_often_as_they_say(method, notion, count):
+def test_bounded_intervals_cover_at_least_as_often_as_they_say(notion, count):
     world, policy = cq.worlds.first_setting(), cq.Policy([1.5, 5.0])
     truth = world.exact(policy, notion)
 
     def covered(log):
-        found = cq.evaluate(policy, log, cost=world.cost, fairness=notion, method=method)
+        found = cq.evaluate(policy, log, cost=world.cost, fairness=notion, method="any_time")
         return [
             truth.utility in found.utility,
             truth.benefits[1] in found.benefits[1],

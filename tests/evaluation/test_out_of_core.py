@@ -109,7 +109,6 @@ def test_overlap_is_that_in_memory(log, tmp_path, n):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "bootstrap"}, "needs all rows at once"),
         ({"method": "any_time"}, "needs all rows at once"),
         ({"folds": 5}, "folds= needs a log in memory"),
         ({"weighting": cq.weightings.SelfNormalised()}, "a matter of the whole log"),

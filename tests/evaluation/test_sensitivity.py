@@ -45,14 +45,14 @@ def corners(log: cq.DecisionLog, gamma: float):
         yield np.tile(weights, 4)
 
 
-def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.fairness.Fairness, g=(0.0, 0.0)):
+def figures(log: cq.DecisionLog, weights: np.ndarray, notion: cq.fairness.Fairness):
     """Utility and benefits with weights as given."""
 
     class Given(Weighting):
         def weights(self, log):
             return weights
 
-    objective = cq.Objective(0.4, notion, weighting=Given(), rejection_utility=g)
+    objective = cq.Objective(0.4, notion, weighting=Given())
     sums = objective.coefficients(log).sums(log.propensity_of(POLICY))
     return sums.utility, sums.benefits
 
@@ -96,14 +96,6 @@ def test_the_gap_of_three_groups_is_between_two_different_ones():
     assert (ends.smallest, ends.largest) == pytest.approx((1 / 3, 1.0))
     assert found.benefits["b"][0].smallest == found.benefits["c"][0].largest == 0.5
     assert found.benefit_gap[0].largest == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("g", [(0.1, 0.1), (0.2, -0.3)])
-def test_the_worth_of_rejections_is_bounded_with_the_rest(g):
-    log = small_log()
-    found = cq.sensitivity(POLICY, log, cost=0.4, gammas=[2.0], rejection_utility=g).utility[0]
-    utilities = [figures(log, w, cq.fairness.DemographicParity(), g)[0] for w in corners(log, 2.0)]
-    assert (found.smallest, found.largest) == pytest.approx((min(utilities), max(utilities)))
 
 
 def test_at_a_factor_of_one_bounds_are_the_evaluation():
@@ -227,51 +219,27 @@ def test_a_difference_of_two_rules_has_bounds_of_its_own():
 # --- what the log did is known
 
 
-@pytest.mark.parametrize("g", [(0.0, 0.0), (0.1, 0.1), (0.2, -0.3)])
-def test_only_the_other_rule_is_uncertain_against_what_the_log_did(g):
+def test_only_the_other_rule_is_uncertain_against_what_the_log_did():
     log = small_log()
-    bounds = cq.sensitivity(
-        POLICY, log, cost=0.4, versus=cq.Logged(), gammas=[2.0], rejection_utility=g
-    ).utility[0]
-    worth = np.where(log.outcome == 1, g[1], g[0])
-    logged = np.mean(log.decision * (log.outcome - 0.4 - worth))
+    bounds = cq.sensitivity(POLICY, log, cost=0.4, versus=cq.Logged(), gammas=[2.0]).utility[0]
+    logged = np.mean(log.decision * (log.outcome - 0.4))
     change = log.propensity_of(POLICY)
-    if g[0] == g[1]:  # rejecting needs no labels, so it has no weights
-        values = [
-            np.mean(change * (w * (log.outcome - 0.4) - g[0])) - logged for w in corners(log, 2.0)
-        ]
-    else:
-        values = [
-            np.mean(change * w * (log.outcome - 0.4 - worth)) - logged for w in corners(log, 2.0)
-        ]
+    values = [np.mean(change * w * (log.outcome - 0.4)) - logged for w in corners(log, 2.0)]
     assert (bounds.smallest, bounds.largest) == pytest.approx((min(values), max(values)))
 
 
-@pytest.mark.parametrize("g", [0.0, 0.1])
-def test_the_log_itself_is_worth_what_it_gained(g):
+def test_the_log_itself_is_worth_what_it_gained():
     n = 60
     rng = np.random.default_rng(2)
     columns = {"amount": rng.uniform(1, 3, n), "cost": rng.uniform(0.2, 0.6, n)}
     log = exploring_log(n, seed=2, **columns)
-    gained = log.amount * np.where(log.decision, log.outcome - log.cost, g)
-    found = cq.sensitivity(cq.Logged(), log, gammas=[1.0, 5.0], rejection_utility=(g, g))
+    gained = log.amount * np.where(log.decision, log.outcome - log.cost, 0.0)
+    found = cq.sensitivity(cq.Logged(), log, gammas=[1.0, 5.0])
     for bounds in found.utility:
         assert bounds.smallest == bounds.largest == pytest.approx(gained.mean())
         assert bounds.high - bounds.low == pytest.approx(
             2 * 1.959964 * gained.std(ddof=1) / np.sqrt(n)
         )
-
-
-def test_rejections_that_are_worth_different_amounts_leave_the_log_itself_uncertain():
-    """What rejecting was worth depends on labels of rejected people, and they need weights."""
-    log, g = small_log(), np.array([0.2, -0.3])
-    found = cq.sensitivity(cq.Logged(), log, cost=0.4, gammas=[2.0], rejection_utility=tuple(g))
-    worth = g[log.outcome.astype(int)]
-    values = [
-        np.mean(log.decision * (log.outcome - 0.4 - worth) + w * worth) for w in corners(log, 2.0)
-    ]
-    bounds = found.utility[0]
-    assert (bounds.smallest, bounds.largest) == pytest.approx((min(values), max(values)))
 
 
 def test_of_the_logs_own_true_positive_rate_only_the_denominator_is_uncertain():

@@ -43,8 +43,9 @@ def test_runs_with_one_seed_see_the_same_people_whatever_they_decide(world, lear
 
 
 def test_a_rule_without_a_learner_never_changes(world):
-    steps = steps_of(world, cq.EveryNth(3), None)
-    assert all(step.learned == cq.EveryNth(3) for step in steps)
+    lottery = cq.RejectAll().with_floor(0.3)
+    steps = steps_of(world, lottery, None)
+    assert all(step.learned is lottery for step in steps)
 
 
 def test_a_run_that_accepts_nobody_goes_on_and_says_so(world, learner):
@@ -76,8 +77,9 @@ def test_a_run_of_nothing_is_refused(world, learner, options):
 
 
 def test_a_learner_may_return_the_next_rule_alone(world):
-    steps = steps_of(world, cq.AcceptAll(), lambda policy, log, *, rng, time_step: cq.EveryNth(2))
-    assert [step.policy for step in steps] == [cq.AcceptAll(), *[cq.EveryNth(2)] * 3]
+    half = cq.RejectAll().with_floor(0.5)
+    steps = steps_of(world, cq.AcceptAll(), lambda policy, log, *, rng, time_step: half)
+    assert [step.policy for step in steps] == [cq.AcceptAll(), *[half] * 3]
     assert all(step.notes == () for step in steps)
 
 

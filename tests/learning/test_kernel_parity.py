@@ -1,4 +1,4 @@
-"""The compiled ascent is the NumPy one; Newton's fit is the maximum.
+"""The compiled ascent is the NumPy one; Newton's fit is the maximum; the reservoir is fair.
 
 Thetas of the two engines agree to 1e-9 (relative, or absolute near 0), notes exactly. Seeds are
 fixed; statistical tests ask for a p-value above one in a thousand.
@@ -7,11 +7,12 @@ fixed; statistical tests ask for a p-value above one in a thousand.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
@@ -19,17 +20,17 @@ from consequential.kernels.logistic import RIDGE, fit_logistic
 from consequential.learning.update import is_compiled
 from consequential.links import LINKS
 from consequential.policies import link_numbers
+from consequential.sequences import reservoir_moves
 from consequential.steps import StepRule
 from covering import covering
 from exploring_logs import exploring_log
 
-JUDGED_CORRECTLY = cq.fairness.BenefitParity(lambda d, y: float(d == y))
 NOTIONS = [
     "demographic_parity",
     "equal_opportunity",
     "equalised_odds",
     "predictive_parity",
-    JUDGED_CORRECTLY,
+    cq.fairness.BenefitParity(lambda d, y: float(d == y)),
 ]
 WEIGHTINGS = [
     cq.weightings.InversePropensity(),
@@ -40,10 +41,7 @@ WEIGHTINGS = [
 ]
 STEPS = [cq.steps.PreconditionedStep(), cq.steps.GradientStep(0.3, max_step=0.5)]
 FLAVOURS = (["applicants", "paper"], ["expected", "sampled"], STEPS)
-
-
-def named(value):
-    return value if isinstance(value, str) else type(value).__name__
+SIZES = [(7, 48, 90), (30, 7, 64), (9, 100, 30), (3, 400, 512), (20, 64, 0), (1, 1, 1)]
 
 
 def log_with_policies(n=500, n_groups=2, n_features=2, seed=0):
@@ -87,7 +85,7 @@ def both(update, policy, log, time_step=3):
     )
 
 
-def assert_same_update(update, policy, log, about="", *, moves=True):
+def assert_same_update(update, policy, log, about=""):
     compiled, defined = both(update, policy, log)
     assert_allclose(
         compiled.policy.theta, defined.policy.theta, rtol=1e-9, atol=1e-9, err_msg=str(about)
@@ -95,36 +93,33 @@ def assert_same_update(update, policy, log, about="", *, moves=True):
     assert compiled.notes == defined.notes, about
     assert_allclose(compiled.objective_before, defined.objective_before, rtol=1e-12, atol=1e-12)
     assert_allclose(compiled.objective_after, defined.objective_after, rtol=1e-8, atol=1e-9)
-    if moves:
-        assert not np.array_equal(compiled.policy.theta, policy.theta), about
     return defined
 
 
-# --- the grid
+# --- the same ascent
 
 
 @pytest.mark.parametrize("flavour", list(product(*FLAVOURS)), ids=lambda flavour: str(flavour[:2]))
-def test_both_engines_ascend_a_penalised_objective_alike(flavour, log):
+def test_both_engines_ascend_alike(flavour, log):
     normalisation, decisions, step = flavour
-    for link, weighting, notion in covering(list(LINKS), WEIGHTINGS, NOTIONS):
+    for link, weighting, notion, penalty, sizes, shuffle in covering(
+        list(LINKS), WEIGHTINGS, NOTIONS, [0.0, 5.0, 1e3], SIZES, [True, False]
+    ):
         objective = cq.Objective(
-            0.4, notion, 5.0, weighting=weighting, normalisation=normalisation, decisions=decisions
+            0.4,
+            notion,
+            penalty,
+            weighting=weighting,
+            normalisation=normalisation,
+            decisions=decisions,
         )
-        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=90)
-        policy = cq.Policy([0.1, 0.5, -0.2], link)
-        assert_same_update(update, policy, log, (link, weighting, notion))
-
-
-@pytest.mark.parametrize("fairness", [None, "equalised_odds"])
-def test_both_engines_ascend_utility_alike(fairness, log):
-    for link, weighting, *flavour in covering(list(LINKS), WEIGHTINGS, *FLAVOURS):
-        normalisation, decisions, step = flavour
-        objective = cq.Objective(
-            0.4, fairness, weighting=weighting, normalisation=normalisation, decisions=decisions
+        n_iterations, batch_size, n_reference = sizes
+        update = cq.UpdatePolicy(
+            objective, n_iterations, batch_size, step, n_reference=n_reference, shuffle=shuffle
         )
-        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=90)
         policy = cq.Policy([0.1, 0.5, -0.2], link)
-        assert_same_update(update, policy, log, (link, weighting, flavour))
+        learned = assert_same_update(update, policy, log, (link, objective, sizes)).policy
+        assert batch_size == 1 or not np.array_equal(learned.theta, policy.theta)
 
 
 @pytest.mark.parametrize(
@@ -143,160 +138,64 @@ def test_both_engines_agree_for_groups_features_and_floors(n_groups, n_features,
         assert_same_update(update, policy, log, (link, notion, decisions, step))
 
 
-@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e3, 1e6])
-def test_both_engines_agree_at_any_penalty(penalty, log):
-    for notion, link in product(NOTIONS, LINKS):
-        objective = cq.Objective(0.4, notion, penalty)
-        update = cq.UpdatePolicy(objective, 20, 48, n_reference=90)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2], link), log, (notion, link))
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize(
-    "sizes", [(30, 7, 64), (3, 400, 512), (25, 64, 64), (9, 100, 30), (1, 1, 1)]
-)
-def test_both_engines_read_the_same_circle_whatever_its_sizes(shuffle, sizes, log):
-    n_iterations, batch_size, n_reference = sizes
-    for decisions, step in product(("expected", "sampled"), STEPS):
-        objective = cq.Objective(0.4, "equalised_odds", 1.0, decisions=decisions)
-        update = cq.UpdatePolicy(
-            objective, n_iterations, batch_size, step, n_reference=n_reference, shuffle=shuffle
-        )
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, (decisions, step), moves=False)
-
-
-@pytest.mark.parametrize("n_features", [1, 2, 3, 5, 6])
-def test_both_engines_ascend_as_printed_whatever_the_sizes(n_features):
-    log = log_with_policies(500, 2, n_features, seed=n_features)
-    theta = 0.3 * np.random.default_rng(5).normal(size=n_features + 1)
-    step = cq.steps.GradientStep(0.1, max_step=0.2)
-    for link, penalty, sizes, normalisation in covering(
-        list(LINKS), [0.0, 3.0, 1e3], [(60, 47), (20, 64), (3, 7)], ["applicants", "paper"]
-    ):
-        objective = cq.Objective(
-            0.4, "demographic_parity", penalty, normalisation=normalisation, decisions="sampled"
-        )
-        update = cq.UpdatePolicy(objective, *sizes, step, n_reference=0)
-        assert_same_update(update, cq.Policy(theta, link), log, (link, penalty, sizes))
-
-
-@pytest.mark.parametrize("missing", [0, 1])
-def test_both_engines_ascend_as_printed_where_a_group_is_seldom_there(missing):
-    full = exploring_log(300, n_groups=2)
-    rare = np.where(np.arange(300) % 60 == 0, full.group, 1 - missing)
-    log = cq.DecisionLog.from_arrays(
-        full.features, full.decision, full.propensity, full.label, rare, groups=range(2)
-    )
-    for notion in ("demographic_parity", "equal_opportunity", JUDGED_CORRECTLY):
-        objective = cq.Objective(0.4, notion, 3.0, decisions="sampled")
-        update = cq.UpdatePolicy(objective, 50, 20, cq.steps.GradientStep(0.1), n_reference=0)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, notion)
-
-
-# --- logs out of the ordinary
-
-
-@pytest.mark.parametrize("n", [4, 20, 47])
-def test_both_engines_agree_on_logs_with_fewer_rows_than_a_batch(n):
-    log = exploring_log(n, n_groups=2, seed=n)
-    for notion, normalisation, decisions, step in covering(NOTIONS, *FLAVOURS):
-        objective = cq.Objective(0.4, notion, 2.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 6, 64, step, n_reference=512)
-        about = (notion, normalisation, decisions, step)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, about, moves=False)
-
-
-@pytest.mark.parametrize("notion", NOTIONS, ids=named)
-def test_both_engines_leave_an_absent_group_out_and_say_so(notion):
-    full = exploring_log(300, n_groups=2)
-    log = cq.DecisionLog.from_arrays(
-        full.features, full.decision, full.propensity, full.label, full.group, groups=range(4)
-    )
-    for weighting, normalisation, decisions, step in covering(WEIGHTINGS[:3], *FLAVOURS):
-        objective = cq.Objective(
-            0.4, notion, 2.0, weighting=weighting, normalisation=normalisation, decisions=decisions
-        )
-        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
-        learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
-        assert any("benefit of 2, 3" in note for note in learned.notes)
-
-
-@pytest.mark.parametrize("notion", NOTIONS, ids=named)
-def test_both_engines_agree_where_a_group_is_never_accepted(notion):
-    full = exploring_log(300, n_groups=3)
-    accepted = full.decision & (full.group != 1)
-    log = cq.DecisionLog.from_arrays(
-        full.features,
-        accepted,
-        full.propensity,
-        np.where(accepted, full.label, np.nan),
-        full.group,
-        groups=range(3),
-    )
-    for normalisation, decisions, step in covering(*FLAVOURS):
-        objective = cq.Objective(0.4, notion, 2.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
-
-
-@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
-def test_both_engines_stay_where_nobody_was_accepted(normalisation):
-    n = 40
-    log = cq.DecisionLog.from_arrays(
-        np.zeros((n, 1)), np.zeros(n), np.full(n, 0.1), np.full(n, np.nan), np.arange(n) % 2
-    )
-    policy = cq.Policy([0.1, 0.5])
-    objective = cq.Objective(0.4, "demographic_parity", 1.0, normalisation=normalisation)
-    for update in both(cq.UpdatePolicy(objective, 5, 8), policy, log):
-        assert_array_equal(update.policy.theta, policy.theta)
-        assert "nobody was accepted" in update.notes[0]
-
-
-def test_both_engines_agree_where_one_person_was_accepted():
-    n = 60
-    decision = np.arange(n) == 17
-    log = cq.DecisionLog.from_arrays(
-        np.random.default_rng(0).normal(size=(n, 2)),
+def changed(log, *, keep=None, group=None, groups=None):
+    """Return a log in which only some of those accepted stay so, or with other groups."""
+    decision = log.decision if keep is None else log.decision & keep
+    return cq.DecisionLog.from_arrays(
+        log.features,
         decision,
-        np.full(n, 0.1),
-        np.where(decision, 1.0, np.nan),
-        np.arange(n) % 2,
+        log.propensity,
+        np.where(decision, log.label, np.nan),
+        log.group if group is None else group,
+        groups=range(len(log.groups)) if groups is None else groups,
     )
-    for notion, normalisation, decisions, step in covering(NOTIONS, *FLAVOURS):
-        objective = cq.Objective(0.4, notion, 1.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 10, 8, step, n_reference=16)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, moves=False)
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=named)
-def test_both_engines_agree_on_small_logs_where_groups_lack_people(notion):
-    undefined = 0
-    for seed, normalisation, decisions, step in covering(range(30), *FLAVOURS):
-        log = exploring_log(24, n_groups=4, seed=seed)
-        objective = cq.Objective(0.4, notion, 2.0, normalisation=normalisation, decisions=decisions)
-        update = cq.UpdatePolicy(objective, 4, 6, step, n_reference=12)
-        # a circle of few minibatches: at some steps a group has nobody to divide by
-        learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, seed)
-        undefined += any("no row to measure" in note for note in learned.notes)
-    label_free = notion in ("demographic_parity", JUDGED_CORRECTLY)
-    assert undefined > (0 if label_free else 3)
+def odd_logs():
+    rng, full = np.random.default_rng(8), exploring_log(300)
+    three = exploring_log(300, n_groups=3)
+    yield from ((f"{n} rows", exploring_log(n, n_groups=2, seed=n)) for n in (4, 20, 47))
+    yield "groups 2 and 3 absent", changed(full, groups=range(4))
+    yield "a group never accepted", changed(three, keep=three.group != 1)
+    yield "one accepted", changed(full, keep=np.arange(300) == np.flatnonzero(full.decision)[7])
+    yield "a rare group", changed(full, group=np.where(np.arange(300) % 60 == 0, full.group, 1))
+    amounts = {"amount": rng.lognormal(size=300), "cost": 0.1 + 0.8 * rng.random(300)}
+    yield "amounts and costs by row", exploring_log(300, **amounts)
+    # a circle of few minibatches: at some steps a group has nobody to divide by
+    yield from (
+        (f"groups lack people, {k}", exploring_log(24, n_groups=4, seed=k)) for k in range(6)
+    )
 
 
-@pytest.mark.parametrize("notion", NOTIONS, ids=named)
-def test_both_engines_agree_on_amounts_and_costs_by_row(notion):
-    rng = np.random.default_rng(8)
-    log = exploring_log(300, amount=rng.lognormal(size=300), cost=0.1 + 0.8 * rng.random(300))
-    for normalisation, decisions, step in covering(*FLAVOURS):
+@pytest.mark.parametrize(("name", "log"), [pytest.param(*each, id=each[0]) for each in odd_logs()])
+def test_both_engines_agree_on_logs_out_of_the_ordinary(name, log):
+    sizes = [(7, 48, 70), (4, 6, 12), (20, 20, 0)]
+    for notion, weighting, normalisation, decisions, step, size in covering(
+        NOTIONS, WEIGHTINGS[:3], *FLAVOURS, sizes
+    ):
         objective = cq.Objective(
             0.4,
             notion,
             2.0,
+            weighting=weighting,
             normalisation=normalisation,
             decisions=decisions,
-            rejection_utility=(0.1, -0.2),
         )
-        update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
-        assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
+        update = cq.UpdatePolicy(objective, *size[:2], step, n_reference=size[2])
+        about = (objective, step, size)
+        learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, about)
+        if name == "groups 2 and 3 absent":
+            assert any("benefit of 2, 3" in note for note in learned.notes)
+
+
+@pytest.mark.parametrize("normalisation", ["applicants", "paper"])
+def test_both_engines_stay_where_nobody_was_accepted(normalisation):
+    log = changed(exploring_log(40), keep=np.zeros(40, dtype=bool))
+    policy = cq.Policy([0.1, 0.5, -0.2])
+    objective = cq.Objective(0.4, "demographic_parity", 1.0, normalisation=normalisation)
+    for update in both(cq.UpdatePolicy(objective, 5, 8), policy, log):
+        assert_array_equal(update.policy.theta, policy.theta)
+        assert "nobody was accepted" in update.notes[0]
 
 
 def test_both_engines_agree_on_scores_of_hundreds():
@@ -305,14 +204,14 @@ def test_both_engines_agree_on_scores_of_hundreds():
         objective = cq.Objective(0.4, "demographic_parity", 2.0, decisions=decisions)
         update = cq.UpdatePolicy(objective, 7, 48, step, n_reference=70)
         policy = cq.Policy([-50.0, 900.0, 300.0], link)
-        assert_same_update(update, policy, log, (link, decisions, step), moves=False)
+        assert_same_update(update, policy, log, (link, decisions, step))
 
 
 def test_both_engines_refuse_the_same_steps_that_are_not_finite():
     log = exploring_log(300)
     objective = cq.Objective(0.4, "demographic_parity", 1e300)
     update = cq.UpdatePolicy(objective, 12, 48, cq.steps.GradientStep(1e300), n_reference=70)
-    learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log, moves=False)
+    learned = assert_same_update(update, cq.Policy([0.1, 0.5, -0.2]), log)
     assert "steps were not finite" in learned.notes[0]
 
 
@@ -494,3 +393,118 @@ def test_a_row_of_weight_two_is_two_rows():
     copies = np.repeat(np.arange(200), weights.astype(int))
     theta, _ = fit(phi, label, weights)
     assert_allclose(theta, fit(np.ascontiguousarray(phi[:, copies]), label[copies])[0], rtol=1e-6)
+
+
+# --- the reservoir
+
+
+def reservoir(n_steps, n, max_rows, rng):
+    """Follow the moves of some steps; return the numbers of the rows kept, in their order."""
+    kept = []
+    for step in range(n_steps):
+        for entry, end, slot in reservoir_moves(rng.random(n), step * n, max_rows).tolist():
+            if end >= 0:
+                assert end == len(kept)
+                kept.append(None)
+                kept[end] = kept[slot]
+            kept[slot] = step * n + entry
+    return kept
+
+
+def test_every_row_ever_seen_is_kept_equally_often():
+    rng = np.random.default_rng(0)
+    counts = np.zeros(24)
+    for _ in range(3000):
+        counts[reservoir(4, 6, 9, rng)] += 1
+    assert counts.sum() == 9 * 3000
+    # kept without replacement, counts vary less than a chi-square allows for: 1 - 9/24 as much
+    statistic = chisquare(counts).statistic / (1 - 9 / 24)
+    assert 5.0 < statistic < 53.0  # a chi-square of 23 degrees: one in ten thousand each side
+
+
+def test_every_row_is_equally_often_in_every_place():
+    rng = np.random.default_rng(1)
+    counts = np.zeros((12, 5))
+    for _ in range(6000):
+        counts[reservoir(3, 4, 5, rng), np.arange(5)] += 1
+    for place in range(5):
+        assert chisquare(counts[:, place]).pvalue > 1e-3
+
+
+def test_all_orders_of_the_rows_are_equally_likely():
+    rng = np.random.default_rng(2)
+    orders = dict.fromkeys(permutations(range(4)), 0)
+    for _ in range(6000):
+        orders[tuple(reservoir(2, 2, 10, rng))] += 1
+    assert chisquare(list(orders.values())).pvalue > 1e-3
+
+
+def test_pairs_of_rows_are_kept_equally_often():
+    rng = np.random.default_rng(3)
+    pairs = dict.fromkeys(permutations(range(6), 2), 0)
+    for _ in range(6000):
+        pairs[tuple(reservoir(3, 2, 2, rng))] += 1
+    assert chisquare(list(pairs.values())).pvalue > 1e-3
+
+
+def test_below_its_room_the_reservoir_keeps_every_row_once():
+    assert sorted(reservoir(5, 7, 35, np.random.default_rng(4))) == list(range(35))
+
+
+def test_more_new_rows_than_room_fill_the_room_with_different_rows():
+    kept = reservoir(1, 100, 8, np.random.default_rng(5))
+    assert len(set(kept)) == 8
+    kept = reservoir(2, 100, 8, np.random.default_rng(5))
+    assert len(set(kept)) == 8
+
+
+def collected(n, time_step, seed=0):
+    world = cq.worlds.second_setting()
+    rng = np.random.default_rng([seed, time_step])
+    return world.collect(world.initial_policy(), n, rng, time_step=time_step)
+
+
+def row_numbers(log, n):
+    """Number rows by step and place, which their scores tell."""
+    scores = {
+        (step, float(x)): step * n + place
+        for step in range(20)
+        for place, x in enumerate(collected(n, step).features[:, 0])
+    }
+    found = zip(log.time_step.tolist(), log.features[:, 0].tolist(), strict=True)
+    return [scores[step, x] for step, x in found]
+
+
+def test_the_aggregated_sequence_follows_the_moves():
+    n, room = 10, 24
+    sequence, held = cq.sequences.Aggregated(room), None
+    rng, again = np.random.default_rng(6), np.random.default_rng(6)
+    for step in range(6):
+        held = sequence.extend(held, collected(n, step), rng)
+        assert len(held) == min(n * (step + 1), room)
+    assert row_numbers(held, n) == reservoir(6, n, room, again)
+
+
+def test_the_aggregated_sequence_keeps_rows_whole():
+    held = None
+    for step in range(6):
+        held = cq.sequences.Aggregated(24).extend(
+            held, collected(10, step), np.random.default_rng(step)
+        )
+    for place, number in enumerate(row_numbers(held, 10)):
+        source = collected(10, number // 10)
+        row = number % 10
+        assert held.propensity[place] == source.propensity[row]
+        assert held.decision[place] == source.decision[row]
+        assert held.group[place] == source.group[row]
+        assert_array_equal(held.label[place], source.label[row])
+
+
+def test_the_aggregated_sequence_takes_more_new_rows_than_it_has_room_for():
+    held = None
+    for step in range(4):
+        held = cq.sequences.Aggregated(7).extend(
+            held, collected(30, step), np.random.default_rng(step)
+        )
+        assert len(held) == 7
+        assert len(set(row_numbers(held, 30))) == 7

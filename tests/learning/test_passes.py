@@ -13,14 +13,11 @@ WORLD = cq.worlds.second_setting()
 POLICY = WORLD.initial_policy("logistic")
 
 
-@pytest.mark.parametrize("engine", ["compiled", "numpy"])
 @pytest.mark.parametrize("passes", [1, 3])
-def test_an_update_takes_as_many_minibatches_as_its_passes_have(engine, passes):
+def test_an_update_takes_as_many_minibatches_as_its_passes_have(passes):
     log = WORLD.collect(POLICY, 2000, np.random.default_rng(0))
     objective = cq.Objective(WORLD.cost, normalisation="paper")
-    learn = cq.UpdatePolicy(
-        objective, 10_000, 32, cq.steps.GradientStep(0.5), engine=engine, max_passes=passes
-    )
+    learn = cq.UpdatePolicy(objective, 10_000, 32, cq.steps.GradientStep(0.5), max_passes=passes)
     fixed = replace(learn, n_iterations=passes * log.n_accepted // 32, max_passes=None)
     few = replace(learn, n_iterations=2)
     one, other = (each(POLICY, log, rng=np.random.default_rng(1)).policy for each in (learn, fixed))

@@ -38,7 +38,7 @@ def somewhere(notion, link, apart, n_groups):
     template = cq.Policy(np.zeros(size), link, floor=0.05, groups=log.groups if apart else ())
     objective = cq.Objective(0.4, notion, 0.7)
     problem, _ = problem_in_memory(
-        log, template, objective, link_numbers(template), 0.01, 0.5, counts=True
+        log, template, objective, link_numbers(template), 0.01, counts=True
     )
     beta = np.random.default_rng(3).normal(size=size)
     most = (*[0.3] * n_groups, 0.2)
@@ -97,7 +97,7 @@ def test_the_worst_excess_has_the_gradient_it_says(notion, constraint):
     log = exploring_log(n=300, n_groups=3)
     template = cq.Policy(np.zeros(3))
     problem, _ = problem_in_memory(
-        log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, 0.0, counts=True
+        log, template, cq.Objective(0.4, notion), link_numbers(template), 0.01, counts=True
     )
     beta = np.random.default_rng(3).normal(size=3)
     numeric = approx_fprime(beta, lambda at: problem.worst(at, constraint)[0], 1e-7)
@@ -108,7 +108,7 @@ def test_a_policy_too_steep_to_be_moved_stays_where_it_is():
     # nobody is near the cut, so that the gradient is all but 0 and the way it says endless
     log, template = exploring_log(n=300), cq.Policy(np.zeros(3))
     problem, _ = problem_in_memory(
-        log, template, cq.Objective(0.4, "demographic_parity"), link_numbers(template), 0.0, 0.0
+        log, template, cq.Objective(0.4, "demographic_parity"), link_numbers(template), 0.0
     )
     for steepness in np.geomspace(1e4, 1e6, 41):
         theta = problem.original(steepness * np.array([0.1, 1.0, 0.3]))
@@ -122,7 +122,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
     log = exploring_log(n=300)
     policy = cq.Policy([0.3, -1.0, 0.5])
     objective = cq.Objective(0.4, "equal_opportunity", 2.0)
-    problem, _ = problem_in_memory(log, policy, objective, link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, objective, link_numbers(policy), 0.0)
     loss, _ = problem.loss(problem.standardised(policy.theta), Price(Constraint()))
     assert_allclose(-loss * problem.unit, objective.value(policy, log), rtol=1e-12)
 
@@ -130,7 +130,7 @@ def test_the_loss_is_the_objective_less_shrinkage():
 def test_standardising_parameters_can_be_undone():
     log = exploring_log(n=100)
     policy = cq.Policy(np.arange(6.0), groups=log.groups)
-    problem, _ = problem_in_memory(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0, 0.0)
+    problem, _ = problem_in_memory(log, policy, cq.Objective(0.4), link_numbers(policy), 0.0)
     there = problem.standardised(policy.theta)
     assert_allclose(problem.original(there), policy.theta, atol=1e-12)
 
@@ -260,20 +260,6 @@ def test_a_start_that_is_given_is_the_only_one():
     assert list(found.values) == ["the policy so far"]
 
 
-def test_penalising_variance_prefers_what_is_known():
-    log = exploring_log(n=400, seed=9)
-    objective = cq.Objective(0.5)
-    plain, careful = (
-        fitted(log, cq.Policy(np.zeros(3)), objective, variance_penalty=v) for v in (0.0, 6.0)
-    )
-
-    def bound(policy):
-        terms = len(log) * objective.coefficients(log).utility * log.propensity_of(policy)
-        return terms.mean() - 6.0 * terms.std() / np.sqrt(len(log))
-
-    assert bound(careful.policy) > bound(plain.policy) + 0.01
-
-
 @pytest.mark.parametrize(
     ("log", "objective", "constraint", "message"),
     [
@@ -311,7 +297,7 @@ def signed_problem():
     log = cq.DecisionLog.from_arrays(features, np.ones(500), np.ones(500), label, group)
     template = cq.Policy(np.zeros(5))
     objective = cq.Objective(0.5, "demographic_parity")
-    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.02, 0.0)
+    problem, _ = problem_in_memory(log, template, objective, link_numbers(template), 0.02)
     return problem, replace(problem, signs=SIGNS)
 
 

@@ -135,21 +135,6 @@ def test_a_file_makes_the_log_of_its_rows(name, write, tmp_path, truth):
         assert cq.DecisionLog.from_file(path, **NAMED).fingerprint == truth.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("start", "kind"),
-    [
-        (b"PK\x03\x04", "an Excel workbook"),
-        (b"\xd0\xcf\x11\xe0", "an Excel workbook"),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
-    ],
-    ids=["xlsx", "xls", "utf-16"],
-)
-def test_files_that_are_no_csv_are_named(start, kind, tmp_path):
-    (tmp_path / "log.csv").write_bytes(start + b"\0" * 100)
-    with pytest.raises(cq.DecisionLogError, match=f"{kind}.*save it as CSV in UTF-8"):
-        cq.DecisionLog.from_file(tmp_path / "log.csv", **NAMED)
-
-
 TYPES = {"pyarrow": pa.Table, "pandas": pd.DataFrame, "polars": pl.DataFrame}
 OWN_NAMES = {name: name for name in ("decision", "propensity", "label", "time_step")}
 

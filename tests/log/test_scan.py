@@ -126,14 +126,14 @@ def test_a_scan_has_a_fingerprint_of_its_files(log, scan, tmp_path):
     indirect=["log"],
 )
 def test_sums_and_gradients_are_those_in_memory(log, scan, notion, apart):
-    objective = cq.Objective(0.4, notion, 1.0, rejection_utility=(0.1, -0.2))
+    objective = cq.Objective(0.4, notion, 1.0)
     size = 3 * (len(log.groups) if apart else 1)
     theta = np.random.default_rng(2).normal(size=size)
     template = cq.Policy(theta, groups=log.groups if apart else ())
     coefficients = objective.coefficients(log)
-    rows = Rows.of(log, coefficients, template, squares=True, n_people=len(log))
+    rows = Rows.of(log, coefficients, template, n_people=len(log))
     totals = scanned_totals(scan, objective)
-    scanned = ScannedRows(scan, objective, template, totals, squares=True, counts=True)
+    scanned = ScannedRows(scan, objective, template, totals, counts=True)
     link = link_numbers(template)
     assert_allclose(scanned.sums(theta, link), rows.sums(theta, link), rtol=1e-10, atol=1e-13)
     found = Columns.of(scanned.coefficients(), totals.sums[0] / totals.n)

@@ -1,4 +1,4 @@
-"""The page on adding a world: short, and its file works as it says."""
+"""The section on adding a world: short, and its file works as it says."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pytest
 
 from consequential.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to-add-a-world.md"
-EXAMPLES = doctest.DocTestParser().get_examples(PAGE.read_text(encoding="utf-8"))
+PAGE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+SECTION = PAGE[PAGE.index("## A world") : PAGE.index("## A link")]
+EXAMPLES = doctest.DocTestParser().get_examples(SECTION)
 
 
 def my_world() -> str:
-    """The file the page tells to save: the imports and the two classes."""
+    """The file the section tells to save: the imports and the two classes."""
     return "".join(
         example.source for example in EXAMPLES if example.source.startswith(("import", "class"))
     )
 
 
-def test_the_code_of_the_page_has_at_most_forty_lines():
+def test_the_code_of_the_section_has_at_most_forty_lines():
     assert 20 < sum(len(example.source.splitlines()) for example in EXAMPLES) <= 40
 
 
-def test_the_utilities_the_page_shows_are_not_at_an_edge_of_rounding():
+def test_the_utilities_the_section_shows_are_not_at_an_edge_of_rounding():
     names: dict[str, object] = {}
     exec(my_world(), names)
     accept_all = names["cq"].AcceptAll()
@@ -35,10 +36,10 @@ def test_the_utilities_the_page_shows_are_not_at_an_edge_of_rounding():
 
 
 @pytest.mark.parametrize("world", ["Shops", "Crisis"])
-def test_the_command_runs_the_worlds_of_the_page(world, tmp_path, capsys):
+def test_the_command_runs_the_worlds_of_the_section(world, tmp_path, capsys):
     file, out = tmp_path / "my_world.py", tmp_path / world
     file.write_text(my_world(), encoding="utf-8")
-    assert f"consequential simulate my_world.py:{world} " in PAGE.read_text(encoding="utf-8")
+    assert f"consequential simulate my_world.py:{world} " in SECTION
     small = ["--seeds", "1", "--steps", "2", "--strategies", "logistic-iterative"]
     assert main(["simulate", f"{file}:{world}", *small, "--out", str(out)]) == 0
     assert "logistic, iterative" in capsys.readouterr().out

@@ -124,11 +124,11 @@ def lending_table(utility_of=None, gap_of=None) -> LendingTable:
 
 def results_in(folder: Path, studies: dict[str, object], columns=None) -> Results:
     """Write studies into a folder, the same for each of their columns, and read them back."""
-    with Store.opened(folder, "reproduce", {"seeds": SEEDS}) as store:
-        (folder / "results").mkdir(exist_ok=True)
-        for study, found in studies.items():
-            for column in columns or STUDIES[study].columns:
-                store.write({store.result(f"{study}-{column}"): found.save}, study)
+    store = Store.opened(folder, "reproduce", {"seeds": SEEDS})
+    (folder / "results").mkdir(exist_ok=True)
+    for study, found in studies.items():
+        for column in columns or STUDIES[study].columns:
+            found.save(store.result(f"{study}-{column}"))
     return Results(folder)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -114,14 +112,10 @@ def test_where_all_repay_the_model_is_their_share():
 def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
     (task,) = tasks_of(STUDIES["lending"], Scale(seeds=2))
     (file,) = task.files
-    shares = []
-    with Store.opened(tmp_path, "reproduce", {}) as store:
-        store.make_folders(file)
-        parts = []
-        for k, (piece,) in task.run(range(len(task.blocks)), None, shares.append):
-            parts.append(store.part(file, k))
-            piece.save(parts[-1])
-        store.write({store.result(file): partial(task.join, parts)}, task.name)
+    shares, store = [], Store.opened(tmp_path, "reproduce", {})
+    store.result(file).parent.mkdir()
+    parts = [part for _, (part,) in task.run(range(len(task.blocks)), None, shares.append)]
+    task.joined(parts).save(store.result(file))
     assert shares == [1.0, 1.0]
     by_accuracy = Results(tmp_path).lending()
     by_likelihood = Results(tmp_path).lending("likelihood")

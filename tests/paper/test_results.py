@@ -43,11 +43,8 @@ def ends(world, tmp_path, blocks, strategies=STRATEGIES) -> cq.Runs:
         time_steps=2,
         last_only=True,
     )
-    parts = []
-    for k, (piece,) in task.run(range(len(blocks)), 1, lambda share: None):
-        parts.append(tmp_path / f"{k}.parquet")
-        piece.save(parts[-1])
-    task.join(parts, tmp_path / "x.parquet")
+    parts = [piece for _, (piece,) in task.run(range(len(blocks)), 1, lambda share: None)]
+    task.joined(parts).save(tmp_path / "x.parquet")
     return cq.Runs.load(tmp_path / "x.parquet")
 
 

@@ -145,7 +145,7 @@ def drawn_rows(found, n, rng):
 def test_simulated_intervals_are_those_of_compare():
     found, n, repeats = rare_gains(), 1200, 300
     rng = np.random.default_rng(0)
-    intervals = Normal((), 0.95, 0)
+    intervals = Normal(0.95)
     above = 0
     for _ in range(repeats):
         rows = Range.exactly(Ratios.mean(drawn_rows(found, n, rng)))
@@ -407,7 +407,7 @@ WRONG = {
     "nobody changed": ({"changed": 0.0}, "changed is a share of people above 0, not 0.0"),
     "success in percent": ({"success_rate": 40}, "success_rate is a share between 0 and 1, not 40"),
     "no rate": ({"rate": 0}, "rate is the number of decisions a month, not 0"),
-    "bootstrap": ({"method": "bootstrap"}, "method is 'normal' or 'any_time', not 'bootstrap'"),
+    "method": ({"method": "exact"}, "unknown method 'exact'; choose one of normal, any_time"),
     "tuned for nothing": ({"tuned_for": 0}, "tuned_for is a number of decisions from 1 on, not 0"),
     "horizon before": ({"horizon": -1}, "horizon is the number of months an outcome takes, not -1"),
     "out of reach": ({"improvement": 0.3}, r"0.3 is out of reach: .* 0.06 at most. Give a larger"),

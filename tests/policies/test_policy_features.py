@@ -45,13 +45,12 @@ SCALED = [("scaled", StandardScaler(), ["income"]), ("same", "passthrough", ["de
 RULES = {
     "policy": lambda: POLICY,
     "floor": lambda: POLICY.with_floor(0.1),
-    "every third": lambda: cq.EveryNth(3, POLICY),
     "threshold": lambda: predicted(0.5),
     "pipeline": lambda: predicted(0.5, ColumnTransformer(SCALED)),
     "threshold with a floor": lambda: predicted(0.5).with_floor(0.2),
     "mixture of two orders": lambda: cq.Mixture([POLICY, TURNED], [0.5, 0.5]),
     "rules within rules": lambda: cq.Mixture(
-        [cq.EveryNth(4, TURNED), predicted(0.4), cq.RejectAll()], [0.5, 0.3, 0.2]
+        [cq.Mixture([TURNED, POLICY], [0.8, 0.2]), predicted(0.4), cq.RejectAll()], [0.5, 0.3, 0.2]
     ),
 }
 
@@ -149,7 +148,7 @@ WRONG_COUNTS = {
 
 @pytest.mark.parametrize(("make", "words"), WRONG_COUNTS.values(), ids=WRONG_COUNTS)
 def test_by_position_as_many_columns_are_needed_as_the_rule_looks_at(make, words):
-    for rule in (make(), cq.EveryNth(2, make())):
+    for rule in (make(), cq.Mixture([make(), cq.AcceptAll()], [0.5, 0.5])):
         with pytest.raises(cq.PolicyError, match=words):
             rule.propensity(NamedFeatures(table().to_numpy(), ["x0", "x1", "x2"]))
 

@@ -24,9 +24,10 @@ RULES = {
     "reject all": (cq.RejectAll(), np.zeros(5)),
     "threshold": (CUT, SURE),
     "policy": (SLOPE, expit(PEOPLE[:, 0])),
-    "every third": (cq.EveryNth(3), np.full(5, 1 / 3)),
-    "every one": (cq.EveryNth(1), np.ones(5)),
-    "every third, else a policy": (cq.EveryNth(3, SLOPE), (1 + 2 * expit(PEOPLE[:, 0])) / 3),
+    "a quarter of a policy": (
+        cq.Mixture([SLOPE, cq.RejectAll()], [0.25, 0.75]),
+        0.25 * expit(PEOPLE[:, 0]),
+    ),
     "mixture": (
         cq.Mixture([CUT, SLOPE, cq.RejectAll()], [0.5, 0.3, 0.2]),
         0.5 * SURE + 0.3 * expit(PEOPLE[:, 0]),
@@ -68,7 +69,7 @@ def test_a_decision_is_a_function_of_the_generator(rule, truth):
     assert_array_equal(first, again)
 
 
-@pytest.mark.parametrize("name", ["accept all", "policy", "every third, else a policy"])
+@pytest.mark.parametrize("name", ["accept all", "policy", "a quarter of a policy"])
 def test_nobody_to_decide_on_is_no_error(name, rng):
     rule, _ = RULES[name]
     assert rule.propensity(np.empty((0, 1))).shape == (0,)
@@ -108,42 +109,12 @@ def test_a_predictor_of_other_than_two_classes_is_refused(labels):
 
 
 @pytest.mark.parametrize(
-    ("n", "size"), [(1, 6), (2, 1), (2, 7), (3, 6), (3, 20), (7, 1), (7, 7), (7, 20)]
-)
-def test_the_schedule_takes_exactly_every_nth(n, size, rng):
-    starts = set()
-    for _ in range(60):
-        accepted = np.flatnonzero(cq.EveryNth(n).decide(np.zeros(size), rng=rng))
-        assert len(accepted) in {size // n, -(-size // n)}
-        assert (np.diff(accepted) == n).all()
-        starts.add(accepted[0] if len(accepted) else None)
-    assert starts - {None} == set(range(min(n, size)))
-    assert (None in starts) == (n > size)
-
-
-@pytest.mark.parametrize("otherwise", [cq.RejectAll(), SLOPE], ids=lambda r: type(r).__name__)
-def test_over_many_batches_everybody_has_the_propensity_of_the_schedule(otherwise, rng):
-    rule, n = cq.EveryNth(3, otherwise), 3_000
-    often = np.mean([rule.decide(PEOPLE, rng=rng) for _ in range(n)], axis=0)
-    truth = rule.propensity(PEOPLE)
-    four_sigma = 4 * np.sqrt(truth * (1 - truth) / n)
-    assert (np.abs(often - truth) <= four_sigma).all()
-
-
-def test_the_scheduled_are_accepted_whoever_they_are_and_the_rest_by_the_other_rule(rng):
-    sure = cq.EveryNth(2, CUT).decide(np.repeat([[-1.0], [1.0]], 10, axis=0), rng=rng)
-    assert sure[:10].sum() == 5
-    assert sure[10:].all()
-
-
-@pytest.mark.parametrize(
     "wrap",
     [
-        lambda rule: cq.EveryNth(2, rule),
         lambda rule: cq.Mixture([cq.AcceptAll(), rule], [0.5, 0.5]),
         lambda rule: rule.with_floor(0.1),
     ],
-    ids=["every second", "mixture", "floor"],
+    ids=["mixture", "floor"],
 )
 def test_a_rule_made_of_rules_says_whether_one_uses_the_sensitive_attribute(wrap):
     seeing = cq.Policy([-1e3, 1e3], groups=["a", "b"])
@@ -189,8 +160,6 @@ REFUSED = {
         lambda: cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), np.nan),
         "threshold is a probability",
     ),
-    "every zeroth": (lambda: cq.EveryNth(0), "n of at least 1, not 0"),
-    "every two and a halfth": (lambda: cq.EveryNth(2.5), "every n-th"),
     "a probability short": (
         lambda: cq.Mixture(HALVES, [1.0]),
         "one probability per rule: 2 rules, 1 probabilities",

@@ -11,119 +11,112 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, SplineTransfo
 import consequential as cq
 from consequential.policies.soundness import check_sound
 
-
-@pytest.fixture(scope="module")
-def people():
-    rng = np.random.default_rng(0)
-    features = np.column_stack([rng.normal(size=(200, 2)), rng.integers(4, size=200)])
-    return features, features[:, 0] + (features[:, 2] == 1) > 0.2
+RNG = np.random.default_rng(0)
+FEATURES = np.column_stack([RNG.normal(size=(200, 2)), RNG.integers(4, size=200)])
+LABEL = FEATURES[:, 0] + (FEATURES[:, 2] == 1) > 0.2
+WORDS = np.column_stack([FEATURES[:, 2], FEATURES[:, 2] > 1.0])
 
 
-def boosted(people) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(max_iter=2, categorical_features=[2]).fit(*people)
+def boosted() -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=2, categorical_features=[2]).fit(FEATURES, LABEL)
 
 
-@pytest.mark.parametrize("transformer", [SplineTransformer(3), SplineTransformer(4, degree=2)])
-def test_what_scikit_learn_fits_is_sound(transformer, people):
-    boosting = HistGradientBoostingClassifier(max_iter=2)
-    check_sound(make_pipeline(transformer, boosting).fit(*people))
+def encoder() -> OneHotEncoder:
+    return OneHotEncoder(min_frequency=1, drop="first").fit(FEATURES[:, 2:])
 
 
-def test_boosted_trees_with_categories_are_sound(people):
-    model = boosted(people)
-    nodes = np.concatenate([each[0].nodes for each in model._predictors])
+SOUND = {
+    "splines before trees": lambda: make_pipeline(
+        SplineTransformer(4, degree=2), HistGradientBoostingClassifier(max_iter=2)
+    ).fit(FEATURES, LABEL),
+    "trees with categories": boosted,
+    "an encoder": lambda: OneHotEncoder().fit(WORDS),
+    "without the first": lambda: OneHotEncoder(drop="first").fit(WORDS),
+    "without one of two": lambda: OneHotEncoder(drop="if_binary").fit(WORDS),
+    "rare words together": lambda: OneHotEncoder(
+        min_frequency=40, handle_unknown="infrequent_if_exist"
+    ).fit(WORDS),
+    "rare words together, without the first": lambda: OneHotEncoder(
+        min_frequency=40, drop="first"
+    ).fit(WORDS),
+    "bins": lambda: KBinsDiscretizer(2, strategy="uniform").fit(WORDS),
+}
+
+
+@pytest.mark.parametrize("make", SOUND.values(), ids=SOUND)
+def test_what_scikit_learn_fits_is_sound(make):
+    check_sound(make())
+
+
+def test_categories_of_trees_are_among_what_is_checked():
+    nodes = np.concatenate([each[0].nodes for each in boosted()._predictors])
     assert nodes["is_categorical"].any()
-    check_sound(model)
-
-
-def first(model):
-    return model._predictors[0][0]
 
 
 def set_node(field, value):
     def damage(model):
-        first(model).nodes[field][0] = value
+        model._predictors[0][0].nodes[field][0] = value
 
-    return damage
+    return boosted, damage
 
 
-def set_categories(value):
+def set_categories(model):
+    place = int(model._bin_mapper.is_categorical_.argmax())
+    model._bin_mapper.bin_thresholds_[place] = np.array([0.0, 10_000.0])
+
+
+def change_trees(**changes):
     def damage(model):
-        place = int(model._bin_mapper.is_categorical_.argmax())
-        model._bin_mapper.bin_thresholds_[place] = np.array([0.0, value])
+        for (tree,) in model._predictors:
+            for name, change in changes.items():
+                setattr(tree, name, change(getattr(tree, name)))
 
-    return damage
+    return boosted, damage
 
 
-BOOSTED = {
+def change_splines(name, change):
+    def damage(splines):
+        setattr(splines.bsplines_[1], name, change(getattr(splines.bsplines_[1], name)))
+
+    return lambda: SplineTransformer(4).fit(FEATURES), damage
+
+
+def change_encoder(**changes):
+    return encoder, lambda fitted: vars(fitted).update(changes)
+
+
+DAMAGED = {
     "a child beyond the tree": set_node("left", 10**6),
     "a circle": set_node("right", 0),
     "a feature beyond the features": set_node("feature_idx", 3),
     "a negative feature": set_node("feature_idx", -1),
-    "a category beyond the bits": set_categories(10_000.0),
-    "no nodes": lambda model: setattr(first(model), "nodes", first(model).nodes[:0]),
-    "fewer features": lambda model: setattr(model, "n_features_in_", 2),
-    "categories of no feature": lambda model: setattr(
-        model._bin_mapper, "is_categorical_", np.zeros(3, dtype=np.uint8)
+    "a category beyond the bits": (boosted, set_categories),
+    "no nodes": change_trees(nodes=lambda nodes: nodes[:0]),
+    "no bits": change_trees(raw_left_cat_bitsets=lambda _: np.zeros((0, 8), dtype=np.uint32)),
+    "fewer features": (boosted, lambda model: setattr(model, "n_features_in_", 2)),
+    "categories of no feature": (
+        boosted,
+        lambda model: setattr(model._bin_mapper, "is_categorical_", np.zeros(3, dtype=np.uint8)),
     ),
-    "no categories": lambda model: delattr(model._bin_mapper, "is_categorical_"),
-    "no bits": lambda model: [
-        setattr(each[0], "raw_left_cat_bitsets", np.zeros((0, 8), dtype=np.uint32))
-        for each in model._predictors
-    ],
+    "no categories": (boosted, lambda model: delattr(model._bin_mapper, "is_categorical_")),
+    "coefficients cut to one row": change_splines("c", lambda c: c[:1]),
+    "knots cut": change_splines("t", lambda t: t[:3]),
+    "a degree beyond the knots": change_splines("k", lambda _: 40),
+    "fewer columns": change_encoder(_n_features_outs=[1]),
+    "a word left out that is not there": change_encoder(
+        _drop_idx_after_grouping=np.array([9], dtype=object)
+    ),
+    "a word left out of another column": change_encoder(_drop_idx_after_grouping=np.array([0, 0])),
+    "a rare word beside the columns": change_encoder(
+        _default_to_infrequent_mappings=[np.array([0, 1, 2, 9])]
+    ),
 }
 
 
-@pytest.mark.parametrize("damage", BOOSTED.values(), ids=BOOSTED)
-def test_boosted_trees_that_point_elsewhere_are_refused(damage, people):
-    model = boosted(people)
-    damage(model)
-    with pytest.raises(cq.PolicyError, match="HistGradientBoostingClassifier is damaged"):
-        check_sound(model)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda spline: setattr(spline, "c", spline.c[:1]),
-        lambda spline: setattr(spline, "t", spline.t[:3]),
-        lambda spline: setattr(spline, "k", 40),
-    ],
-    ids=["coefficients cut to one row", "knots cut", "a degree beyond the knots"],
-)
-def test_a_damaged_spline_is_refused(damage, people):
-    splines = SplineTransformer(4).fit(people[0])
-    damage(splines.bsplines_[1])
-    with pytest.raises(cq.PolicyError, match="BSpline is damaged"):
-        check_sound(splines)
-
-
-ENCODERS = {
-    "plain": OneHotEncoder(),
-    "without the first": OneHotEncoder(drop="first"),
-    "without one of two": OneHotEncoder(drop="if_binary"),
-    "rare ones together": OneHotEncoder(min_frequency=40, handle_unknown="infrequent_if_exist"),
-    "rare ones together, the first left out": OneHotEncoder(min_frequency=40, drop="first"),
-    "bins": KBinsDiscretizer(2, strategy="uniform"),
-}
-
-
-@pytest.mark.parametrize("encoder", ENCODERS.values(), ids=ENCODERS)
-def test_encoders_are_sound(encoder, people):
-    check_sound(encoder.fit(np.column_stack([people[0][:, 2], people[0][:, 2] > 1.0])))
-
-
-WRONG_COLUMNS = {
-    "fewer columns": {"_n_features_outs": [1]},
-    "a word left out that is not there": {"_drop_idx_after_grouping": np.array([9], dtype=object)},
-    "a word left out of another column": {"_drop_idx_after_grouping": np.array([0, 0])},
-    "a rare word beside the columns": {"_default_to_infrequent_mappings": [np.array([0, 1, 2, 9])]},
-}
-
-
-@pytest.mark.parametrize("change", WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
-def test_an_encoder_that_writes_beside_its_columns_is_refused(change, people):
-    encoder = OneHotEncoder(min_frequency=1, drop="first").fit(people[0][:, 2:])
-    vars(encoder).update(change)
-    with pytest.raises(cq.PolicyError, match="OneHotEncoder is damaged"):
-        check_sound(encoder)
+@pytest.mark.parametrize(("make", "damage"), DAMAGED.values(), ids=DAMAGED)
+def test_what_points_elsewhere_is_refused_by_its_type(make, damage):
+    fitted = make()
+    damage(fitted)
+    kind = "BSpline" if isinstance(fitted, SplineTransformer) else type(fitted).__name__
+    with pytest.raises(cq.PolicyError, match=f"{kind} is damaged"):
+        check_sound(fitted)

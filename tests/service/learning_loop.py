@@ -15,13 +15,12 @@ from sqlalchemy import Connection, Table, insert, select
 import consequential as cq
 from consequential.service import schema, worker
 from consequential.service.applications import Application
-from consequential.service.approval import approve
 from consequential.service.cohorts import Cohorts, all_cohorts
 from consequential.service.database import Store, open_store
 from consequential.service.deciding import live_loops
 from consequential.service.keys import SCOPES, Account
 from consequential.service.loops import clock, put_loop
-from consequential.service.policies import propose
+from consequential.service.policies import approve, propose
 from consequential.service.records import hidden_digest, now, stamp
 from consequential.service.settings import ServiceSettings, period_after, period_start
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, and_, delete, insert, select
 
+from consequential.service import schema
 from consequential.service.database import Store
+from consequential.service.records import row_digest
 
 Row = dict[str, Any]
 
@@ -72,8 +74,11 @@ def other_values(value: Any, nullable: bool) -> list[Any]:
 
 
 def tampered(table: Table, rows: Sequence[Row]) -> Iterator[tuple[str, list[Row], list[Row]]]:
-    """Each way to change, drop or swap one cell of two rows, as rows before and after."""
+    """Each way to change, drop or swap a cell or a row, as rows before and after."""
     first, second = rows[0], rows[-1]
+    for place in (0, len(rows) // 2, -1):
+        yield f"{table.name} dropped", [rows[place]], []
+    yield f"{table.name} added", [], [forged(table, first)]
     for column in table.c:
         name = column.name
         for row in (first, second) if column.nullable else (first,):
@@ -83,3 +88,20 @@ def tampered(table: Table, rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]
         if first[name] != second[name]:
             swapped = [first | {name: second[name]}, second | {name: first[name]}]
             yield f"{table.name}.{name} swapped", [first, second], swapped
+
+
+def forged(table: Table, row: Row) -> Row:
+    """A row of the same day that differs in every unique column, with the digest it should have."""
+    if table is schema.day:
+        return row | {"date": "2025-12-31"}
+    changed: Row = {"id": row["id"][:-4] + "0000"}
+    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period", "date"):
+        if name in row:
+            changed[name] = "2025-01"
+    for name in ("version", "number"):
+        if name in row:
+            changed[name] = 77
+    if table in (schema.override, schema.outcome):  # one for each decision
+        changed["decision"] = "0198"
+    made = row | changed
+    return made | {"digest": row_digest(made, table.info["may_change"])}

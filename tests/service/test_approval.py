@@ -264,12 +264,6 @@ def test_rolling_back_undoes_what_came_later_and_is_not_undone_without_evidence(
     assert sorted(said) == ["roll back", "roll back"]
 
 
-@pytest.mark.parametrize("share", [float("nan"), float("inf"), 0.0, -1.0])
-def test_shares_that_are_no_parts_of_a_whole_are_refused(rehearsed, share):
-    other = rehearsed.propose(rule(0.3), cohorts=["none"])
-    assert refused(rehearsed, {rehearsed.harsh: 1.0, other: share}, why="x") == (422, "shares")
-
-
 def test_a_withdrawn_candidate_waits_no_longer(rehearsed):
     shown = proven(rehearsed)
     with rehearsed.store.write() as connection:

@@ -17,8 +17,8 @@ from lending_loop import LOOP, START, applicants, decide, start
 
 from consequential.cli import main
 from consequential.service import schema, worker
-from consequential.service.copies import TABLES, copy_of
 from consequential.service.database import migrate, open_store
+from consequential.service.exports import TABLES, copy_of
 from consequential.service.problems import Problem
 from consequential.service.settings import ServiceSettings
 

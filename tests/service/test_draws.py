@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from lending_loop import START, applicants, decide, policy, start
 from scipy import stats
 from sqlalchemy import select
 from trial import FEATURES, LOOP, Trial, trial_policy
 
 from consequential.service import chance, schema
-from consequential.service.deciding import Live, Share
+from consequential.service.deciding import Live, Share, live_loops
+from consequential.service.policies import deploy, propose
 from consequential.service.settings import loop_settings
 
 KEY = chance.epoch_key(b"secret", "trial", "2026-11")
@@ -39,26 +41,22 @@ def test_loops_and_epochs_draw_independently(draws):
         assert abs(np.corrcoef(draws[:n], again)[0, 1]) < 4.0 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("shares", [(1.0,), (0.9, 0.1)])
-def test_people_are_accepted_as_often_as_the_propensities_say(draws, shares):
-    """Also in a canary: the mean of accepted - propensity is 0 within 4 standard errors."""
-    policies = (trial_policy(-1.0), trial_policy(1.5))
-    live = Live(
-        "trial", 1, loop_settings(LOOP), 1,
-        tuple(Share(str(p), share, p) for p, share in zip(policies, shares, strict=False)),
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    income, debt = rng.uniform(0.0, 5000.0, (2, len(draws)))
-    words = rng.choice(["car", "home", "other"], len(draws))
-    people = [
-        {"income": a, "debt": b, "purpose": str(word)}
-        for a, b, word in zip(income.tolist(), debt.tolist(), words, strict=True)
-    ]
-    propensity = live.scored(people).propensity
-    assert propensity.min() >= 0.1
-    np.testing.assert_array_equal(propensity, live.propensity(people))
-    error = np.sqrt((propensity * (1.0 - propensity)).sum())
-    assert abs(((draws < propensity) - propensity).sum()) < 4.0 * error
+@pytest.mark.parametrize("n", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_as_many_are_accepted_as_propensities_say_also_in_a_canary(store, service, n, share):
+    digest = start(store, service)
+    if share < 1.0:
+        with store.write() as connection:
+            live = live_loops(connection, {})["lending"]
+            other = propose(connection, live, policy((1.0, -0.4, 0.0, 0.3)), "anna", START)
+            deploy(connection, live, {digest: share, other: 1.0 - share}, "ben", START)
+    decide(store, service, applicants(n))
+    with store.read() as connection:
+        rows = connection.execute(select(schema.decision.c.accepted, schema.decision.c.propensity))
+        accepted, propensity = np.array(rows.all(), dtype=np.float64).T
+    error = np.sqrt((propensity * (1.0 - propensity)).sum()) / n
+    assert len(accepted) == n
+    assert abs((accepted - propensity).mean()) < 4.0 * error
 
 
 def test_one_person_alone_has_the_bits_of_the_batch():

@@ -5,27 +5,21 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import lending_loop
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from learning_loop import LOOP, SETTINGS, Rehearsal, rule
-from lending_loop import START, applicants, decide, start
-from sqlalchemy import delete, text
-from tampering import unguarded
+from learning_loop import LOOP, SETTINGS, Rehearsal, rule, tables
 
 import consequential as cq
 from consequential.learning import rows as solver_rows
 from consequential.policies import policy_digest
-from consequential.service import learning, schema, worker
+from consequential.service import learning, schema
 from consequential.service.candidates import candidates
-from consequential.service.closing import close_day
 from consequential.service.cohorts import rows_of
-from consequential.service.database import connected, migrate, open_store
 from consequential.service.exports import as_log, joined, log_columns
 from consequential.service.learning import learned_policy
 from consequential.service.policies import checked_policy
@@ -82,9 +76,9 @@ def test_a_candidate_is_learned_whenever_the_number_of_cohorts_has_doubled(store
     assert (row["seed"], row["version"], row["by"]) == (0, 1, "worker")
     parents = {each["parent"] for each in loop.rows(schema.policy) if each["by"] == "worker"}
     assert parents == {loop.harsh}
-    before = [len(loop.rows(table)) for table in schema.ADDED_LATER]
+    before = tables(loop)
     loop.work()
-    assert [len(loop.rows(table)) for table in schema.ADDED_LATER] == before
+    assert tables(loop) == before
     assert failures(loop) == []
     assert list(verify(store, service.secret)) == []
 
@@ -298,42 +292,3 @@ def test_decisions_from_before_a_feature_was_asked_for_are_left_out(rehearsed):
     age = {"low": 0, "high": 99, "phrase": "Age"}
     rehearsed.put(features=SETTINGS["features"] | {"age": age})
     assert refused(rehearsed).code == "no_rows"
-
-
-# --- older services
-
-
-def test_tables_of_learning_are_added_to_a_service_that_has_closed_days(service):
-    old = connected(service)
-    start(old, service, **DAILY)
-    for k in range(3):
-        decide(old, service, applicants(3, START + timedelta(k), seed=k, name=f"D{k}"))
-    older = [table for table in schema.SEALED if table not in schema.ADDED_LATER]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "SEALED", tuple(older))
-        assert close_day(old, lending_loop.LOOP, str(START.date()))
-    with old.write() as connection:
-        for table in schema.ADDED_LATER:
-            table.drop(connection)
-        connection.execute(text("update alembic_version set version_num = '0001'"))
-    old.close()
-    migrate(service)
-    store = open_store(service)
-    worker.work(store, service, now())
-    assert list(verify(store, service.secret)) == []
-    # a seal of a day that had them cannot be left out
-    table, day = schema.candidate, schema.day
-    with store.write() as connection:
-        schema.add(connection, table, lending_loop.LOOP, START + timedelta(2), CANDIDATE)
-    decide(store, service, applicants(1, START + timedelta(9), name="later"))
-    worker.work(store, service, now())
-    assert list(verify(store, service.secret)) == []
-    with unguarded(store, day) as connection:
-        connection.execute(delete(day).where(day.c.table == table.name))
-    assert [found.what for found in verify(store, service.secret)] == ["rows of a day never closed"]
-    store.close()
-
-
-CANDIDATE = {"number": 9, "policy": "", "since": "", "deployment": 0, "version": 1, "seed": 0}
-CANDIDATE |= {"by": "anna"}
-DAILY = lending_loop.SETTINGS | {"period": "day", "epoch": "day"}

@@ -14,10 +14,9 @@ import consequential as cq
 from consequential.cli import main
 from consequential.service import schema
 from consequential.service.applications import Application
-from consequential.service.backup import back_up
 from consequential.service.bodies import Override
 from consequential.service.cohorts import all_cohorts
-from consequential.service.database import DatabaseError, locked, open_store
+from consequential.service.database import DatabaseError, back_up, locked, open_store
 from consequential.service.keys import accounts, authenticated
 from consequential.service.outcomes import add_overrides
 from consequential.service.records import now

@@ -17,15 +17,14 @@ from sqlalchemy import select
 from trial import served_here
 
 from consequential.service import schema
-from consequential.service.keys import Account, create_key, revoke_keys
+from consequential.service.candidates import History
+from consequential.service.keys import SESSION_COOKIE, Account, create_key, new_session, revoke_keys
 from consequential.service.loops import settings_in_force
 from consequential.service.pages import books, charts, parts, sections, views
 from consequential.service.pages.books import Cohort, frozen_cohorts
 from consequential.service.pages.groups import Gap, Rate, shown_groups, summed
-from consequential.service.pages.history import History
 from consequential.service.pages.rendering import render
 from consequential.service.pages.report import report
-from consequential.service.pages.sessions import COOKIE, new_session
 from consequential.service.pages.views import PAGES
 from consequential.service.records import now, stamp
 from consequential.service.state import Service
@@ -127,7 +126,7 @@ def test_old_and_forged_sessions_are_refused(http, page_trial, store):
             select(schema.account.c.id).where(schema.account.c.name == "risk")
         ).scalar_one()
     good = new_session(secret, account, now())
-    assert http.get(PLACES[0], headers={"Cookie": f"{COOKIE}={good}"}).status_code == 200
+    assert http.get(PLACES[0], headers={"Cookie": f"{SESSION_COOKIE}={good}"}).status_code == 200
     for cookie in (
         new_session(secret, account, now() - timedelta(hours=12, seconds=5)),
         new_session(secret, account, now() + timedelta(hours=1)),
@@ -136,7 +135,9 @@ def test_old_and_forged_sessions_are_refused(http, page_trial, store):
         good[:-1] + ("0" if good[-1] != "0" else "1"),
         "..", "", "a.b.c",
     ):  # fmt: skip
-        assert http.get(PLACES[0], headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 303
+        assert (
+            http.get(PLACES[0], headers={"Cookie": f"{SESSION_COOKIE}={cookie}"}).status_code == 303
+        )
 
 
 def test_a_revoked_key_is_out_at_once(session, store):

@@ -53,7 +53,8 @@ def test_without_a_key_only_health_and_metrics_answer(http):
     bare = {"Authorization": ""}
     for method, path, _ in routes():
         body = {"json": {}} if method in ("POST", "PUT") else {}
-        assert http.request(method, path, headers=bare, **body).status_code == 401
+        answer = http.request(method, path, headers=bare, **body)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     for path in OPEN:
         assert http.get(path, headers=bare).status_code == 200
     assert "consequential_decisions" in http.get("/metrics", headers=bare).text

@@ -14,7 +14,7 @@ from tampering import unguarded
 from trial import Trial
 
 from consequential.cli import main
-from consequential.service import approval, schema
+from consequential.service import policies, schema
 from consequential.service.candidates import candidates, newest_evaluation
 from consequential.service.database import open_store
 from consequential.service.deciding import live_loops
@@ -38,7 +38,7 @@ def trial(page_trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Trial:
         risk = Account("risk", frozenset({"approve"}))
         at = clock(connection, LOOP, live.settings, now())
         shares = {look["candidate"]: 1.0}
-        approval.approve(connection, live, shares, risk, at, evidence=look["number"])
+        policies.approve(connection, live, shares, risk, at, evidence=look["number"])
     store.close()
     return Trial(settings, page_trial.keys, page_trial.policy)
 

@@ -6,13 +6,12 @@ import asyncio
 import time
 
 import pytest
-from alembic import command
 from postgres_server import PostgresServer
-from sqlalchemy import UniqueConstraint, event, inspect, select, text
+from sqlalchemy import UniqueConstraint, event, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from trial import Trial, application, make_trial, served_here
 
-from consequential.service import database, schema
+from consequential.service import schema
 from consequential.service.applications import read_application
 from consequential.service.closing import close_day
 from consequential.service.database import DatabaseError, connected, migration_sql, open_store
@@ -20,7 +19,6 @@ from consequential.service.deciding import live_loops
 from consequential.service.problems import Problem
 from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings, SettingsError
-from consequential.service.verify import verify
 from consequential.service.writer import Answer, Writer
 
 
@@ -39,7 +37,7 @@ def filled(trial):
         assert http.post("/v1/sensitive", json={"sensitive": [person]}).status_code == 200
     store = connected(trial.settings)
     with store.write() as connection:  # the worker's
-        for table in schema.ADDED_LATER:
+        for table in (schema.candidate, schema.evaluation, schema.guardrail):
             own = [column for column in table.c if column.name not in ("id", "loop", "time")]
             values = {column.name: _ZEROS[column.type.python_type] for column in own}
             schema.add(connection, table, "trial", now(), values)
@@ -71,7 +69,7 @@ def test_no_row_can_be_changed_deleted_or_replaced(filled, table):
     changes += [
         f'update {name} set "{column.name}" = "{column.name}"'
         for column in table.c
-        if column.name not in table.info["filled_in"]
+        if column.name not in table.info["may_change"]
     ]
     changes.append(f"insert or replace into {name} select * from {name}" if sqlite
                    else f"truncate {name} cascade")  # fmt: skip
@@ -120,21 +118,7 @@ def test_a_forgotten_application_is_gone(filled):
     assert (again.status_code, again.json()["code"]) == (410, "forgotten")
 
 
-def test_nothing_is_added_to_a_day_that_is_closed(filled):
-    store = connected(filled.settings)
-    with store.read() as connection:
-        row = schema.row(connection, select(schema.decision))
-    values = {"loop": "trial", "date": row["time"][:10], "table": "decision", "rows": 0,
-              "seal": "", "summary": "{}"}  # fmt: skip
-    with store.write() as connection:
-        connection.execute(schema.day.insert(), values)
-    new = row | {"id": "0" * 36, "application_id": "late"}
-    with pytest.raises(IntegrityError, match="closed"), store.write() as connection:
-        connection.execute(schema.decision.insert(), new)
-    store.close()
-
-
-def test_the_migrations_make_the_tables_of_the_schema(filled):
+def test_the_migration_makes_the_tables_of_the_schema(filled):
     store = connected(filled.settings)
     for table in schema.metadata.tables.values():
         apart = table.schema == "sensitive"
@@ -160,71 +144,8 @@ def test_the_migrations_make_the_tables_of_the_schema(filled):
 def test_the_sql_for_administrators_has_every_table():
     statements = migration_sql()
     for table in schema.metadata.tables:
-        assert f"create table {table} " in statements
+        assert f"CREATE TABLE {table} (" in statements
     assert "%%" not in statements
-
-
-def all_rows(trial: Trial) -> dict[str, list[dict]]:
-    store = connected(trial.settings)
-    found = {}
-    for table in schema.metadata.tables.values():
-        apart = table.schema == "sensitive"
-        with store.read_sensitive() if apart else store.read() as connection:
-            found[table.name] = schema.rows(connection, select(table).order_by(*table.primary_key))
-    store.close()
-    return found
-
-
-def key_of_decisions(trial: Trial) -> list[str]:
-    store = connected(trial.settings)
-    with store.read() as connection:
-        (key,) = inspect(connection).get_unique_constraints("decision")
-    store.close()
-    return key["column_names"]
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_an_old_database_gets_the_new_key_and_keeps_its_rows(kind, request, tmp_path, monkeypatch):
-    """Closed days, outcomes that refer to decisions, and what was forgotten stay as they were."""
-    url = ""
-    if kind == "postgresql":
-        server = request.getfixturevalue("postgres")
-        server.execute("create database old")
-        url = server.url("old")
-    upgrade = command.upgrade
-    with monkeypatch.context() as older:
-        older.setattr(command, "upgrade", lambda config, _: upgrade(config, "0002"))
-        older.setattr(database, "_newest", lambda: "0002")
-        trial = make_trial(tmp_path, url)
-        with served_here(trial) as http:
-            batch = {
-                "applications": [application(f"A-{k}", subject_id=f"P-{k}") for k in range(40)]
-            }
-            bodies = http.post("/v1/loops/trial/decisions/batch", json=batch).json()["decisions"]
-            taken = next(body["id"] for body in bodies if body["accepted"])
-            told = {"event_id": "E-1", "decision_id": taken, "label": 1, "happened": stamp(now())}
-            assert http.post("/v1/outcomes", json={"outcomes": [told]}).status_code == 200
-    assert key_of_decisions(trial) == ["loop", "application_id"]
-    store = connected(trial.settings)
-    close_day(store, "trial", stamp(now())[:10])
-    store.close()
-    before = all_rows(trial)
-    database.migrate(trial.settings)
-    assert key_of_decisions(trial) == ["application_id", "loop"]
-    assert all_rows(trial) == before
-    assert len(before["decision"]) == 40
-    store = open_store(trial.settings)
-    assert list(verify(store, trial.settings.secret)) == []
-    store.close()
-    with pytest.raises(IntegrityError, match="rows are never changed"):
-        execute(trial, schema.decision, "delete from decision")
-    columns = ", ".join(f'"{column.name}"' for column in schema.decision.c)
-    copied = columns.replace('"id"', "'x'").replace('"time"', "'2999'")
-    late = columns.replace('"id"', "'x'").replace('"application_id"', "'late'")
-    for values, why in ((copied, r"never replaced|already exists"), (late, "the day is closed")):
-        again = f"insert into decision ({columns}) select {values} from decision limit 1"
-        with pytest.raises(IntegrityError, match=why):
-            execute(trial, schema.decision, again)
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path):
@@ -272,6 +193,21 @@ def test_the_role_of_the_service_lacks_the_grants(trial):
             with pytest.raises(DBAPIError, match="permission denied"):
                 connection.execute(text(change))
             connection.rollback()
+    store.close()
+
+
+@pytest.mark.parametrize("trial", ["postgresql"], indirect=True)
+def test_the_role_of_the_service_may_add_rows_and_change_what_may_change(trial):
+    asked = "select table_name, {} from information_schema.role_{}_grants where grantee = :role"
+    tables = [table for table in schema.metadata.tables.values() if table.schema is None]
+    free = {(t.name, name) for t in tables for name in t.info.get("may_change", ())}
+    adds = {(t.name, kind) for t in tables for kind in ("SELECT", "INSERT")}
+    store, role = connected(trial.settings), {"role": "consequential_service"}
+    with store.read() as connection:
+        given = connection.execute(text(asked.format("privilege_type", "table")), role).all()
+        columns = text(asked.format("column_name", "column") + " and privilege_type = 'UPDATE'")
+        assert {tuple(row) for row in given} == {*adds, ("alembic_version", "SELECT")}
+        assert {tuple(row) for row in connection.execute(columns, role)} == free
     store.close()
 
 

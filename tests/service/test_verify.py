@@ -109,8 +109,9 @@ def fill(store, service) -> list[dict[str, Any]]:
         people = [attribute("A-subject-1", "f"), attribute("A-subject-2", "m")]
         add_attributes(connection, people, "anna", START)
     with store.write() as connection:
-        for k, table in ((k, table) for table in schema.ADDED_LATER for k in (100, 101)):
-            schema.add(connection, table, LOOP, LATER, learned_row(table, k))
+        for table in (schema.candidate, schema.evaluation, schema.guardrail):
+            for k in (100, 101):
+                schema.add(connection, table, LOOP, LATER, learned_row(table, k))
     for days in (2, 4):  # what is done on the first of them, is sealed on the second
         late = LATER + timedelta(days)
         decide(store, service, applicants(1, late, name=f"C{days}"))
@@ -182,59 +183,23 @@ def test_a_kept_seal_tells_of_deleted_days(filled):
     assert any(kept[0] in str(found) for found in verify(store, service.secret, kept))
 
 
-def test_each_changed_dropped_or_swapped_cell_of_every_table_is_found(filled):
+@pytest.mark.parametrize("table", [*schema.SEALED, schema.day], ids=lambda table: table.name)
+def test_each_changed_cell_and_each_dropped_or_added_row_is_found(filled, table):
     store, service, _ = filled
-    unseen = []
+    rows, unseen = closed_rows(store, table), []
+    assert len(rows) > 1
+    assert all(any(row[c.name] is not None for row in rows) for c in table.c)
     every = 1 if service.is_sqlite else 5  # what verifies is the same program on both
-    for table in (*schema.SEALED, schema.day):
-        rows = closed_rows(store, table)
-        assert len(rows) > 1, table.name
-        assert all(any(row[c.name] is not None for row in rows) for c in table.c), table.name
-        for what, before, after in islice(tampered(table, rows), 0, None, every):
-            try:
-                exchange(store, table, before, after)
-            except IntegrityError:  # the database itself refuses it
-                continue
-            if is_clean(store, service):
-                unseen.append(what)
-            exchange(store, table, after, before)
+    for what, before, after in islice(tampered(table, rows), 0, None, every):
+        try:
+            exchange(store, table, before, after)
+        except IntegrityError:  # the database itself refuses it
+            continue
+        if is_clean(store, service):
+            unseen.append(what)
+        exchange(store, table, after, before)
     assert unseen == []
     assert findings(store, service) == []
-
-
-def test_each_dropped_or_added_row_is_found(filled):
-    store, service, _ = filled
-    unseen = []
-    for table in (*schema.SEALED, schema.day):
-        rows = closed_rows(store, table)
-        for row in (rows[0], rows[len(rows) // 2], rows[-1]):
-            exchange(store, table, [row], [])
-            if is_clean(store, service):
-                unseen.append((table.name, "dropped"))
-            exchange(store, table, [], [row])
-        added = forged(table, rows[0])
-        exchange(store, table, [], [added])
-        if is_clean(store, service):
-            unseen.append((table.name, "added"))
-        exchange(store, table, [added], [])
-    assert unseen == []
-
-
-def forged(table, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the same day that differs in every unique column, with the digest it should have."""
-    if table is schema.day:
-        return row | {"date": "2025-12-31"}
-    changed = {"id": row["id"][:-4] + "0000"}
-    for name in ("application_id", "event_id", "key_hash", "policy", "epoch", "period", "date"):
-        if name in row:
-            changed[name] = "2025-01"
-    for name in ("version", "number"):
-        if name in row:
-            changed[name] = 77
-    if table in (schema.override, schema.outcome):  # one for each decision
-        changed["decision"] = "0198"
-    made = row | changed
-    return made | {"digest": row_digest(made, table.info["filled_in"])}
 
 
 def test_a_finding_names_the_row_or_the_day(filled):
@@ -247,7 +212,7 @@ def test_a_finding_names_the_row_or_the_day(filled):
     with store.read() as connection:
         row = connection.execute(select(table).where(table.c.id == id)).mappings().one()
     with unguarded(store, table) as connection:  # with a digest that fits
-        fitting = row_digest(row, table.info["filled_in"])
+        fitting = row_digest(row, table.info["may_change"])
         connection.execute(update(table).where(table.c.id == id).values(digest=fitting))
     day = "day decision lending 2026-01-10: its seal is not that of its rows and of the day before"
     assert findings(store, service) == [day]

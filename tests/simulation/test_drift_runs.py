@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from tiny_worlds import TINY, Districts, Stay, assert_alike, assert_same_runs, small_table, tiny
 
 import consequential as cq
-from consequential.simulation.device_sweep import DeviceSweep
 from consequential.simulation.strategies import Strategy
 from consequential.worlds.synthetic import Drift
 
@@ -73,10 +72,9 @@ def test_compiled_runs_are_the_runs_of_numpy(world):
     assert_alike(compiled, defined)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "numpy"])
-def test_every_row_is_measured_in_the_world_of_its_step(engine):
+def test_every_row_is_measured_in_the_world_of_its_step():
     world, strategy = drifting(), cq.LearnToDecide("semi_logistic")
-    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0], engine=engine).runs
+    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0]).runs
     assert len(run.thetas) == 5
     for step, theta in enumerate(run.thetas):
         truth = world.at(step).exact(run.policy.at(theta))
@@ -84,11 +82,10 @@ def test_every_row_is_measured_in_the_world_of_its_step(engine):
         assert run.metrics["benefit_gap"][step] == pytest.approx(truth.benefit_gap, abs=1e-9)
 
 
-@pytest.mark.parametrize("engine", ["compiled", "numpy"])
-def test_steep_policies_too_are_measured_in_the_world_of_their_step(engine):
+def test_steep_policies_too_are_measured_in_the_world_of_their_step():
     world = drifting()
     strategy = Held(cq.Policy([0.0, 500.0]), cq.LearnToDecide(step=cq.steps.GradientStep(1e-9)))
-    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0], engine=engine).runs
+    (run,) = simulated(world, strategy, seeds=[2], penalties=[0.0]).runs
     truth = [world.at(step).exact(strategy.rule).utility for step in range(5)]
     assert_allclose(run.metrics["utility"], truth, atol=1e-8)
     assert np.ptp(truth) > 0.05
@@ -113,11 +110,9 @@ def standing(world, other):
     ("world", "engine"),
     [
         (lambda: tiny(cq.worlds.second_setting()), "compiled"),
-        (Districts, "compiled"),
         (Districts, "numpy"),
-        (small_table, "compiled"),
     ],
-    ids=["setting", "districts", "districts, numpy", "table"],
+    ids=["setting", "districts, numpy"],
 )
 def test_a_world_that_only_seems_to_drift_gives_the_same_runs_to_the_bit(world, engine):
     options = {"engine": engine, "time_steps": 2}
@@ -129,13 +124,6 @@ def test_a_world_that_only_seems_to_drift_gives_the_same_runs_to_the_bit(world, 
 def test_threads_do_not_matter():
     one, two = (simulated(drifting(), n_jobs=n) for n in (1, 2))
     assert_same_runs(one, two)
-
-
-def test_a_world_that_drifts_stays_on_the_cpu(monkeypatch):
-    pytest.importorskip("jax")
-    monkeypatch.setattr(DeviceSweep, "advance", lambda _: pytest.fail("went on a device"))
-    strategy = cq.LearnToDecide()
-    assert_alike(simulated(drifting(), strategy, engine="jax"), simulated(drifting(), strategy))
 
 
 def test_a_world_that_cannot_go_so_far_says_so_before_anything_is_run():

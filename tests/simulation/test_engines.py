@@ -18,7 +18,6 @@ from sklearn.tree import DecisionTreeClassifier
 from tiny_worlds import (
     Districts,
     OwnStart,
-    TwoMethods,
     Unpunished,
     assert_alike,
     assert_same_run,
@@ -122,28 +121,17 @@ def test_compiled_predictors_are_those_of_numpy(worlds, name):
     on_both(worlds(name), strategies, seeds=[5], penalties=[0.0])
 
 
-def test_engines_agree_where_the_first_model_is_fitted():
-    on_both(TwoMethods(), [cq.LearnToPredict("aggregated"), cq.LearnToDecide("semi_logistic")])
-
-
 def test_compiled_runs_really_learn(worlds):
     runs = simulated(worlds("second"), cq.paper_strategies(), time_steps=8)
     for run in runs.runs:
         assert len(np.unique(run.metrics["utility"])) > 4, run.strategy
 
 
-def test_engines_agree_for_longer_at_the_worlds_own_sizes():
-    strategies = [cq.LearnToDecide("logistic"), cq.LearnToDecide("semi_logistic", "aggregated")]
-    on_both(
-        cq.worlds.second_setting(), strategies, seeds=1, penalties=[2.0], time_steps=5,
-        n_proposals=3000,
-    )  # fmt: skip
-
-
 FEW_PEOPLE = [
     cq.LearnToDecide("logistic"),
     cq.LearnToDecide("smooth_semi_logistic", FEW, "paper", "sampled"),
     cq.LearnToDecide("semi_logistic", FEW, weighting=cq.weightings.SelfNormalised()),
+    cq.LearnToPredict(FEW),
 ]
 
 
@@ -159,11 +147,6 @@ def test_engines_agree_on_a_handful_of_people(worlds, n_proposals, notion):
         notes = {note for run in runs.runs for note in run.notes}
         assert any("nobody was accepted" in note for note in notes)
         assert any("no row to measure the benefit of" in note for note in notes)
-
-
-def test_engines_agree_on_predictors_from_a_handful_of_people(worlds):
-    strategies = [cq.LearnToPredict(), cq.LearnToPredict(FEW)]
-    on_both(worlds("second"), strategies, n_proposals=20, penalties=[0.0], seeds=6)
 
 
 def test_engines_agree_that_an_update_made_things_worse():
@@ -185,13 +168,9 @@ def test_engines_agree_that_an_update_made_things_worse():
             ),
             FEW,
         ),
-        (
-            lambda world, rng: cq.Policy([-0.5, 0.4, 0.2, -0.1], groups=world.groups),
-            "iterative",
-        ),
         (lambda world, rng: cq.Policy(0.3 * rng.normal(size=2)), "iterative"),
     ],
-    ids=["by group, few", "squares, few", "by group", "another theta per seed"],
+    ids=["by group", "squares", "another theta per seed"],
 )
 def test_engines_agree_from_a_start_of_ones_own(worlds, start, sequence):
     strategy = OwnStart(start, cq.LearnToDecide(sequence=sequence))
@@ -199,9 +178,8 @@ def test_engines_agree_from_a_start_of_ones_own(worlds, start, sequence):
     on_both(worlds("second"), strategy, fairness="equalised_odds")
 
 
-@pytest.mark.parametrize("seed", [2**40, 2**63])
-def test_seeds_may_be_as_large_as_numpys(worlds, seed):
-    on_both(worlds("second"), cq.LearnToDecide(), seeds=[seed], time_steps=2)
+def test_seeds_may_be_as_large_as_numpys(worlds):
+    on_both(worlds("second"), cq.LearnToDecide(), seeds=[2**63], time_steps=2)
 
 
 # --- what must not matter
@@ -218,7 +196,7 @@ TOGETHER = [
 ]
 
 
-@pytest.fixture(scope="module", params=["second", "districts", "lending"])
+@pytest.fixture(scope="module", params=["second", "districts"])
 def together(request, worlds):
     """A world, and the runs of several strategies, seeds and penalties in it."""
     world = worlds(request.param)
@@ -311,8 +289,8 @@ def test_strategies_that_compiled_code_does_not_know_run_in_python(worlds, kind)
 
 @pytest.mark.parametrize(
     ("name", "notion"),
-    [("second", SparedFailure()), ("districts", SparedFailure()), ("second", Widened())],
-    ids=["second", "districts", "inherited shapes"],
+    [("districts", SparedFailure()), ("second", Widened())],
+    ids=["own benefits", "inherited shapes"],
 )
 def test_a_fairness_notion_of_ones_own_runs_in_python(worlds, name, notion):
     strategy = cq.LearnToDecide("logistic", FEW)
@@ -363,5 +341,5 @@ def test_a_strategy_of_ones_own_may_start_differently_for_each_seed(worlds):
 
 
 def test_an_unknown_engine_is_refused(worlds):
-    with pytest.raises(ValueError, match="engine is 'compiled', 'numpy' or 'jax'"):
+    with pytest.raises(ValueError, match="engine is 'compiled' or 'numpy'"):
         simulated(worlds("second"), cq.LearnToDecide(), engine="abacus")

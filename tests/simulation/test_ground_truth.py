@@ -47,7 +47,7 @@ def run_along(rule, thetas):
     learner = cq.FitPredictor(0.5)
     if isinstance(rule, cq.Policy):
         learner = cq.UpdatePolicy(cq.Objective(0.5), 1, 1)
-    runs = CompiledRuns("path", learner, Iterative(), [0], [rule], (0.0,), len(thetas) - 1)
+    runs = CompiledRuns("path", learner, Iterative(), 0, rule, (0.0,), len(thetas) - 1)
     runs.path[0] = thetas
     return runs
 

@@ -57,15 +57,6 @@ def test_the_policies_of_a_path_have_the_metrics_of_its_rows(world, runs):
         )
 
 
-def test_engines_take_the_same_path(world, runs):
-    strategy = cq.LearnToDecide("logistic")
-    others = simulated(world, strategy, engine="numpy").runs
-    for run, other in zip(
-        (run for run in runs.runs if run.strategy == strategy.name), others, strict=True
-    ):
-        assert_allclose(run.thetas, other.thetas, rtol=1e-6, atol=1e-7)
-
-
 def test_a_rule_that_is_no_linear_model_has_no_path():
     strategies = [cq.LearnToPredict(classifier=GaussianNB()), cq.LearnToPredict(fair=True)]
     bayes, fair = simulated(Districts(), strategies, seeds=1, penalties=[1.0]).runs

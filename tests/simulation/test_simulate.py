@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -153,14 +152,6 @@ def test_the_same_rule_under_another_name_decides_the_same():
 # --- a run depends on its seed alone
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: s.name)
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_a_run_alone_equals_the_run_among_others(everything, strategy, penalty):
-    alone = simulated(strategy, seeds=[7], penalties=[penalty])
-    (run,) = alone.runs
-    assert_same_run(run, by_key(everything)[strategy.name, penalty, 7])
-
-
 def test_the_order_of_strategies_penalties_and_seeds_changes_no_run(everything):
     turned = simulated(STRATEGIES[::-1], penalties=PENALTIES[::-1], seeds=SEEDS[::-1])
     assert turned.strategies == everything.strategies[::-1]
@@ -173,12 +164,6 @@ def test_another_seed_makes_another_run(everything):
     for strategy in everything.strategies:
         utilities = everything.metric("utility", strategy, 0.0)
         assert len(np.unique(utilities[:, -1])) == len(SEEDS)
-
-
-def test_threads_give_the_same_runs_in_the_same_order(everything):
-    with joblib.parallel_config(backend="threading"):
-        parallel = simulated(n_jobs=2)
-    assert_same_runs(parallel, everything)
 
 
 @pytest.fixture(scope="module")

@@ -247,7 +247,7 @@ def test_threads_stop_where_nobody_wants_the_rest(monkeypatch):
     assert not [one for one in threading.enumerate() if one not in before and one.is_alive()]
 
 
-@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(5, 2), (2, 8), (1, 2), (1, -2)])
+@pytest.mark.parametrize(("n_seeds", "n_jobs"), [(2, 8), (1, -2)])
 def test_runs_do_not_depend_on_how_seeds_share_threads(n_seeds, n_jobs):
     options = {"seeds": n_seeds, "penalties": [0.0, 10.0], "time_steps": 3, "progress": False}
     world, strategy = cq.worlds.second_setting(), cq.LearnToDecide(sequence="aggregated")

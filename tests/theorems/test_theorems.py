@@ -432,7 +432,7 @@ def exploring_starts(name: str) -> dict[str, cq.DecisionRule]:
     world = world_named(name)
     return {
         "logistic with a floor": world.initial_policy("logistic").with_floor(0.05),
-        "every fourth, else the threshold": cq.EveryNth(4, paper_start(name)),
+        "threshold with a floor": paper_start(name).with_floor(0.25),
         "semi-logistic with a floor": world.initial_policy("semi_logistic").with_floor(0.02),
     }
 

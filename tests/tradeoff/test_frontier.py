@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 import consequential as cq
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.tradeoff.band import band
+from consequential.tradeoff.frontier import band
 
 
 @cache

@@ -12,7 +12,7 @@ import consequential as cq
 from consequential.objective import Weighting
 from exploring_logs import exploring_log
 
-HALF, QUARTER = cq.EveryNth(2), cq.EveryNth(4)
+HALF, QUARTER = (cq.RejectAll().with_floor(share) for share in (0.5, 0.25))
 
 
 @pytest.fixture

@@ -132,9 +132,9 @@ def cases(name: str) -> dict[str, Case]:
             cq.Mixture([cq.Policy(start), cq.AcceptAll()], [0.75, 0.25]),
             lambda x: 0.25 + 0.75 * linear(start, sigma)(x),
         ),
-        "every third": alike(
-            cq.EveryNth(3, cq.Policy(start, "semi_logistic")),
-            lambda x: 1 / 3 + 2 / 3 * linear(start, semi)(x),
+        "mixture of semi-logistic": alike(
+            cq.Mixture([cq.Policy(start, "semi_logistic"), cq.AcceptAll()], [0.75, 0.25]),
+            lambda x: 0.25 + 0.75 * linear(start, semi)(x),
             [cut],
         ),
         "piecewise": alike(

@@ -37,7 +37,7 @@ def world() -> cq.worlds.ScoreWorld:
 
 
 def fico_score(percentile: float) -> float:
-    """The conversion table of docs/data/fico.md, straight between its columns."""
+    """The conversion table of docs/data.md, straight between its columns."""
     known = [0, 2.1, 6.3, 11.7, 18.2, 26.1, 35.7, 47.7, 61.5, 78.5, 94.3, 100]
     for k, (low, high) in enumerate(pairwise(known)):
         if low <= percentile <= high:

@@ -48,7 +48,7 @@ def world_named(name: str) -> cq.worlds.World:
 
 
 def rule_for(name: str, kind: str) -> cq.DecisionRule:
-    """An exploring, a deterministic, a scheduled rule or one that uses the groups."""
+    """An exploring rule, a deterministic one, a mixture, or one that uses the groups."""
     world = world_named(name)
     start = world.initial_policy("semi_logistic")
     theta = start.theta
@@ -57,7 +57,7 @@ def rule_for(name: str, kind: str) -> cq.DecisionRule:
         "deterministic": cq.ThresholdPolicy(cq.logistic_model(10 * theta), 0.5)
         if start.feature_map is None
         else cq.ThresholdPolicy(cq.logistic_model([-650.0, 1.0]), 0.5),
-        "scheduled": cq.EveryNth(5, start),
+        "mixture": cq.Mixture([start, cq.AcceptAll()], [0.8, 0.2]),
         "by group": cq.Policy(
             np.concatenate([theta, -theta]),
             "logistic",
@@ -68,7 +68,7 @@ def rule_for(name: str, kind: str) -> cq.DecisionRule:
     }[kind]
 
 
-KINDS = ["exploring", "deterministic", "scheduled", "by group"]
+KINDS = ["exploring", "deterministic", "mixture", "by group"]
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -1,4 +1,4 @@
-"""What JAX adds: sweeps on a GPU, any differentiable policy. `pip install '.[jax]'`."""
+"""Policies without a formula: any that JAX can differentiate. `pip install '.[jax]'`."""
 
 from consequential.accelerated.differentiable import DifferentiablePolicy, UpdateDifferentiable
 

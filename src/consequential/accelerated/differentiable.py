@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consequential.accelerated.backend import compiled, needed, pad, round_length, shortened
 from consequential.kernels.batch_sums import Rows
 from consequential.learning.ascent import Schedule
 from consequential.learning.update import (
@@ -35,6 +35,32 @@ from consequential.policies import (
 
 Floats = NDArray[np.float64]
 People = tuple[Any, ...]  # features, and group codes where the policy uses them
+
+
+def needed(library: str) -> Any:
+    """Return an optional library, or say how to get it."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as missing:
+        raise ImportError(f"this needs {library}: pip install consequential[jax]") from missing
+
+
+@cache
+def compiled(function: Callable[..., Any], *static: str) -> Any:
+    """Return a compiled function, one for each function and its static arguments."""
+    return needed("jax").jit(function, static_argnames=static)
+
+
+def padded_length(n: int) -> int:
+    """Return the next power of two: logs of about the same size share a compiled loop."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def pad(column: NDArray[Any], length: int) -> NDArray[Any]:
+    """Return the column with zeros below it."""
+    padded = np.zeros((length, *column.shape[1:]), column.dtype)
+    padded[: len(column)] = column
+    return padded
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -114,7 +140,7 @@ class DifferentiablePolicy(DecisionRule):
     def propensity_at(self, people: People) -> Floats:
         """Propensity as a function of `inputs`, checked."""
         n = len(people[0])
-        length = round_length(n)
+        length = padded_length(n)
         with needed("jax").enable_x64(True):
             found = compiled(_call, "function")(
                 self.theta, tuple(pad(part, length) for part in people), function=self.function
@@ -261,6 +287,7 @@ class UpdateDifferentiable:
         if self.objective.penalty == 0:
             batches = batches._replace(columns=batches.columns[:0])
         n_batches, first = n_read // batch_size, slice(0, min(n_read, CHECKED))
+        schedule = Schedule(n_batches, batch_size, self.n_reference)
 
         def value(policy: DifferentiablePolicy) -> float:
             propensity = policy.propensity_at(tuple(part[first] for part in people))
@@ -268,7 +295,9 @@ class UpdateDifferentiable:
 
         before = value(policy)  # also checks what the function returns
         with needed("jax").enable_x64(True):
-            theta, rejected = compiled(_ascend, "function", "optimiser", "schedule")(
+            from consequential.accelerated.ascent import ascend
+
+            theta, rejected = compiled(ascend, "function", "optimiser", "schedule")(
                 policy.theta,
                 _padded(batches, people, batch_size),
                 floor=policy.floor,
@@ -277,7 +306,8 @@ class UpdateDifferentiable:
                 n_batches=n_batches,
                 function=policy.function,
                 optimiser=self.optimiser or _default_optimiser(),
-                schedule=shortened(Schedule(n_batches, batch_size, self.n_reference)),
+                # that of the shortest log that has it, so that longer ones share the compiled loop
+                schedule=replace(schedule, n_batches=max(1, schedule.n_before)),
             )
         learned = policy.at(theta)
         after = value(learned)
@@ -290,43 +320,10 @@ class UpdateDifferentiable:
 
 def _padded(rows: Rows, people: People, batch_size: int) -> Rows:
     """Return rows with the inputs of a policy, padded so that logs share a compiled loop."""
-    length = round_length(rows.utility.size)
+    length = padded_length(rows.utility.size)
     return rows._replace(
-        inputs=tuple(pad(part, length).T for part in people),  # type: ignore[arg-type]
+        inputs=tuple(pad(part, length) for part in people),  # type: ignore[arg-type]
         utility=pad(rows.utility, length),
         columns=pad(rows.columns.T, length).T,
         batch_shares=pad(rows.batch_shares, length // batch_size),
     )
-
-
-def _ascend(
-    theta: Any,
-    rows: Rows,
-    *,
-    function: Callable[..., Any],
-    floor: Any,
-    optimiser: Any,
-    schedule: Schedule,
-    **numbers: Any,
-) -> tuple[Any, Any]:
-    from consequential.accelerated.ascent import Response, Step, ascend
-
-    jax, ravel = needed("jax"), needed("jax.flatten_util").ravel_pytree
-    flat, unravel = ravel(theta)
-
-    def respond(theta: Any, inputs: People, position: Any) -> Response:
-        def propensities(theta: Any) -> Any:
-            # rows are along the last axis of inputs
-            return floor + (1.0 - floor) * function(unravel(theta), *(part.T for part in inputs))
-
-        propensity, pull = jax.vjp(propensities, theta)
-        return Response(propensity, propensity, lambda weights: jax.vmap(pull)(weights)[0], None)
-
-    def change(gradient: Any, theta: Any, state: Any) -> tuple[Any, Any]:
-        # optax descends
-        change, state = optimiser.update(unravel(-gradient), state, unravel(theta))
-        return ravel(change)[0], state
-
-    step = Step(lambda theta: optimiser.init(unravel(theta)), change)
-    found, rejected = ascend(rows, respond, step, schedule, flat, **numbers)
-    return unravel(found), rejected

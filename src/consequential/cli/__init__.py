@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import pkgutil
-import re
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
@@ -96,24 +95,4 @@ def _run(arguments: Sequence[str]) -> int:
     module = _MODULES.get(options.command, "analyses")
     # imported now and not before: help and usage errors must not wait for it
     run = pkgutil.resolve_name(f"consequential.cli.{module}:{options.command}")
-    try:
-        return int(run(options))
-    except ValueError as error:
-        raise ValueError(_naming_options(str(error), vars(options))) from error
-
-
-def _naming_options(message: str, options: Container[str]) -> str:
-    """Return a message of the library with options in place of keywords: --horizon for horizon=."""
-
-    def option(found: re.Match[str]) -> str:
-        name, value, given = found["name"], found["value"], found["given"]
-        if given and not value:
-            return given  # the option has another name
-        if name not in options:
-            return found[0]
-        return f"--{name.replace('_', '-')}{f' {value}' if value else ''}"
-
-    # a keyword with a word in quotes, or without any value
-    value = r"""(?P<quote>["'])(?P<value>\w+)(?P=quote)|(?![^\s:,;.)])"""
-    keyword = rf"(?<![\w-])(?P<name>[a-z_]+)=(?:{value})(?: \((?P<given>--[\w-]+)\))?"
-    return re.sub(keyword, option, message)
+    return int(run(options))

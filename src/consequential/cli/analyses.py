@@ -24,7 +24,6 @@ from consequential.evaluation import (
     Estimate,
     Evaluation,
     GroupMetrics,
-    Stability,
 )
 from consequential.fairness import Bound
 from consequential.learning.fitting import Fitted
@@ -212,7 +211,6 @@ def fit(request: Request) -> Findings:
         compared = f"candidates, cross-fitted (95% intervals)\n{candidates}\n{beside}"
     changes = f"who changes (before: as logged; after: expected)\n{swaps}"
     earned = request.earnings(rule, rows)
-    stability = {"stability": Stability.of(rule, rows)} if isinstance(rule, CrossFitted) else {}
     introduction = [decided(log), f"Against what the log did, {tested.how}: {logged.verdict}."]
     notes = [
         *money_notes(logged.new, earned),
@@ -244,7 +242,6 @@ def fit(request: Request) -> Findings:
             **earned,
             "swaps": swaps,
             "group_metrics": metrics,
-            **stability,
             "effects": evaluation.feature_effects(policy, rows),
             "overlap": exploration,
             **request.sensitivity(rule, rows, versus=Logged()),

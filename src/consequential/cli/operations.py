@@ -139,8 +139,7 @@ def key(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Write the decisions of a loop to a Parquet file, or a table's rows as they were written."""
-    from consequential.service.copies import copy_of
-    from consequential.service.exports import UNKNOWN, export, log_columns
+    from consequential.service.exports import UNKNOWN, copy_of, export, log_columns
     from consequential.service.loops import settings_in_force
 
     since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
@@ -177,7 +176,7 @@ def _moment(text: str | None, otherwise: datetime) -> datetime:
 
 def backup(options: argparse.Namespace) -> int:
     """Copy a service with SQLite while it runs."""
-    from consequential.service.backup import back_up
+    from consequential.service.database import back_up
 
     with _opened(options) as (store, settings):
         back_up(store, settings, options.out)

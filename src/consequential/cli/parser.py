@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from consequential import __version__
-from consequential.shares import checked_share
 
 Group = argparse._ActionsContainer
 
@@ -177,10 +176,7 @@ def _share(text: str) -> float:
     with suppress(ValueError):
         if 0.0 < float(text) < 1.0:
             return float(text)
-    try:
-        return checked_share("a share", text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    raise argparse.ArgumentTypeError(f"a share lies strictly between 0 and 1, not {text!r}")
 
 
 def _zero_or_share(text: str) -> float:

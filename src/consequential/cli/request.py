@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
@@ -70,6 +71,8 @@ class Request:
     @property
     def interval(self) -> dict[str, Any]:
         """How intervals are made, as keywords of `evaluate` and `compare`."""
+        if self.options.past_floor is not None and self.options.method == "normal":
+            raise ValueError("--past-floor is for --method any_time only")
         return {"method": self.options.method, "floor": self.options.past_floor}
 
     @property
@@ -147,6 +150,8 @@ class Request:
                     f"--bound takes a notion, a gap and maybe a sensitive column, as in "
                     f"equal_opportunity:0.05:age, not {text!r}: {error}"
                 ) from None
+        if found and self.options.bound_confidence is not None:  # which is not --confidence
+            raise ValueError("--bound-confidence does not go with --bound: give --max-gap")
         return found
 
     def compared(self, rows: DecisionLog) -> DecisionLog:
@@ -205,22 +210,15 @@ class Request:
 
 def log_command(analyse: Callable[[Request], Findings]) -> Callable[[argparse.Namespace], int]:
     """Turn an analysis into a command: it reads a log, prints and writes what was found."""
-
-    def run(options: argparse.Namespace) -> int:
-        with Folder.opened(options) as folder:
-            return _run(options, folder, analyse)
-
-    return run
+    return partial(_run, analyse=analyse)
 
 
-def _run(
-    options: argparse.Namespace, folder: Folder, analyse: Callable[[Request], Findings]
-) -> int:
+def _run(options: argparse.Namespace, analyse: Callable[[Request], Findings]) -> int:
+    folder = Folder.checked(options)
     given = {name: each for name in _RULES if (each := vars(options).get(name)) is not None}
     rules = {name: NamedRule.read(each) for name, each in given.items()}
     digests = {name: each.digest for name, each in rules.items()}
     source = Source.read(options)
-    folder.check(source, digests)
     log = source.log_for(*rules.values())
     announced = (*log.notes, *log.concerns)
     for note in announced:

@@ -7,11 +7,8 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +23,8 @@ from consequential.workers import cluster
 
 _FORMAT = "consequential results"
 _SCHEMA = 1
-_POLICY_FILES = ("policy.json", "model-card.md")  # written by `fit` alone
-_FILES = ("results.json", "report.html", "columns.toml", *_POLICY_FILES)
+_FILES = ("results.json", "report.html", "columns.toml", "policy.json", "model-card.md")
+_FINDERS = ".DS_Store"  # which macOS leaves in every folder that is looked at
 _SIGN_OFF = (
     "allowed, allowed with conditions, or refused",
     "conditions",
@@ -61,11 +58,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where the results of a command go: checked before the work, written after it.
-
-    New results are written to a hidden folder beside it, which then takes its place. Files of
-    others in it are kept. Another command cannot write to it until this one ends.
-    """
+    """Where the results of a command go: checked before the work, written as a whole after it."""
 
     path: Path
     command: str
@@ -73,9 +66,8 @@ class Folder:
     parameters: dict[str, Any]
 
     @classmethod
-    @contextmanager
-    def opened(cls, options: argparse.Namespace) -> Iterator[Folder]:
-        """Lock the folder, if results of this command can be written to it."""
+    def checked(cls, options: argparse.Namespace) -> Folder:
+        """Refuse a folder that results cannot be written to, or not without `--overwrite`."""
         path = Path(os.path.realpath(options.out))
         # a link that leads to itself exists neither, and is no folder
         if (options.out.exists() or os.path.lexists(path)) and not path.is_dir():
@@ -84,38 +76,42 @@ class Folder:
             raise OSError(f"{path} cannot be replaced as a whole: name a folder in it with --out")
         for place in (path.parent, path) if path.exists() else (path.parent,):
             check_writable(place, "--out")
+        files.put_back(path)
         parameters = {
             name: value.name if isinstance(value, Path) else value
             for name, value in sorted(vars(options).items())
             if name not in _NOT_PARAMETERS
         }
         folder = cls(path, options.command, options.overwrite, parameters)
-        busy = f"another command is writing to {path}: wait for its end, or choose another --out"
-        with files.locked(folder._beside, lambda place: place.mkdir(exist_ok=True), OSError(busy)):
-            try:
-                folder._settle()
-                folder._earlier()
-                yield folder
-            finally:
-                folder._settle()
-                folder._beside.rmdir()
+        folder._check()
+        return folder
 
-    def check(self, source: Source, rules: dict[str, str]) -> None:
-        """Refuse to replace results of another question, another log or other rules."""
-        earlier = self._earlier()
-        if earlier is None or self.overwrite:
+    def _check(self) -> None:
+        """Refuse to replace anything but results of the same command, and these unless asked."""
+        there = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        if not there:
             return
-        same = (
-            earlier.get("parameters") == json.loads(json.dumps(self.parameters))
-            and isinstance(earlier.get("file"), dict)
-            and earlier["file"].get("sha256") == source.sha256
-            and earlier.get("files") == rules
-        )
-        if not same:
+        if not self.overwrite:
             raise OSError(
-                f"{self.path} has other results of `{self.command}`: choose another folder with "
-                "--out, or replace them with --overwrite"
+                f"{self.path} is there already: choose another folder with --out, or replace it "
+                "with --overwrite"
             )
+        try:
+            known = json.loads((self.path / "results.json").read_text(encoding="utf-8"))
+            made_by = known["command"] if known["format"] == _FORMAT else None
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            made_by = None
+        if made_by is not None and made_by != self.command:
+            raise OSError(
+                f"{self.path} has results of `{made_by}`: choose another folder with --out"
+            )
+        for each in there:
+            own = each.name in (*_FILES, _FINDERS) and each.is_file()
+            if made_by is None or not own:
+                raise OSError(
+                    f"{self.path} has a {each.name} that this command did not write: choose "
+                    "another folder with --out"
+                )
 
     def write(
         self, found: Findings, log: DecisionLog, source: Source, rules: dict[str, str]
@@ -146,74 +142,14 @@ class Folder:
             digest = hashlib.sha256(policy.encode()).hexdigest()
             shown |= {"policy": found.policy, "policy_sha256": digest, "sign_off": _SIGN_OFF}
             shown["policy_digest"] = policies.policy_digest(found.policy)
-            card = None if self.overwrite else self._card_of(digest)
-            written["model-card.md"] = card or render("model-card.md", **document | shown)
+            written["model-card.md"] = render("model-card.md", **document | shown)
         written["report.html"] = render(f"{self.command}.html", **document | shown)
         written["results.json"] = json.dumps(document, indent=2, allow_nan=False) + "\n"
 
-        new, old = self._beside / "new", self._beside / "old"
-        new.mkdir()
-        for name, content in written.items():
-            files.write_atomically(new / name, content)
-        if self.path.is_dir():
-            shutil.copymode(self.path, new)
-            if files.exchange(new, self.path):
-                return
-            self.path.rename(old)
-        new.rename(self.path)
-
-    @property
-    def _beside(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.consequential")
-
-    def _settle(self) -> None:
-        """Put the old folder back if no new one took its place, and remove what is left over.
-
-        After an exchange the old results are in the folder `new`.
-        """
-        new, old = self._beside / "new", self._beside / "old"
-        if old.is_dir() and not self.path.is_dir():
-            old.rename(self.path)
-        for folder in filter(Path.is_dir, (new, old)):
-            known = [folder / name for name in _FILES]
-            ours = {*known, *(path for each in known for path in files.unfinished_files(each))}
-            for path in set(folder.iterdir()) - ours:
-                if self.path.is_dir() and not os.path.lexists(self.path / path.name):
-                    path.rename(self.path / path.name)
-            for path in ours:
-                path.unlink(missing_ok=True)
-            folder.rmdir()  # fails, and should, if there are still files of others
-
-    def _card_of(self, digest: str) -> bytes | None:
-        """Return the card of this policy that is there: somebody may have filled it in."""
-        card = self.path / "model-card.md"
-        content = card.read_bytes() if card.is_file() else b""
-        return content if digest.encode() in content else None
-
-    def _earlier(self) -> dict[str, Any] | None:
-        """Return earlier results in the folder, None without any; refuse files of others alone."""
-        there = sorted(os.listdir(self.path)) if self.path.is_dir() else []
-        if not there:
-            return None
-        try:
-            known = json.loads((self.path / "results.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            known = None
-        is_ours = isinstance(known, dict) and known.get("format") == _FORMAT
-        theirs = [name for name in _FILES if (self.path / name).is_dir()]
-        theirs += () if self.command == "fit" else _POLICY_FILES
-        strange = [name for name in there if name in theirs or not is_ours]
-        if strange or not isinstance(known, dict):
-            raise OSError(
-                f"{self.path} has a {strange[0]} that this command did not write: choose another "
-                "folder with --out"
-            )
-        if known.get("command") != self.command:
-            raise OSError(
-                f"{self.path} has results of `{known.get('command')}`: choose another folder with "
-                "--out"
-            )
-        return known
+        self._check()  # somebody may have put a file there since
+        with files.new_folder(self.path, replace=self.overwrite) as folder:
+            for name, content in written.items():
+                files.write_atomically(folder / name, content)
 
 
 def cluster_of(options: argparse.Namespace) -> AbstractContextManager[Any]:
@@ -225,20 +161,6 @@ def check_writable(folder: Path, option: str) -> None:
     """Refuse a folder that is not there or cannot be written to, before any work."""
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise OSError(f"cannot write to {folder}: choose another place with {option}")
-
-
-def write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> int:
-    """Write results that are kept as they come, print where their page is; return the exit code."""
-    started = time.monotonic()
-    try:
-        with cluster_of(options):
-            page = write()
-    except KeyboardInterrupt:
-        kept = f"what is done is kept in {options.out}; the same command goes on from there"
-        print(f"interrupted: {kept}", file=sys.stderr)
-        return 130
-    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
-    return 0
 
 
 def command_line(command: str, file: str, parameters: dict[str, Any]) -> str:

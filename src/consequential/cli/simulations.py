@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import re
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ with needing_lab():
 
 from consequential import simulation, worlds
 from consequential.cli.inputs import named
-from consequential.cli.results import check_writable, write_resumable
+from consequential.cli.results import check_writable, cluster_of
 from consequential.fairness import fairness_named
 from consequential.paper import reproduction, tasks
 from consequential.paper.figures import FIGURES
@@ -97,13 +97,14 @@ def simulate(options: argparse.Namespace) -> int:
         return _simulate(options)
     except (Exception, SystemExit) as error:
         file = options.world.rpartition(":")[0]
-        place = re.escape(f'File "{os.path.abspath(file)}", line ')
         # as text, which has the frames of other processes too
-        lines = re.findall(rf"{place}(\d+)", "".join(traceback.format_exception(error)))
-        if not file or not lines:
+        frames = "".join(traceback.format_exception(error))
+        _, place, last = frames.rpartition(f'File "{os.path.abspath(file)}", line ')
+        if not file or not place:
             raise
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"an error in {file}, line {lines[-1]}: {why}") from error
+        line = last.splitlines()[0].partition(",")[0]
+        raise ValueError(f"an error in {file}, line {line}: {why}") from error
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -134,13 +135,27 @@ def _simulate(options: argparse.Namespace) -> int:
     }
 
     def write() -> Path:
-        with Store.opened(options.out, "simulate", parameters) as store:
-            tasks.complete(store, [task], n_jobs=options.jobs)
-            runs = Runs.load(store.checked(store.result("runs")))
-            print(runs.summary())
-            return _write_page(options.out / "report.html", world, runs)
+        store = Store.opened(options.out, "simulate", parameters)
+        tasks.complete(store, [task], n_jobs=options.jobs)
+        runs = store.read(store.result("runs"), Runs.load)
+        print(runs.summary())
+        return _write_page(options.out / "report.html", world, runs)
 
-    return write_resumable(options, write)
+    return _write_resumable(options, write)
+
+
+def _write_resumable(options: argparse.Namespace, write: Callable[[], Path]) -> int:
+    """Write results that are kept as they come, print where their page is; return the exit code."""
+    started = time.monotonic()
+    try:
+        with cluster_of(options):
+            page = write()
+    except KeyboardInterrupt:
+        kept = f"what is done is kept in {options.out}; the same command goes on from there"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        return 130
+    print(f"report: {page.resolve()}  ({time.monotonic() - started:.0f} s)")
+    return 0
 
 
 def _strategies(options: argparse.Namespace) -> list[Strategy]:
@@ -226,7 +241,7 @@ def reproduce(options: argparse.Namespace) -> int:
         print(_listed(names if options.names else NAMES, scale))
         return 0
     work = partial(reproduction.reproduce, names, options.out, scale, n_jobs=options.jobs)
-    return write_resumable(options, work)
+    return _write_resumable(options, work)
 
 
 def _studies(names: list[str]) -> list[str]:

@@ -96,10 +96,9 @@ def check_bounds(learner: Any, log: DecisionLog | LogScan) -> None:
     others = {"max_gap": None, "min_ratio": None, "confidence": None, "penalty": 0.0}
     for name, unused in (others | {"fairness": "demographic_parity"}).items():
         if getattr(learner, name) != unused:
-            option = " (--bound-confidence)" if name == "confidence" else ""
             raise ValueError(
-                f"{name}={option} does not go with bounds= (--bound), of which each has a notion "
-                "and a gap of its own: leave it out"
+                f"{name}= does not go with bounds=, of which each has a notion and a gap of its "
+                "own: leave it out"
             )
     for bound, solved in zip(learner.bounds, gap_bounds(learner.bounds, log), strict=True):
         _check_number(len(solved.names(log.groups)))

@@ -280,5 +280,5 @@ def _gains_and_penalties(
 
 def _evaluated(weighted: WeightedLog, propensity: Floats) -> Evaluation:
     measured = weighted.measure(propensity)
-    intervals = Normal(measured.ratios, _CONFIDENCE, 0)
+    intervals = Normal(_CONFIDENCE)
     return evaluation(weighted.objective, measured, intervals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -24,11 +24,9 @@ from consequential.objective import Objective
 from consequential.policies import (
     NamedFeatures,
     Policy,
-    PolicyError,
     Preparation,
     Unsupported,
     framed,
-    group_codes,
     unmasked,
 )
 
@@ -40,11 +38,9 @@ _MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
     """Raise an error for options that make no sense, alone or with this log."""
-    for name in ("l2", "variance_penalty"):
-        value = getattr(learner, name)
-        if not (np.isfinite(value) and value >= 0.0):
-            raise ValueError(f"{name} is finite and not negative, not {value!r}")
-    for name in ("n_starts", "max_passes", "max_rows"):
+    if not (np.isfinite(learner.l2) and learner.l2 >= 0.0):
+        raise ValueError(f"l2 is finite and not negative, not {learner.l2!r}")
+    for name in ("n_starts", "max_passes"):
         value = getattr(learner, name)
         if value != int(value) or value < 1:
             raise ValueError(f"{name} is a whole number of at least 1, not {value!r}")
@@ -148,7 +144,7 @@ class Table:
     costs: ArrayLike | None = None
     positive_label: Any = None
 
-    def log(self, learner: Any, *, reset: bool, classes: ArrayLike | None = None) -> DecisionLog:
+    def log(self, learner: Any, *, reset: bool) -> DecisionLog:
         """Return the table as a log; labels of rejected people are not looked at.
 
         With `reset` the learner remembers the features and classes it sees. Features are not
@@ -172,7 +168,7 @@ class Table:
             seen = np.array(seen.tolist())
         if reset:
             name, positive = getattr(self.y, "name", None), as_positive(self.positive_label)
-            learner.classes_, said = _classes(seen, classes, name, positive)
+            learner.classes_, said = _classes(seen, name, positive)
             learner.coding_ = (*notes, *said, *_prepared_notes(people))
         return DecisionLog.from_arrays(
             people,
@@ -203,7 +199,7 @@ class Table:
 
 
 def _classes(
-    seen: NDArray[Any], classes: ArrayLike | None, name: Any, positive: PositiveLabel | None
+    seen: NDArray[Any], name: Any, positive: PositiveLabel | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Return both labels, the outcome hoped for second, and what words were taken for.
 
@@ -211,7 +207,7 @@ def _classes(
     Other words are refused, as in a log, unless it is said which is positive.
     """
     check_classification_targets(seen)
-    found = np.unique(seen if classes is None else np.asarray(classes))
+    found = np.unique(seen)
     if len(found) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass: "
@@ -275,20 +271,6 @@ def selects_columns(transformer: Any) -> bool:
         case FeatureUnion():
             return any(selects_columns(each) for _, each in transformer.transformer_list)
     return isinstance(transformer, ColumnTransformer)
-
-
-def at_step(log: DecisionLog, step: int, earlier: DecisionLog | None) -> DecisionLog:
-    """Return the log as that of one time step, its groups numbered as they were before."""
-    stamped = replace(log, time_step=np.full(len(log), step), as_of=step)
-    if earlier is None or earlier.groups == log.groups:
-        return stamped
-    try:
-        codes = group_codes(log.sensitive, earlier.groups)
-    except PolicyError as error:
-        raise DecisionLogError(
-            f"a later batch has a group that the first had not: {error}"
-        ) from None
-    return replace(stamped, group=codes, groups=earlier.groups, attributes=earlier.attributes)
 
 
 def frame_like(frame: Any, columns: dict[str, NDArray[Any]], otherwise: NDArray[Any]) -> Any:

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from consequential.estimator.inputs import (
     Table,
-    at_step,
     features_of,
     frame_like,
     sensitive_of,
@@ -26,7 +25,6 @@ from consequential.learning import Fitted
 from consequential.links import Link
 from consequential.log import DecisionLog, LogScan
 from consequential.log.attributes import intersection
-from consequential.log.reservoir import extended
 from consequential.objective import Objective
 from consequential.policies import FeatureMap, Policy, PolicyError, Unsupported
 from consequential.weightings import Weighting
@@ -115,15 +113,10 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     weighting
         How accepted people stand in for the rejected: `InversePropensity()` by default, or
         `Clipped`, `SelfNormalised`, `DoublyRobust`, `BalanceHeuristic`.
-    variance_penalty
-        How many standard errors of the estimated utility are taken off it: a policy is then
-        preferred for being known to be good.
     n_starts
         The problem is not convex: from how many points it is tried.
     max_passes
         Passes over the log that one ascent may take.
-    max_rows
-        How many rows `partial_fit` remembers: an even sample of all that came.
     random_state
         Seed of the random starts and samples.
 
@@ -191,10 +184,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         unsupported: Unsupported = "reject",
         uses_sensitive: bool = False,
         weighting: Weighting | None = None,
-        variance_penalty: float = 0.0,
         n_starts: int = 4,
         max_passes: int = 400,
-        max_rows: int = 1_000_000,
         random_state: int = 0,
     ) -> None:
         self.cost = cost
@@ -216,10 +207,8 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.unsupported = unsupported
         self.uses_sensitive = uses_sensitive
         self.weighting = weighting
-        self.variance_penalty = variance_penalty
         self.n_starts = n_starts
         self.max_passes = max_passes
-        self.max_rows = max_rows
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -274,34 +263,6 @@ class FairPolicyLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             crossed = cross_fitted(clone(self), log, folds)
             found = cross_evaluated(self, found.result, crossed, log, self.weighting)
         return self._keep(found)
-
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        decisions: ArrayLike | None = None,
-        propensities: ArrayLike | None = None,
-        amounts: ArrayLike | None = None,
-        costs: ArrayLike | None = None,
-        positive_label: Any = None,
-    ) -> FairPolicyLearner:
-        """Learn from one more batch, beginning where the last one ended.
-
-        Earlier batches are remembered, up to `max_rows` rows: each row of each batch is as likely
-        as any other to be among them. Give `classes` where the first batch may lack one.
-        """
-        first = not hasattr(self, "policy_")
-        given = sensitive_features, decisions, propensities, amounts, costs, positive_label
-        log = Table(X, y, *given).log(self, reset=first, classes=classes)
-        kept = getattr(self, "kept_", None)
-        self.n_batches_ = getattr(self, "n_batches_", 0) + 1
-        rng = np.random.default_rng([self.random_state, self.n_batches_])
-        batch = at_step(log, self.n_batches_ - 1, kept)
-        self.kept_ = extended(kept, batch, self.max_rows, rng)
-        return self._keep(learned(self, self.kept_, warm=getattr(self, "policy_", None)))
 
     def _keep(self, found: Learned) -> FairPolicyLearner:
         self.result_: Fitted = found.result

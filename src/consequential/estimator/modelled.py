@@ -240,7 +240,6 @@ class Modelled:
             Constraint(None, learner.min_ratio, self.most, self.least, self.bounds),
             l2=l2,
             n_starts=learner.n_starts,
-            variance_penalty=learner.variance_penalty,
             max_passes=learner.max_passes,
             unsupported=learner.unsupported,
             rng=rng,

@@ -155,8 +155,7 @@ def _tested(
     )
     benefits = WeightedLog.of(objective, held_out).benefits(held_out.propensity_of(fitted.policy))
     # one side of each pair's interval errs with half of what the interval does
-    sides = tuple(side for benefit in benefits for side in benefit.sides)
-    intervals = Normal(sides, 2.0 * confidence - 1.0, 0)
+    intervals = Normal(2.0 * confidence - 1.0)
     return Tested(bound, fitted, value, intervals.furthest_end(benefits))
 
 

@@ -66,9 +66,8 @@ def learned(
     log: DecisionLog | LogScan,
     *,
     folds: int | None = None,
-    warm: Policy | None = None,
 ) -> Learned:
-    """Learn a policy as the learner's options say; direct search goes on from a `warm` one."""
+    """Learn a policy as the learner's options say."""
     check_options(learner, log)
     rng = np.random.default_rng(learner.random_state)
     try:
@@ -77,7 +76,7 @@ def learned(
             return _learned_safely(learner, log, rng)
         if learner.method == "direct":
             bounds = gap_bounds(asked_bounds(learner), log)
-            return Learned(_searched(learner, log, bounds, rng, warm))
+            return Learned(_searched(learner, log, bounds, rng))
         rows = log.sample(_SAMPLED, rng) if isinstance(log, LogScan) else log
         modelled = inside_bounds(Modelled.of(learner, rows, folds))
         name, crossed, candidates = chosen_among(modelled, methods_of(learner))
@@ -216,20 +215,17 @@ def _searched(
     log: DecisionLog | LogScan,
     bounds: tuple[GapBound, ...],
     rng: np.random.Generator,
-    warm: Policy | None = None,
 ) -> Fitted:
     """Search over the features by weighted labels."""
     most, least = rate_bounds(learner, log)
     return fit_policy(
         log,
-        template_for(learner, log) if warm is None else warm,
+        template_for(learner, log),
         Objective(learner.cost, notion_of(learner), learner.penalty, weighting=learner.weighting),
         Constraint(min_ratio=learner.min_ratio, most=most, least=least, bounds=bounds),
         l2=learner.l2,
         n_starts=learner.n_starts,
-        variance_penalty=learner.variance_penalty,
         max_passes=learner.max_passes,
-        starts=None if warm is None else {"the policy so far": np.array(warm.theta)},
         signs=signs_of(learner, log),
         unsupported=learner.unsupported,
         rng=rng,

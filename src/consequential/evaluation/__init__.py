@@ -9,9 +9,12 @@ from consequential.evaluation.evaluate import Evaluation, deployed_gap, evaluate
 from consequential.evaluation.groups import GroupMetrics, group_metrics
 from consequential.evaluation.overlap import Overlap, overlap
 from consequential.evaluation.population import Metrics, Population
-from consequential.evaluation.rules import CrossFitted, WinnersCurseWarning, cross_fitted
+from consequential.evaluation.rules import (
+    CrossFitted,
+    WinnersCurseWarning,
+    cross_fitted,
+)
 from consequential.evaluation.sensitivity import Sensitivity, sensitivity
-from consequential.evaluation.stability import Stability
 from consequential.evaluation.swaps import swap_set
 
 __all__ = [
@@ -25,7 +28,6 @@ __all__ = [
     "Overlap",
     "Population",
     "Sensitivity",
-    "Stability",
     "WinnersCurseWarning",
     "compare",
     "cross_fitted",

@@ -1,4 +1,4 @@
-"""Bounds that hold at any size of the log, and some of them however often one looks.
+"""Bounds that hold at any size of the log, and however often one looks.
 
 They rest on how far a row can possibly go. A confidence sequence is the empirical Bernstein bound
 with predictable plug-ins. For `xi >= -1` and `0 <= l < 1`,
@@ -16,8 +16,7 @@ force may have been learned from earlier rows.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import combinations
 from math import log, sqrt
 from typing import Any
@@ -114,14 +113,20 @@ def lower_bounds(
     return running
 
 
-class Bounded(Intervals):
-    """Bounds for rows of known reach that hold at any size of the log."""
+class AnyTime(Intervals):
+    """Where a confidence sequence stands after the last row: one may have looked all along."""
 
+    name = "any_time"
     needs_reach = True
 
-    @abstractmethod
+    def __init__(self, confidence: float, seed: int = 0, tuned_for: int = TUNED_FOR) -> None:
+        super().__init__(confidence, seed)
+        self.tuned_for = tuned_for
+
     def lower(self, rows: Floats, reach: Span) -> float:
-        """Return the lower end of an interval for the mean of rows that reach so far."""
+        """Return the best of all lower bounds so far of the mean of rows that reach so far."""
+        bounds = lower_bounds(rows, reach.low, reach.mean_high, self.confidence, self.tuned_for)
+        return max(float(bounds[-1]), reach.mean_low)
 
     def upper(self, rows: Floats, reach: Span) -> float:
         """Return the upper end: the lower one of the negative."""
@@ -184,39 +189,6 @@ class Bounded(Intervals):
             least, most = reach.ratios
             low, high = crossing(too_small, value, least), crossing(too_large, value, most)
         return Interval(value, low, high, float(ratios.standard_errors[code]))
-
-
-class Bernstein(Bounded):
-    """The empirical Bernstein bound: right for any number of rows, and wide."""
-
-    name = "bernstein"
-
-    def lower(self, rows: Floats, reach: Span) -> float:
-        """`mean - sqrt(2 V t / n) - 7 R t / (3 (n - 1))` with `t = log(4 / (1 - confidence))`."""
-        n = len(rows)
-        if n < 2:
-            return reach.mean_low
-        t = log(4.0 / (1.0 - self.confidence))
-        deviation = sqrt(2.0 * float(rows.var(ddof=1)) * t / n)
-        slack = 7.0 * (reach.high - reach.low) * t / (3 * (n - 1))
-        return max(float(rows.mean()) - deviation - slack, reach.mean_low)
-
-
-class AnyTime(Bounded):
-    """Where a confidence sequence stands after the last row: one may have looked all along."""
-
-    name = "any_time"
-
-    def __init__(
-        self, ratios: Sequence[Any], confidence: float, seed: int, tuned_for: int = TUNED_FOR
-    ) -> None:
-        super().__init__(ratios, confidence, seed)
-        self.tuned_for = tuned_for
-
-    def lower(self, rows: Floats, reach: Span) -> float:
-        """Return the best of all bounds so far."""
-        bounds = lower_bounds(rows, reach.low, reach.mean_high, self.confidence, self.tuned_for)
-        return max(float(bounds[-1]), reach.mean_low)
 
 
 def crossing(refused: Callable[[float], bool], inside: float, end: float) -> float:

@@ -112,7 +112,6 @@ def compare(
     confidence: float = 0.95,
     method: Method = "normal",
     folds: int | None = None,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
     seed: int = 0,
 ) -> Comparison:
@@ -127,7 +126,7 @@ def compare(
     ----------
     new, old
         Rules or learners; `Logged()` is what the log itself did.
-    log, cost, fairness, weighting, confidence, method, folds, rejection_utility, floor, seed
+    log, cost, fairness, weighting, confidence, method, folds, floor, seed
         As in `evaluate`.
 
     Examples
@@ -141,12 +140,12 @@ def compare(
     """
     checked_log(log, or_scan=True)
     needs_folds((new, old), folds)
-    objective = objective_of(log, cost, fairness, weighting, rejection_utility)
+    objective = objective_of(log, cost, fairness, weighting)
     kind, level = checked_method(method), checked_share("the confidence", confidence)
     one, other, difference = measure_rules(
         (new, old), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
-    intervals = kind((*one.ratios, *other.ratios, *difference.ratios), level, seed)
+    intervals = kind(level, seed)
     n, changed = difference.n, difference.weights.effective_size
     unsupported = max(each.weights.unsupported_share for each in (one, other))
     gap, narrower = _gap_change(intervals, one.benefits, other.benefits)
@@ -231,8 +230,6 @@ def _impossible(objective: Objective, log: DecisionLog, *utilities: Estimate) ->
 
     Accepting a person brings `1 - cost` at most and costs `cost` at most.
     """
-    if objective.rejection_utility != (0.0, 0.0):
-        return ()
     cost = objective.cost if log.cost is None else log.cost
     amount = np.ones(len(log)) if log.amount is None else log.amount
     least, most = -float((amount * cost).mean()), float((amount * (1.0 - cost)).mean())

@@ -168,7 +168,7 @@ def earnings(
     ]
     rows = rules[0].log
     question["cost"] = cost
-    objective = objective_of(rows, cost, None, question.get("weighting"), (0.0, 0.0))
+    objective = objective_of(rows, cost, None, question.get("weighting"))
     weighted = WeightedLog.of(objective, rows)
     found, unknown = [], []
     for name, inside in [("everyone", rows.group >= 0)] + [

@@ -80,7 +80,7 @@ class Estimate(Interval, Result):
     value, low, high
         The estimate and its interval.
     standard_error
-        From influence values, or from the bootstrap where that was the method.
+        From influence values.
     n
         How many decisions it is about.
     effective_sample_size

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.evaluation.bounds import TUNED_FOR, AnyTime, Bernstein, mean_sequence
+from consequential.evaluation.bounds import TUNED_FOR, AnyTime, mean_sequence
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.estimate import Estimate, Interval, Result
-from consequential.evaluation.intervals import Bootstrap, Intervals, Normal
+from consequential.evaluation.intervals import Intervals, Normal
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.reach import Extremes, known_floor
@@ -32,11 +32,9 @@ from consequential.objective import Objective
 from consequential.shares import checked_share
 from consequential.weightings import Weighting
 
-Method = Literal["normal", "bootstrap", "bernstein", "any_time"]
+Method = Literal["normal", "any_time"]
 
-METHODS: dict[str, type[Intervals]] = {
-    method.name: method for method in (Normal, Bootstrap, Bernstein, AnyTime)
-}
+METHODS: dict[str, type[Intervals]] = {method.name: method for method in (Normal, AnyTime)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,7 +137,6 @@ def evaluate(
     confidence: float = 0.95,
     method: Method = "normal",
     folds: int | None = None,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
     seed: int = 0,
 ) -> Evaluation:
@@ -160,18 +157,15 @@ def evaluate(
     confidence
         How often the intervals are to cover.
     method
-        `"normal"`: from influence values, for logs of thousands. `"bootstrap"`: percentiles of
-        1000 replicates. `"bernstein"`: right at any size, and several times wider. `"any_time"`:
-        right however often one looks while the log grows.
+        `"normal"`: from influence values, for logs of thousands. `"any_time"`: right at any size
+        and however often one looks while the log grows, and several times wider.
     folds
         Evaluate each row by a policy learned from the other folds; needs a learner.
-    rejection_utility
-        What rejecting is worth for label 0 and label 1.
     floor
-        For `"bernstein"` and `"any_time"`: the smallest propensity anybody can have had. By
+        For `"any_time"`: the smallest propensity anybody can have had. By
         default that of the log's policies, or the smallest one logged.
     seed
-        Of whatever is random: folds, replicates, simultaneous bounds.
+        Of whatever is random: folds, simultaneous bounds.
 
     Examples
     --------
@@ -188,12 +182,12 @@ def evaluate(
     """
     checked_log(log, or_scan=True)
     needs_folds((rule,), folds)
-    objective = objective_of(log, cost, fairness, weighting, rejection_utility)
+    objective = objective_of(log, cost, fairness, weighting)
     kind, level = checked_method(method), checked_share("the confidence", confidence)
     (measurement,) = measure_rules(
         (rule,), log, objective, kind, folds=folds, floor=floor, seed=seed
     )
-    return evaluation(objective, measurement, kind(measurement.ratios, level, seed))
+    return evaluation(objective, measurement, kind(level, seed))
 
 
 def checked_method(method: Any) -> type[Intervals]:
@@ -221,7 +215,7 @@ def measure_rules(
                 "folds= needs a log in memory: learn from one scan and evaluate on another, or on "
                 "what scan.split left out"
             )
-        if not kind.from_sums:
+        if kind.needs_reach:
             raise ValueError(
                 f"method {kind.name!r} needs all rows at once; a scan has sums, which give "
                 'method="normal"'
@@ -236,7 +230,7 @@ def measure_rules(
         lowest, notes = known_floor(log.settled(), floor)
         extremes = Extremes.of(objective.weighting, lowest)
     elif floor is not None:
-        raise ValueError('floor= is for method="bernstein" and "any_time" only')
+        raise ValueError('floor= is for method="any_time" only')
     # map is no frame of its own, so that warnings point to the caller of evaluate or compare
     apply = partial(apply_rule, log=log, folds=folds, seed=seed, stacklevel=4)
     applied = list(map(apply, rules))
@@ -311,7 +305,7 @@ def deployed_gap(
     """
     objective = objective_of(log, cost, fairness, weighting)
     weighted = WeightedLog.of(objective, log.settled())
-    intervals = Normal((), confidence, seed)
+    intervals = Normal(confidence, seed)
 
     def gap_of(propensity: Floats) -> Interval:
         return intervals.gap(weighted.benefits(propensity))
@@ -340,7 +334,6 @@ def utility_sequence(
     versus: Any = None,
     weighting: Weighting | None = None,
     confidence: float = 0.95,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     floor: float | None = None,
     tuned_for: int = TUNED_FOR,
 ) -> tuple[Floats, Floats]:
@@ -353,7 +346,7 @@ def utility_sequence(
 
     Parameters
     ----------
-    rule, log, cost, weighting, confidence, rejection_utility, floor
+    rule, log, cost, weighting, confidence, floor
         As in `evaluate`.
     versus
         Another rule, `Logged()` say: bounds are then of the difference of utilities.
@@ -371,7 +364,7 @@ def utility_sequence(
     514
     """
     checked_log(log)
-    objective = objective_of(log, cost, None, weighting, rejection_utility)
+    objective = objective_of(log, cost, None, weighting)
     rules = (rule,) if versus is None else (rule, versus)
     found = measure_rules(rules, log, objective, AnyTime, floor=floor)[-1].utility
     sides: tuple[Any, Any] = found.low, found.high

@@ -157,7 +157,7 @@ def group_metrics(
     """
     checked_log(log)
     needs_folds((rule,), folds)
-    intervals = Normal((), checked_share("the confidence", confidence), seed)
+    intervals = Normal(checked_share("the confidence", confidence), seed)
     metrics = {
         name: shape
         for name, shape in METRICS.items()

@@ -1,4 +1,4 @@
-"""Intervals: their common interface, normal intervals and the bootstrap."""
+"""Intervals: their common interface, and normal intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from itertools import combinations, permutations
 from math import inf, sqrt
 from typing import Any, ClassVar, Self
@@ -24,29 +23,23 @@ from consequential.evaluation.contrasts import (
 )
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval
 from consequential.evaluation.rates import FEW, Floats, contrast_bounds, largest_bounds, ratio
-from consequential.evaluation.ratios import Range, Ratios, is_share
-from consequential.workers import spread
+from consequential.evaluation.ratios import Range, is_share
 
 # ratios, each with the sign that every group's value enters a contrast with
 Terms = Sequence[tuple[Any, Floats]]
 
-REPLICATES = 1000
-_DRAWN_AT_ONCE = 2_000_000
-_ROUNDING = 1e-12
-
 
 class Intervals(ABC):
-    """A way to make intervals; it is given all ratios first, so that they can share draws.
+    """A way to make intervals.
 
     Where unknown labels matter, an interval reaches from the lower end of the lowest ratios to the
     upper end of the highest.
     """
 
     name: ClassVar[str]
-    needs_reach: ClassVar[bool] = False
-    from_sums: ClassVar[bool] = False
+    needs_reach: ClassVar[bool]  # how far a row can go, which sums over rows do not tell
 
-    def __init__(self, ratios: Sequence[Any], confidence: float, seed: int) -> None:
+    def __init__(self, confidence: float, seed: int = 0) -> None:
         self.confidence, self.seed = confidence, seed
 
     @abstractmethod
@@ -193,7 +186,7 @@ class Normal(Intervals):
     """Normal intervals, with standard errors from influence values."""
 
     name = "normal"
-    from_sums = True
+    needs_reach = False
 
     def _of(self, ratios: Any) -> list[Interval]:
         """Return the values, plus and minus z standard errors; rates have bounds of their own."""
@@ -310,88 +303,3 @@ def _correlation(ratios: list[Any]) -> Floats:
         spread = np.sqrt(one.products(one) * other.products(other))
         matrix[k * n_groups + rows, m * n_groups + rows] = ratio(one.products(other), spread)
     return matrix
-
-
-class Bootstrap(Intervals):
-    """Percentiles over replicates of the log."""
-
-    name = "bootstrap"
-
-    def __init__(self, ratios: Sequence[Ratios], confidence: float, seed: int) -> None:
-        super().__init__(ratios, confidence, seed)
-        self._ratios = tuple(ratios)  # keeps them alive, so that no id is used twice
-        drawn = replicates(ratios, seed=seed)
-        self._drawn = {id(each): values for each, values in zip(ratios, drawn, strict=True)}
-
-    def _of(self, ratios: Any) -> list[Interval]:
-        drawn = self._drawn[id(ratios)]
-        return [self._percentiles(value, drawn[:, k]) for k, value in enumerate(ratios.values)]
-
-    def _contrast(self, terms: Terms) -> Interval:
-        value = sum(float(signs @ each.values) for each, signs in terms)
-        drawn = sum(self._drawn[id(each)] @ signs for each, signs in terms)
-        return self._percentiles(value, np.asarray(drawn))
-
-    def _largest(self, pairs: Pairs) -> Interval:
-        """Return simultaneous bounds; the quantile is that of the replicates."""
-        differences = pairs.contrasts @ pairs.columns(each.values for each in pairs.benefits)
-        drawn = pairs.columns(self._drawn[id(each)] for each in pairs.benefits)
-        drawn = drawn[np.isfinite(drawn).all(axis=1)] @ pairs.contrasts.T
-        errors = drawn.std(axis=0)
-        scaled = ratio(np.abs(drawn - differences), errors)
-        q = float(np.quantile(scaled.max(axis=1), self.confidence)) if len(drawn) else inf
-        return widest(differences, errors, q)
-
-    def _percentiles(self, value: float, drawn: Floats) -> Interval:
-        drawn = drawn[np.isfinite(drawn)]
-        if len(drawn) == 0 or not np.isfinite(value):
-            return UNKNOWN
-        tail = (1.0 - self.confidence) / 2.0
-        low, high = np.quantile(drawn, [tail, 1.0 - tail])
-        return Interval(float(value), float(low), float(high), float(drawn.std()))
-
-
-def replicates(
-    ratios: Sequence[Ratios], *, seed: int, n_replicates: int = REPLICATES
-) -> list[Floats]:
-    """Return each ratio by replicate and group; NaN where nobody of a group was drawn.
-
-    All ratios of a replicate come from the same rows, so differences of them are paired.
-    """
-    n = len(ratios[0])
-    columns = np.column_stack([column for each in ratios for column in _columns(each)])
-    at_once = max(1, _DRAWN_AT_ONCE // max(n, 1))
-    drawn = [
-        (seed, start, min(at_once, n_replicates - start))
-        for start in range(0, n_replicates, at_once)
-    ]
-    sums = np.concatenate(list(spread(partial(_replicated, columns), drawn, ordered=True)))
-    found, at = [], 0
-    for each in ratios:
-        k = each.n_groups
-        numerator, denominator, moved = (sums[:, at + j * k : at + (j + 1) * k] for j in range(3))
-        # negative weights may cancel: what rounding leaves of a sum is nobody
-        left = np.abs(denominator) > _ROUNDING * np.abs(each.denominator).sum()
-        found.append(ratio(numerator, np.where(left, denominator, 0.0), np.nan) + moved / n)
-        at += 3 * k
-    return found
-
-
-def _replicated(columns: Floats, draw: tuple[int, int, int]) -> Floats:
-    """Sums over rows drawn with replacement, one row per replicate."""
-    seed, start, size = draw
-    n = len(columns)
-    drawn = np.random.default_rng([seed, start]).integers(n, size=(size, n))
-    drawn += n * np.arange(size)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n)
-    sums: Floats = counts.astype(np.float64) @ columns
-    return sums
-
-
-def _columns(ratios: Ratios) -> list[Floats]:
-    moved = np.zeros(len(ratios)) if ratios.moved is None else ratios.moved
-    return [
-        np.where(ratios.group == code, column, 0.0)
-        for column in (ratios.numerator, ratios.denominator, moved)
-        for code in range(ratios.n_groups)
-    ]

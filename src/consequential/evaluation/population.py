@@ -57,7 +57,7 @@ class Population:
         group = np.tile(np.arange(len(self.groups)), len(self.points))
         tally = Tally(people, positives, people - positives, group, self.mass.sum(axis=0))
         gain = positives - cost * people
-        return Coefficients(gain, 0.0, fairness.benefits(tally), group, len(self.groups))
+        return Coefficients(gain, fairness.benefits(tally), group, len(self.groups))
 
     def propensity(self, policy: DecisionRule) -> Floats:
         """Return the policy's propensity at every point for every group."""

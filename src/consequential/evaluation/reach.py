@@ -86,8 +86,7 @@ class Extremes:
         """Of a row's utility."""
 
         def reached(corners: Corners) -> Floats:
-            worths = [worth for pair in _worths(objective, log, corners) for worth in pair]
-            return np.array([(worth, 1.0) for worth in worths])
+            return np.array([(worth, 1.0) for worth in (0.0, *_worths(objective, log, corners))])
 
         return Reach(reached(self.row_corners), reached(self.mean_corners))
 
@@ -97,15 +96,9 @@ class Extremes:
         `logged` holds the signs of the rules, 1 and -1, that are what the log did: such a rule's
         propensity times a weight is 1 at most.
         """
-        g0, g1 = objective.rejection_utility
-        shares = (0.0, 1.0) if g0 == g1 else (1.0,)
 
         def reached(sign: float, corners: Corners) -> list[tuple[float, float]]:
-            return [
-                (sign * (accepting - share * rejecting), 1.0)
-                for accepting, rejecting in _worths(objective, log, corners)
-                for share in shares
-            ]
+            return [(sign * worth, 1.0) for worth in _worths(objective, log, corners)]
 
         rows, means = [], []
         for sign in (-1.0, 1.0):
@@ -163,16 +156,12 @@ def known_floor(log: DecisionLog, floor: float | None) -> tuple[float, tuple[str
     return lowest, (note,)
 
 
-def _worths(
-    objective: Objective, log: DecisionLog, corners: Corners
-) -> Iterator[tuple[float, float]]:
-    """Yield what accepting and what rejecting is worth, at the smallest and largest of all."""
+def _worths(objective: Objective, log: DecisionLog, corners: Corners) -> Iterator[float]:
+    """Yield what accepting is worth, at the smallest and largest of all."""
 
     def ends(column: Floats | None, otherwise: float) -> tuple[float, ...]:
         return (otherwise,) if column is None else (float(column.min()), float(column.max()))
 
-    g0, g1 = objective.rejection_utility
     amounts, costs = ends(log.amount, 1.0), ends(log.cost, objective.cost)
     for amount, cost, (ones, zeros) in product(amounts, costs, corners):
-        rejecting = g0 if g0 == g1 else g1 * ones + g0 * zeros
-        yield amount * ((1.0 - cost) * ones - cost * zeros), amount * rejecting
+        yield amount * ((1.0 - cost) * ones - cost * zeros)

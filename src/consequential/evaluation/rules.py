@@ -59,7 +59,6 @@ def objective_of(
     cost: float | None,
     fairness: Any,
     weighting: Weighting | None = None,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
 ) -> Objective:
     """Return an objective without a penalty; the cost may be missing if each row has its own."""
     if cost is None:
@@ -69,7 +68,7 @@ def objective_of(
                 "for each row)"
             )
         cost = 0.5  # every row has its own
-    return Objective(cost, fairness, weighting=weighting, rejection_utility=rejection_utility)
+    return Objective(cost, fairness, weighting=weighting)
 
 
 def apply_rule(

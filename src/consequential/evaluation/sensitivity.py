@@ -9,8 +9,7 @@ Every figure is then between its values with each row at the worst and at the be
 of its weight and, where nobody knows its label, one of the two labels (see `ratios`).
 
 What the log itself did needs no weights: it accepted a person or it did not, whatever the reason,
-so its value is the mean of `d (y - c) + (1 - d) g(y)`. Only where rejecting is worth more for one
-label than for the other do the labels of rejected people need weights.
+so its value is the mean of `d (y - c)`.
 """
 
 from __future__ import annotations
@@ -135,7 +134,6 @@ def sensitivity(
     versus: Any = None,
     confidence: float = 0.95,
     folds: int | None = None,
-    rejection_utility: tuple[float, float] = (0.0, 0.0),
     seed: int = 0,
 ) -> Sensitivity:
     """Bound utility and benefits when the odds behind each weight may be off by a factor.
@@ -147,7 +145,7 @@ def sensitivity(
 
     Parameters
     ----------
-    rule, log, cost, fairness, confidence, folds, rejection_utility, seed
+    rule, log, cost, fairness, confidence, folds, seed
         As in `evaluate`; weights are inverse propensities.
     gammas
         Factors of at least 1; 1 takes propensities as they are.
@@ -169,9 +167,9 @@ def sensitivity(
     """
     checked_log(log)
     needs_folds((rule, versus), folds)
-    intervals = Normal((), checked_share("the confidence", confidence), seed)
+    intervals = Normal(checked_share("the confidence", confidence), seed)
     factors = _checked_gammas(gammas)
-    objective = objective_of(log, cost, fairness, None, rejection_utility)
+    objective = objective_of(log, cost, fairness)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
     other = None if versus is None else apply_rule(versus, log, folds=folds, seed=seed)
     model = _Model(WeightedLog.of(objective, applied.log), applied, other, intervals)
@@ -238,13 +236,11 @@ class _Model:
     def _gained(self, tally: Tally, own: Tally) -> Floats:
         """What each row gains, or gains more than by the other rule."""
         objective, log = self.weighted.objective, self.weighted.log
-        accepting, rejecting = objective.worth(log, tally)
-        accepted, rejected = objective.worth(log, own)
 
         def gained(rule: AppliedRule) -> Floats:
-            return rule.accepts * (accepted - rejected if rule.logged else accepting - rejecting)
+            return rule.accepts * objective.worth(log, own if rule.logged else tally)
 
-        return gained(self.rule) + (rejecting if self.other is None else -gained(self.other))
+        return gained(self.rule) if self.other is None else gained(self.rule) - gained(self.other)
 
     def benefits(self, gamma: float) -> list[list[Bounds]]:
         """Return the bounds of each benefit and group."""

@@ -123,7 +123,7 @@ def swap_set(
     """
     checked_log(log)
     needs_folds((rule,), folds)
-    intervals = Normal((), checked_share("the confidence", confidence), seed)
+    intervals = Normal(checked_share("the confidence", confidence), seed)
     applied = apply_rule(rule, log, folds=folds, seed=seed)
     rows = applied.log
     everyone = np.zeros(len(rows), dtype=np.intp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,12 +110,6 @@ class Measurement:
     def n(self) -> int:
         """How many rows there are."""
         return sum(self.sizes)
-
-    @property
-    def ratios(self) -> tuple[Any, ...]:
-        """All ratios, those of unknown labels at both extremes."""
-        ranges = (self.acceptance, self.utility, *self.benefits)
-        return tuple(side for each in ranges for side in each.sides)
 
     def estimate(self, intervals: Intervals, found: Interval, *, labelled: bool) -> Estimate:
         """Return an estimate for all people; labels carry it, or everybody does."""
@@ -255,9 +249,7 @@ class WeightedLog:
         reach = self._utility_reach(propensity, versus)
 
         def made(tally: Tally) -> Ratios:
-            accepting, rejecting = self.objective.worth(self.log, tally)
-            gain = change * (accepting - rejecting)
-            return Ratios.mean(gain + rejecting if versus is None else gain, reach=reach)
+            return Ratios.mean(change * self.objective.worth(self.log, tally), reach=reach)
 
         tally = without_labels(self.overall) if self.lacks_labels(change) else self.overall
         return self._range(tally, made, propensity)

@@ -1,8 +1,8 @@
 """Random numbers that are a function of a key and a position.
 
 Number i of a stream is SplitMix64's output i for the seed `key`. Nothing is carried from one number
-to the next, so any part of a stream can be computed anywhere and in any order, by NumPy, by
-compiled code and on a GPU, and is always the same.
+to the next, so any part of a stream can be computed anywhere and in any order, by NumPy and by
+compiled code, and is always the same.
 """
 
 from __future__ import annotations

@@ -123,7 +123,6 @@ def fit_policy(
     *,
     l2: float,
     n_starts: int = 4,
-    variance_penalty: float = 0.0,
     max_passes: int = 400,
     starts: Mapping[str, Floats] | None = None,
     inputs: Floats | None = None,
@@ -158,7 +157,6 @@ def fit_policy(
         objective,
         link,
         shrinkage,
-        variance_penalty,
         inputs=inputs,
         counts=constraint.counts,
     )
@@ -226,11 +224,10 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
 
 def _scanned(scan: LogScan, totals: Totals, sampled: Problem, template: Policy) -> Problem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
-    squares = sampled.variance_penalty > 0.0
     counts = sampled.columns.group_shares is not None
-    passes = ScannedRows(scan, sampled.objective, template, totals, squares, counts)
+    passes = ScannedRows(scan, sampled.objective, template, totals, counts)
     columns = Columns.of(passes.coefficients(), totals.sums[0] / totals.n if counts else None)
-    return replace(sampled, passes=Remembered(passes), columns=columns, n_rows=totals.n)
+    return replace(sampled, passes=Remembered(passes), columns=columns)
 
 
 def _support(
@@ -337,7 +334,6 @@ def problem_in_memory(
     objective: Objective,
     link: LinkNumbers,
     l2: float,
-    variance_penalty: float,
     *,
     inputs: Floats | None = None,
     counts: bool = False,
@@ -348,7 +344,6 @@ def problem_in_memory(
         log,
         coefficients,
         template,
-        squares=variance_penalty > 0.0,
         inputs=inputs,
         n_people=len(log) if counts else None,
     )
@@ -363,7 +358,5 @@ def problem_in_memory(
         scale,
         l2,
         unit if unit > 0.0 else 1.0,
-        len(log),
-        variance_penalty,
     )
     return problem, rows

@@ -25,7 +25,6 @@ _LEAST_ROOT = 1e-2  # from 0 itself a root would never move
 class Columns:
     """How a pass's columns become utility and benefits: what they are divided by, and constants."""
 
-    utility_constant: float
     constants: Floats  # (benefits, groups)
     defined: NDArray[np.bool_]  # (benefits, groups)
     is_ratio: NDArray[np.bool_]  # (benefits,)
@@ -37,7 +36,6 @@ class Columns:
         """Return what is known of the functionals beside their rows."""
         shape = (len(coefficients.benefits), coefficients.n_groups)
         return cls(
-            coefficients.utility_constant,
             np.array([b.constant for b in coefficients.benefits]).reshape(shape),
             np.array([b.defined for b in coefficients.benefits], dtype=np.bool_).reshape(shape),
             np.array([b.denominator is not None for b in coefficients.benefits], dtype=np.bool_),
@@ -60,8 +58,7 @@ class Columns:
         if self.group_shares is not None:
             accepted = values[self.counted_at]
             rates = np.append(_divided(accepted, self.group_shares), accepted.sum())
-        utility = float(values[0].sum()) + self.utility_constant
-        return Sums(utility, numerators, denominators, rates)
+        return Sums(float(values[0].sum()), numerators, denominators, rates)
 
 
 def _totals(benefit: Benefit) -> Floats:
@@ -112,8 +109,6 @@ class Problem:
     scale: Floats
     l2: float
     unit: float  # the utility's scale
-    n_rows: int
-    variance_penalty: float = 0.0
     signs: Floats | None = None  # of the parameters: 1, -1, or 0 where any is allowed
 
     @cached_property
@@ -157,29 +152,11 @@ class Problem:
     def alike(self, totals: Floats, scores: Sequence[float]) -> list[tuple[Sums, float]]:
         """Return the same for policies that give everybody one score, from the passes' totals."""
         chances, _ = responses(self.link, np.array(scores))
-        found = []
-        for chance in chances:
-            values = chance * totals[0]
-            if self.variance_penalty:
-                values[-1] *= chance  # the squares' column
-            found.append(self._judged(values + totals[1]))
-        return found
+        return [self._judged(chance * totals[0] + totals[1]) for chance in chances]
 
     def _judged(self, values: Floats) -> tuple[Sums, float]:
         sums = self.columns.sums(values)
-        return sums, self._value(sums, values)
-
-    def _value(self, sums: Sums, values: Floats) -> float:
-        return self.objective.value_at(sums) - self.variance_penalty * self._error(sums, values)[0]
-
-    def _error(self, sums: Sums, values: Floats) -> tuple[float, float, float]:
-        """The utility's standard error, and its derivatives in the sum of squares and the mean."""
-        if not self.variance_penalty:
-            return 0.0, 0.0, 0.0
-        mean = sums.utility - self.columns.utility_constant
-        variance = max(float(values[-1].sum()) - mean * mean / self.n_rows, 1e-300)
-        error = variance**0.5
-        return error, 0.5 / error, -mean / (self.n_rows * error)
+        return sums, self.objective.value_at(sums)
 
     def loss(self, free: Floats, price: Price) -> tuple[float, Floats]:
         """Return what is to be minimised, and its gradient, in the solver's parameters."""
@@ -220,7 +197,7 @@ class Problem:
     def _priced(self, values: Floats, price: Price) -> tuple[float, Floats]:
         """The objective less what breaking the constraint costs, and its derivative in sums."""
         sums = self.columns.sums(values)
-        value, weights = self._value(sums, values), np.zeros_like(values)
+        value, weights = self.objective.value_at(sums), np.zeros_like(values)
         if self.objective.penalty:
             spread = deviations(sums.benefits)
             self._add_weights(weights, sums, -2.0 * self.objective.penalty * spread)
@@ -229,10 +206,7 @@ class Problem:
             value -= self.unit * price.cost(pressure)
             by_benefit, by_rate = price.constraint.pulled_back(pressure, sums)
             self._add_weights(weights, sums, -self.unit * by_benefit, -self.unit * by_rate)
-        _, by_squares, by_utility = self._error(sums, values)
-        weights[0] = 1.0 - self.variance_penalty * by_utility
-        if self.variance_penalty:
-            weights[-1] = -self.variance_penalty * by_squares
+        weights[0] = 1.0
         return value, weights
 
     @cached_property

@@ -89,9 +89,8 @@ class Remembered:
 class Rows:
     """Rows in memory: inputs without their constant, and columns of coefficients.
 
-    `by_group` gives each group its own parameters. With `squares` a last column is added, the sum
-    of the squared terms of the first one, from which its variance is computed. `fixed` is what
-    people add to the sums whose propensity does not depend on theta; their columns are 0.
+    `by_group` gives each group its own parameters. `fixed` is what people add to the sums whose
+    propensity does not depend on theta; their columns are 0.
     """
 
     inputs: Floats  # (n, k)
@@ -99,8 +98,7 @@ class Rows:
     group: NDArray[np.intp]
     n_groups: int
     by_group: bool = False
-    squares: bool = False
-    fixed: Floats | None = None  # by column, squares included, and group
+    fixed: Floats | None = None  # by column and group
 
     @classmethod
     def of(
@@ -109,7 +107,6 @@ class Rows:
         coefficients: Coefficients,
         template: Policy,
         *,
-        squares: bool,
         inputs: Floats | None = None,
         n_people: int | None = None,
     ) -> Rows:
@@ -128,16 +125,12 @@ class Rows:
             outside = ~template.supports(log.named_features, sensitive)
             fixed_at = template.scored(np.zeros(len(log)), log.named_features, sensitive)
             added = columns[:, outside] * fixed_at[outside]
-            if squares:
-                added = np.vstack([added, added[0] ** 2])
             group = coefficients.group[outside]
             fixed = np.stack([np.bincount(group, each, n_groups) for each in added]).astype(float)
             columns[:, outside] = 0.0
         if inputs is None:
             inputs = np.ascontiguousarray(template.mapped(log.named_features))
-        return cls(
-            inputs, columns, coefficients.group, n_groups, template.uses_sensitive, squares, fixed
-        )
+        return cls(inputs, columns, coefficients.group, n_groups, template.uses_sensitive, fixed)
 
     @property
     def n_parameters(self) -> int:
@@ -154,7 +147,6 @@ class Rows:
             self.group[rows],
             self.n_groups,
             self.by_group,
-            self.squares,
             self.fixed,
         )
 
@@ -171,10 +163,6 @@ class Rows:
                 eta[mine] += block[0]
             propensity, slope = responses(link, eta)
             slopes = columns * slope
-            if self.squares:  # (A pi)^2, with the derivative 2 A^2 pi pi'
-                squared = columns[0] ** 2 * propensity
-                columns = np.vstack([columns, squared])
-                slopes = np.vstack([slopes, 2.0 * squared * slope])
             total = np.empty((len(columns), self.n_groups, k + 2))
             for z, mine in enumerate(ends):
                 total[:, z, 0] = columns[:, mine] @ propensity[mine]
@@ -201,13 +189,9 @@ class Rows:
             eta = of_row[:, 0] + np.einsum(
                 "ik,ik->i", inputs, np.broadcast_to(of_row[:, 1:], inputs.shape)
             )
-            propensity, slope = responses(link, eta)
+            _, slope = responses(link, eta)
             second = -slope * np.tanh(eta / 2.0)
-            columns = self.columns[:, here]
-            weight = (weights[: len(columns), group] * columns).sum(axis=0) * second
-            if self.squares:  # (A pi)^2 has the second derivative 2 A^2 (pi'^2 + pi pi'')
-                change = slope * slope + propensity * second
-                weight += weights[-1, group] * 2.0 * columns[0] ** 2 * change
+            weight = (weights[:, group] * self.columns[:, here]).sum(axis=0) * second
             phi = np.column_stack([np.ones(len(eta)), inputs])
             total = np.zeros((len(blocks), k + 1, k + 1))
             for z in range(len(blocks)):
@@ -224,9 +208,8 @@ class Rows:
 
     def totals(self) -> Floats:
         """Return the sums if everybody is accepted whose propensity is not fixed, and the rest."""
-        squares = [self.columns[0] ** 2] if self.squares else []
-        columns = [*self.columns, *squares]
-        total = np.stack([np.bincount(self.group, column, self.n_groups) for column in columns])
+        added = [np.bincount(self.group, column, self.n_groups) for column in self.columns]
+        total = np.stack(added)
         return np.stack([total, np.zeros_like(total) if self.fixed is None else self.fixed])
 
     def _sorted(self, here: slice) -> tuple[Floats, Floats, list[slice]]:
@@ -308,7 +291,6 @@ class ScannedRows:
     objective: Objective
     template: Policy
     log_totals: Totals
-    squares: bool = False
     counts: bool = False  # whether acceptance is counted
 
     @property
@@ -351,6 +333,4 @@ def _of_part(rows: ScannedRows, of_rows: Callable[[Rows], Floats], log: Decision
         return np.zeros(1)
     coefficients = rows.objective.coefficients(log, rows.log_totals)
     n_people = rows.log_totals.n if rows.counts else None
-    return of_rows(
-        Rows.of(log, coefficients, rows.template, squares=rows.squares, n_people=n_people)
-    )
+    return of_rows(Rows.of(log, coefficients, rows.template, n_people=n_people))

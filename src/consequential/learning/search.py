@@ -66,7 +66,6 @@ class Stages:
                 replace(
                     problem,
                     passes=Remembered(samples[size]),
-                    n_rows=len(samples[size].group),
                     l2=max(l2, problem.l2),
                 )
                 for l2 in (*SHRINKING, 0.0)

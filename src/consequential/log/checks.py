@@ -203,7 +203,7 @@ def _coded(
     if not words and is_doubtful(role, name):
         raise DecisionLogError(
             f"the label {name!r} has numbers: is 1 the outcome hoped for, or 0? Say which with "
-            "positive_label= (--positive-label)"
+            "positive_label="
         )
     if not words:
         return _column(role, values, n), ()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.policies import unmasked
-from consequential.policies.cells import Dates, is_number, missing_values, spelling_advice
+from consequential.policies.cells import HOW_TO_WRITE, Dates, is_number, missing_values
 
 Floats = NDArray[np.float64]
 Role = Literal["decision", "label"]
@@ -95,11 +95,11 @@ def numbers(role: str, values: Any, names: Sequence[str] | None = None) -> Float
         pass
     flat = array.ravel().tolist()
     row, value = next((k, value) for k, value in enumerate(flat) if not is_number(value))
-    advice, what = spelling_advice(value), title(role, values)
+    advice, what = HOW_TO_WRITE, title(role, values)
     if array.ndim == 2:
         row, column = divmod(row, array.shape[1])
         what = f"{role} (column {names[column]!r})" if names is not None else what
-        advice = advice or ": encode categories first (one-hot, say), or build the log of a frame"
+        advice = ": encode categories first (one-hot, say), or build the log of a frame"
     raise DecisionLogError(f"{what} must be numbers, but row {row} has {value!r}{advice}")
 
 
@@ -175,7 +175,7 @@ def _known_codes(role: Role, column: str, texts: Iterable[str]) -> dict[str, flo
     words = {text: _word(text) for text in texts}
     advice = f"Code it as {_MEANING[role]}"
     if role == "label":
-        advice += "; or say which is hoped for with positive_label= (--positive-label)"
+        advice += "; or say which is hoped for with positive_label="
     if not all(word in (*yes, *no) for word in words.values()):
         raise DecisionLogError(
             f"{role} has the values {listed(words)}, which are not known as yes and no. {advice}"

@@ -237,11 +237,6 @@ def read_damage(where: str) -> Iterator[None]:
         advice = ": save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         if isinstance(error, UnicodeEncodeError):  # of its name
             advice = ": rename it, with letters of UTF-8"
-        if re.search(r"Expected \d+ columns, got", str(error)):
-            advice = (
-                ". A comma within a number or a text must be in quotes; with decimal commas, "
-                "separate columns by semicolons"
-            )
         raise DecisionLogError(f"{where} cannot be read: {error}{advice}") from None
 
 

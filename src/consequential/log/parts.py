@@ -79,7 +79,7 @@ def settled(log: DecisionLog) -> DecisionLog:
         if not old.any():
             raise DecisionLogError(
                 f"no decision is as old as the horizon of {horizon} time steps yet: leave the "
-                "horizon out (--horizon 0) if all outcomes are known"
+                "horizon out if all outcomes are known"
             )
         old_enough = replace(log.take(old), horizon=None)
     if old_enough.n_pending and old_enough.missing == "refuse":

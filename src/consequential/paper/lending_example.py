@@ -27,6 +27,7 @@ Scoring = Literal["accuracy", "likelihood", "accuracy, raw scores"]
 
 SCORINGS: tuple[Scoring, ...] = ("accuracy", "likelihood", "accuracy, raw scores")
 THRESHOLDS = tuple(range(500, 801, 10))
+_FORMAT, _SCHEMA = "consequential lending example", 1
 _APPLICANTS, _FOLDS = 10_000, 5
 _RIDGES = 1.0 / np.logspace(-4, 4, 10)  # the strongest first: it wins where all score alike
 
@@ -53,12 +54,12 @@ class LendingTable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one Parquet file."""
-        save_columns(path, asdict(self))
+        save_columns(path, asdict(self), {"format": _FORMAT, "schema": _SCHEMA})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LendingTable:
         """Read what `save` wrote."""
-        return cls(**load_columns(path)[0])
+        return cls(**load_columns(path, _FORMAT, [_SCHEMA])[0])
 
     @classmethod
     def joined(cls, pieces: Sequence[LendingTable]) -> LendingTable:

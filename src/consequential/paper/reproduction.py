@@ -63,11 +63,11 @@ def reproduce(
         "penalties": list(scale.penalty_values),
         "time_steps": scale.time_steps,
     }
-    with Store.opened(folder, "reproduce", parameters) as store:
-        wanted = [task for name in names for task in tasks.tasks_of(STUDIES[name], scale)]
-        tasks.complete(store, wanted, n_jobs=n_jobs)
-        sys.stderr.write("drawing figures and testing claims\n")
-        return write_page(Results(folder), folder, n_jobs)
+    store = Store.opened(folder, "reproduce", parameters)
+    wanted = [task for name in names for task in tasks.tasks_of(STUDIES[name], scale)]
+    tasks.complete(store, wanted, n_jobs=n_jobs)
+    sys.stderr.write("drawing figures and testing claims\n")
+    return write_page(Results(folder), folder, n_jobs)
 
 
 def write_page(results: Results, out: str | os.PathLike[str], n_jobs: int | None = 1) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Results:
 
     def has(self, study: str, column: str) -> bool:
         """Whether a study is finished."""
-        return self._store.has(f"{study}-{column}")
+        return self._store.result(f"{study}-{column}").is_file()
 
     def runs(self, study: str, column: str) -> Runs:
         """Return all steps of a study over time, or the last ones of a study against the penalty.
@@ -44,21 +44,22 @@ class Results:
         """
         name = f"{study}-{column}"
         if name not in self._runs:
-            self._runs[name] = Runs.load(self._file(study, column))
+            self._runs[name] = self._read(study, column, Runs.load)
         return self._runs[name]
 
     def lending(self, scoring: Scoring = "accuracy") -> LendingTable:
         """Return the lending example, its ridge chosen by one score or the other."""
-        return LendingTable.load(self._file("lending", "paper")).scored_by(scoring)
+        table: LendingTable = self._read("lending", "paper", LendingTable.load)
+        return table.scored_by(scoring)
 
-    def _file(self, study: str, column: str) -> Path:
+    def _read(self, study: str, column: str, load: Callable[[Path], Any]) -> Any:
         folder = self._store.folder
         if not self.has(study, column):
             raise StoreError(
                 f"no results of {study} ({column}) in {folder}; "
                 f"`consequential reproduce {study} --out {folder}` makes them"
             )
-        return self._store.checked(self._store.result(f"{study}-{column}"))
+        return self._store.read(self._store.result(f"{study}-{column}"), load)
 
 
 def last_values(runs: Runs, metric: str, strategy: str) -> list[Floats]:

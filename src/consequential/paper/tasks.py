@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -35,6 +33,7 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 class Task(ABC):
     """Work that ends in one file, or in several that are about the same people."""
 
+    content: ClassVar[type[Runs] | type[LendingTable]]  # of a file, and of a part of it
     name: str
     files: Sequence[str]
     blocks: Sequence[Sequence[int]]  # of seeds
@@ -45,14 +44,15 @@ class Task(ABC):
         """Do blocks; yield each when it is done."""
 
     @abstractmethod
-    def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write one file that does not depend on how the work was cut into blocks."""
+    def joined(self, parts: Sequence[Any]) -> Runs | LendingTable:
+        """Return the content of one file, which does not depend on how work was cut into blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation(Task):
     """Strategies in a world, some for each file; it stores runs, or only their last policies."""
 
+    content = Runs
     world: Callable[[], World]
     strategies: Sequence[Sequence[Strategy]]
     penalties: Sequence[float]
@@ -103,15 +103,14 @@ class Simulation(Task):
                     waiting.remove(number)
                     yield number, [run for seed in block for run in done.pop(seed)]
 
-    def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write everything by strategy, penalty and seed."""
+    def joined(self, parts: Sequence[Runs]) -> Runs:
+        """Return all runs, by strategy, penalty and seed."""
         names = list(dict.fromkeys(each.name for own in self.strategies for each in own))
-        pieces = [Runs.load(part) for part in parts]
         runs = sorted(
-            (run for piece in pieces for run in piece.runs),
+            (run for part in parts for run in part.runs),
             key=lambda run: (names.index(run.strategy), run.penalty, run.seed),
         )
-        replace(pieces[0], runs=tuple(runs)).save(path)
+        return replace(parts[0], runs=tuple(runs))
 
 
 def _last_policies(runs: Sequence[Run], world: World, fairness: str) -> list[Run]:
@@ -134,6 +133,7 @@ def _last_policies(runs: Sequence[Run], world: World, fairness: str) -> list[Run
 class LendingExample(Task):
     """The lending example."""
 
+    content = LendingTable
     world: Callable[[], Lending]
 
     def run(self, numbers: Sequence[int], n_jobs: int | None, progress: Progress) -> Parts:
@@ -146,9 +146,9 @@ class LendingExample(Task):
                 progress(1.0)
             yield number, [LendingTable.joined(pieces)]
 
-    def join(self, parts: Sequence[Path], path: Path) -> None:
-        """Write all rows, by score, threshold and seed."""
-        LendingTable.joined([LendingTable.load(part) for part in parts]).save(path)
+    def joined(self, parts: Sequence[LendingTable]) -> LendingTable:
+        """Return all rows, by score, threshold and seed."""
+        return LendingTable.joined(parts)
 
 
 def _distinct(
@@ -204,15 +204,16 @@ def complete(
     store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
 ) -> None:
     """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
-    store.expect([file for task in tasks for file in task.files])
     missing = {
         task.files[0]: [
             k
             for k in range(len(task.blocks))
-            if not all(store.has(f) or store.is_finished(store.part(f, k)) for f in task.files)
+            if not all(store.result(f).exists() or store.part(f, k).exists() for f in task.files)
         ]
         for task in tasks
     }
+    if not all(store.result(file).exists() for task in tasks for file in task.files):
+        store.check_surroundings()
     work = sum(task.seconds * len(task.blocks[k]) for task in tasks for k in missing[task.files[0]])
     with (
         tqdm(total=work, bar_format=_BAR, smoothing=0.1, disable=not progress or not work) as bar,
@@ -220,8 +221,6 @@ def complete(
         threadpool_limits(limits=1, user_api="blas"),
     ):
         for task in tasks:
-            if all(store.has(file) for file in task.files):
-                continue
             bar.set_description_str(task.name)
 
             def advance(n_seeds: float, weight: float = task.seconds) -> None:
@@ -234,14 +233,16 @@ def _complete_one(
     store: Store, task: Task, numbers: Sequence[int], n_jobs: int | None, progress: Progress
 ) -> None:
     for file in task.files:
-        store.make_folders(file)
-    started = time.monotonic()
+        store.result(file).parent.mkdir(exist_ok=True)
+        if numbers:
+            store.part(file, 0).parent.mkdir(parents=True, exist_ok=True)
     for k, parts in task.run(numbers, n_jobs, progress) if numbers else ():
-        written = {store.part(f, k): p.save for f, p in zip(task.files, parts, strict=True)}
-        store.write(written, task.name, time.monotonic() - started)
-        started = time.monotonic()
+        for file, part in zip(task.files, parts, strict=True):
+            part.save(store.part(file, k))
     for file in task.files:
-        if not store.has(file):
-            pieces = [store.checked(store.part(file, k)) for k in range(len(task.blocks))]
-            store.write({store.result(file): partial(task.join, pieces)}, task.name)
+        if not store.result(file).exists():
+            parts = [
+                store.read(store.part(file, k), task.content.load) for k in range(len(task.blocks))
+            ]
+            task.joined(parts).save(store.result(file))
         store.remove_parts(file)

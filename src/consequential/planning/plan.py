@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.bounds import TUNED_FOR
 from consequential.evaluation.contrasts import normal_quantile
+from consequential.evaluation.evaluate import Method, checked_method
 from consequential.evaluation.reach import Extremes
 from consequential.evaluation.rules import objective_of
 from consequential.evaluation.weighted_log import FEW
@@ -147,7 +148,7 @@ def plan(
     horizon: float = 0.0,
     power: float = 0.8,
     confidence: float = 0.95,
-    method: Literal["normal", "any_time"] = "normal",
+    method: Method = "normal",
     tuned_for: int = TUNED_FOR,
 ) -> Plan:
     """Say what an exploration floor costs and when an improvement can be proven under it.
@@ -239,10 +240,10 @@ def plan(
         (rate is None or 0.0 < rate < inf, "rate is the number of decisions a month", rate),
         (0.0 <= horizon < inf, "horizon is the number of months an outcome takes", horizon),
         (tuned_for >= 1, "tuned_for is a number of decisions from 1 on", tuned_for),
-        (method in ("normal", "any_time"), "method is 'normal' or 'any_time'", method),
     ):
         if not holds:
             raise ValueError(f"{meaning}, not {value!r}")
+    checked_method(method)
     people = log.settled()
     stakes = Stakes.of(people, cost, success_rate)
     before = people.propensity_of(Logged() if incumbent is None else incumbent)

@@ -28,7 +28,6 @@ from consequential.policies.reasons import Reason, ScoreRises, reasons_for, scor
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
-    EveryNth,
     Logged,
     Mixture,
     RejectAll,
@@ -53,7 +52,6 @@ __all__ = [
     "AcceptAll",
     "Curves",
     "DecisionRule",
-    "EveryNth",
     "FeatureMap",
     "FeatureSummary",
     "FeaturesError",

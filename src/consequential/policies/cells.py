@@ -25,7 +25,7 @@ Dates = NDArray[np.datetime64]
 # what a person reads as a number
 _NEARLY = re.compile(r"[-+]?[$€£]?\s?\d[\d.,' ]*\s?([%kKmM$€£]|mio)?")
 _CODE = re.compile(r"\s*[-+]?0\d+\s*")  # 01234 is the code of a place, not a number
-_ABSENT = ("", "-", "?", ".", "na", "n/a", "nan", "none", "null", "missing", "unknown")
+HOW_TO_WRITE = ": write numbers as 1234.5 and dates as 2024-03-01, and leave missing values empty"
 _MANY = 10  # different numbers that are too many for codes of categories
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")  # and maybe a time
 # another notation of dates, which may leave open what is the day and what the month
@@ -142,22 +142,6 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def spelling_advice(value: Any) -> str:
-    """Return advice on how to write a number or a date."""
-    text = str(value).strip()
-    if text.lower() in _ABSENT:
-        return ": leave missing values empty"
-    if _OTHER_DAY.fullmatch(text):
-        return ": write dates as 2024-03-01"
-    if not _NEARLY.fullmatch(text):
-        return ""
-    if text.endswith("%"):
-        return ": a percentage; write 0.6 for 60%"
-    if "," in text or "'" in text or " " in text:
-        return ": write 1234.5, with a decimal point and without separators of thousands"
-    return ": write 12000 for 12k, digits only"
-
-
 def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
     """Refuse a column of numbers that a few values turned into words, and dates that are no ISO.
 
@@ -169,10 +153,8 @@ def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
     understood = {text for text in days if _day(text) is not None}
     unread = [text for text in days if text not in understood]
     if unread and len(days) > _MANY and sum(counts[text] for text in days) > n / 2:
-        raise PolicyError(
-            f"the column {name!r} has dates such as {unread[0].strip()!r}"
-            f"{spelling_advice(unread[0])}"
-        )
+        said = f"the column {name!r} has dates such as {unread[0].strip()!r}"
+        raise PolicyError(f"{said}: write dates as 2024-03-01")
     plain = {text for text in counts if is_number(text)}
     nearly = {text for text in counts if _NEARLY.fullmatch(text.strip())} - understood
     numeric = plain | nearly
@@ -185,8 +167,7 @@ def check_spelling(name: str, texts: Cells, counts: Counter[str]) -> None:
     also = f", and {others} more rows have such values" if others else ""
     text = texts[row].strip()
     raise PolicyError(
-        f"the column {name!r} must be numbers, but row {row} has {text!r}"
-        f"{spelling_advice(text)}{also}"
+        f"the column {name!r} must be numbers, but row {row} has {text!r}{also}{HOW_TO_WRITE}"
     )
 
 

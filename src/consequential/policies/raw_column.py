@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.policies.cells import (
+    HOW_TO_WRITE,
     Cells,
     as_dates,
     as_number,
@@ -18,7 +19,6 @@ from consequential.policies.cells import (
     is_code,
     is_number,
     missing_values,
-    spelling_advice,
 )
 from consequential.policies.features import OTHERS, FeaturesError, Floats, PolicyError
 
@@ -144,7 +144,7 @@ class RawColumn:
         if wrong.any():
             row = int(wrong.argmax())
             value = cells[row : row + 1].tolist()[0]
-            advice = spelling_advice(value) if self.kind == "number" else ""
+            advice = HOW_TO_WRITE if self.kind == "number" else ""
             raise FeaturesError(
                 f"the column {self.name!r} must be {_MUST_BE[self.kind]}, but row {row} has "
                 f"{value!r}{advice}"

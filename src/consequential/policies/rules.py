@@ -21,14 +21,12 @@ from consequential.policies.features import (
     matched_features,
     matched_frame,
 )
-from consequential.shares import percentage
 
 
 def checked_floor(floor: float) -> float:
     """Return an exploration floor, a probability below 1."""
     if not 0.0 <= floor < 1.0:
-        advice = percentage(floor)
-        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}{advice}")
+        raise PolicyError(f"an exploration floor lies in [0, 1), not {floor!r}")
     return float(floor)
 
 
@@ -194,10 +192,7 @@ class ThresholdPolicy(DecisionRule):
                 f"the predictor tells {list(classes)} apart; fit it on labels 0 and 1"
             )
         if not 0.0 <= self.threshold <= 1.0:
-            raise PolicyError(
-                f"the threshold is a probability, not {self.threshold!r}"
-                f"{percentage(self.threshold)}"
-            )
+            raise PolicyError(f"the threshold is a probability, not {self.threshold!r}")
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
@@ -228,55 +223,11 @@ class ThresholdPolicy(DecisionRule):
 
 
 @dataclass(frozen=True, slots=True)
-class EveryNth(DecisionRule):
-    """Accept every n-th person regardless of features; let `otherwise` decide on the rest.
-
-    Exploring by schedule. The schedule starts at a random person of each batch, so everybody's
-    propensity is `1/n + (1 - 1/n) otherwise` and can be logged.
-
-    Examples
-    --------
-    >>> import numpy as np, consequential as cq
-    >>> rule = cq.EveryNth(4)
-    >>> rule.propensity([[0.0]])
-    array([0.25])
-    >>> rule.decide(np.zeros((8, 1)), rng=np.random.default_rng(0)).sum()
-    np.int64(2)
-    """
-
-    n: int
-    otherwise: DecisionRule = RejectAll()
-
-    def __post_init__(self) -> None:
-        if self.n != int(self.n) or not 1 <= self.n < 2**63:
-            raise PolicyError(f"every n-th needs a whole n of at least 1, not {self.n!r}")
-        object.__setattr__(self, "n", int(self.n))
-
-    @property
-    def inner_rules(self) -> tuple[DecisionRule, ...]:
-        """The rule for the rest."""
-        return (self.otherwise,)
-
-    def propensity(self, features: ArrayLike, sensitive: ArrayLike | None = None) -> Floats:
-        """Probability of acceptance over the schedule's random start."""
-        return 1.0 / self.n + (1.0 - 1.0 / self.n) * self.otherwise.propensity(features, sensitive)
-
-    def decide(
-        self,
-        features: ArrayLike,
-        sensitive: ArrayLike | None = None,
-        *,
-        rng: np.random.Generator,
-    ) -> NDArray[np.bool_]:
-        """Accept the scheduled people and decide on the others."""
-        decision = self.otherwise.decide(features, sensitive, rng=rng)
-        decision[int(rng.integers(self.n)) :: self.n] = True
-        return decision
-
-
-@dataclass(frozen=True, slots=True)
 class Mixture(DecisionRule):
     """Draw for each person which of several rules decides.
+
+    A rule that must accept every n-th person whatever their features, and let `rule` decide on the
+    rest, has the propensities of `Mixture([AcceptAll(), rule], [1/n, 1 - 1/n])`.
 
     Examples
     --------

@@ -1,8 +1,7 @@
 """Soundness: whether the indices in a fitted object lie within its arrays.
 
 Compiled code follows the numbers of a tree, a spline or an encoder without checking them. In an
-object from a file that somebody forged (or damaged, where an old file has no digest) they may point
-anywhere, and Python would crash.
+object from a file that somebody forged they may point anywhere, and Python would crash.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from consequential.files import write_atomically
 from consequential.links import LINKS, Link
 from consequential.policies.archive import archived, unarchived
 from consequential.policies.features import PolicyError
-from consequential.policies.old_files import decoded
 from consequential.policies.policy import Policy
 from consequential.policies.posterior import PosteriorPolicy
 from consequential.policies.preparation import Preparation
@@ -30,7 +29,6 @@ from consequential.policies.probes import check_probes, probes_of
 from consequential.policies.rules import (
     AcceptAll,
     DecisionRule,
-    EveryNth,
     Mixture,
     RejectAll,
     ThresholdPolicy,
@@ -41,15 +39,12 @@ from consequential.provenance import versions
 
 FORMAT = "consequential policy"
 _SCHEMA = 3
-_READABLE = (1, 2, 3)  # files of schemas 1 and 2 have no digest and no probes
 _LONGEST_REASON = 400  # characters of what is wrong with a file, which may have anything in it
 
 _RULES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (AcceptAll, EveryNth, Mixture, Policy, PosteriorPolicy, RejectAll, ThresholdPolicy)
+    for kind in (AcceptAll, Mixture, Policy, PosteriorPolicy, RejectAll, ThresholdPolicy)
 }
-# absent from older files
-_ADDED_LATER = ("learned_from", "feature_names", "support", "summary", "preparation", "patterns")
 # the type of each field in JSON; rules check the values themselves
 _KINDS: dict[str, Any] = {
     "theta": list,
@@ -64,8 +59,6 @@ _KINDS: dict[str, Any] = {
     "preparation": dict | None,
     "predictor": dict,
     "threshold": float | int,
-    "n": int,
-    "otherwise": dict,
     "rules": list,
     "probabilities": list,
     "model": dict,
@@ -178,21 +171,19 @@ def _read(text: str, where: str) -> DecisionRule:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PolicyError(f"{where} is JSON but not a {FORMAT}")
     schema = document.get("schema")
-    if schema not in _READABLE:
+    if schema != _SCHEMA:
         shown = schema if isinstance(schema, int | None) else f"of a {type(schema).__name__}"
         raise PolicyError(
-            f"{where} has schema {shown}; this version of consequential reads schemas "
-            f"{', '.join(map(str, _READABLE))}"
+            f"{where} has schema {shown}; this version of consequential reads schema {_SCHEMA}"
         )
     try:
-        if schema == _SCHEMA and document["digest"] != _digest(document):
+        if document["digest"] != _digest(document):
             raise PolicyError(
                 "its content is not what was written (the digest differs). Take a copy that "
                 "nobody edited, or save the policy again"
             )
         policy = decode_rule(document["policy"])
-        if schema == _SCHEMA:
-            check_probes(policy, document["probes"])
+        check_probes(policy, document["probes"])
     except Exception as error:  # whatever values of the wrong kind lead to
         kind = "" if isinstance(error, PolicyError) else f"{type(error).__name__}: "
         reason = textwrap.shorten(f"{kind}{error}", _LONGEST_REASON, placeholder=" ...")
@@ -247,13 +238,13 @@ def encode_rule(rule: DecisionRule) -> dict[str, Any]:
 
 
 def decode_rule(data: dict[str, Any]) -> DecisionRule:
-    """Return the rule that `encode_rule` made these values of, in this version or an older one."""
+    """Return the rule that `encode_rule` made these values of."""
     if data["type"] not in _RULES:
         raise PolicyError(f"unknown type of policy {data['type']!r}")
     kind = _RULES[data["type"]]
-    names = [each.name for each in fields(kind)]
-    kept = [name for name in names if name in data or name not in _ADDED_LATER]
-    rule: DecisionRule = kind(**{name: _decode(name, data[name]) for name in kept})
+    rule: DecisionRule = kind(
+        **{each.name: _decode(each.name, data[each.name]) for each in fields(kind)}
+    )
     return rule
 
 
@@ -304,4 +295,6 @@ def _decode(name: str, data: Any) -> Any:
             return decode_rule(data)
         case _, {"skops": _}:
             return unarchived(data)
-    return decoded(data)
+        case _, dict():
+            raise PolicyError(f"unreadable {name} with keys {sorted(data)}")
+    return data

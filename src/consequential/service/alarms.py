@@ -256,9 +256,8 @@ def _days(connection: Connection, loop: str, until: str) -> list[Day]:
     days = []
     for date, _, summary in sorted(connection.execute(asked).all()):
         told = json.loads(summary)
-        if "first_skew" in told:  # else it was closed by an older version
-            names = ("rows", "accepted", "propensity", "variance", "skew")
-            days.append(Day(date, *(told[f"first_{name}"] for name in names)))
+        names = ("rows", "accepted", "propensity", "variance", "skew")
+        days.append(Day(date, *(told[f"first_{name}"] for name in names)))
     return days
 
 

@@ -16,17 +16,14 @@ from sqlalchemy import Connection, Table, select
 
 from consequential.service import (
     alarms,
-    approval,
     bodies,
     candidates,
-    copies,
     exports,
     learning,
-    lookups,
     loops,
-    openapi,
     outcomes,
     policies,
+    routing,
     schema,
 )
 from consequential.service.applications import (
@@ -71,7 +68,7 @@ _exports = BoundedSemaphore(2)  # each takes memory, and a connection for a whil
     status_code=201,
     response_model=bodies.Decision,
     responses={200: {"model": bodies.Decision, "description": "It was decided before"}},
-    openapi_extra=openapi.described(openapi.APPLICATION, openapi.APPLICATION_EXAMPLE),
+    openapi_extra=routing.described(routing.APPLICATION, routing.APPLICATION_EXAMPLE),
 )
 @allowed("decide")
 async def decide(request: Request) -> Response:
@@ -85,7 +82,7 @@ async def decide(request: Request) -> Response:
     status_code=201,
     response_model=bodies.Decisions,
     responses={200: {"model": bodies.Decisions, "description": "All were decided before"}},
-    openapi_extra=openapi.described(openapi.BATCH, {"applications": [openapi.APPLICATION_EXAMPLE]}),
+    openapi_extra=routing.described(routing.BATCH, {"applications": [routing.APPLICATION_EXAMPLE]}),
 )
 @allowed("decide")
 async def decide_batch(request: Request) -> Response:
@@ -118,7 +115,7 @@ async def _decided(
 def decision(request: Request, id: str) -> JSONResponse:
     """Return a decision with its reasons, outcome and override."""
     store = service_of(request).store
-    return JSONResponse(lookups.decision_document(store, checked_id(id, "id")))
+    return JSONResponse(outcomes.decision_document(store, checked_id(id, "id")))
 
 
 @router.get("/v1/decisions/{id}/replay")
@@ -126,14 +123,14 @@ def decision(request: Request, id: str) -> JSONResponse:
 def replay(request: Request, id: str) -> JSONResponse:
     """Compute a decision again from the log."""
     service = service_of(request)
-    found = lookups.replay_document(service.store, checked_id(id, "id"), service.settings.secret)
+    found = outcomes.replay_document(service.store, checked_id(id, "id"), service.settings.secret)
     return JSONResponse(found)
 
 
 # --- reporting
 
 
-@router.post("/v1/outcomes", openapi_extra=openapi.shown(openapi.OUTCOMES_EXAMPLE))
+@router.post("/v1/outcomes", openapi_extra=routing.shown(routing.OUTCOMES_EXAMPLE))
 @allowed("report")
 def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
     """Report what became of accepted people; in any order, and more than once."""
@@ -142,7 +139,7 @@ def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
         return {"new": outcomes.add_outcomes(connection, body.outcomes, by, now())}
 
 
-@router.post("/v1/overrides", openapi_extra=openapi.shown(openapi.OVERRIDES_EXAMPLE))
+@router.post("/v1/overrides", openapi_extra=routing.shown(routing.OVERRIDES_EXAMPLE))
 @allowed("report")
 def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]:
     """Report what was done where it is not what was decided."""
@@ -151,7 +148,7 @@ def report_overrides(request: Request, body: bodies.Overrides) -> dict[str, int]
         return {"new": outcomes.add_overrides(connection, body.overrides, by, now())}
 
 
-@router.post("/v1/sensitive", openapi_extra=openapi.shown(openapi.ATTRIBUTES_EXAMPLE))
+@router.post("/v1/sensitive", openapi_extra=routing.shown(routing.ATTRIBUTES_EXAMPLE))
 @allowed("sensitive")
 def report_sensitive(request: Request, body: bodies.Attributes) -> dict[str, int]:
     """Report sensitive attributes, which decide nothing."""
@@ -179,7 +176,7 @@ def get_loop(request: Request, loop: str) -> JSONResponse:
     return JSONResponse({"loop": loop, **versions[0], "versions": versions})
 
 
-@router.put("/v1/loops/{loop}", openapi_extra=openapi.shown(openapi.SETTINGS_EXAMPLE))
+@router.put("/v1/loops/{loop}", openapi_extra=routing.shown(routing.SETTINGS_EXAMPLE))
 @allowed("admin")
 def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
     """Make a loop, or a new version of its settings."""
@@ -194,8 +191,8 @@ def put_loop(request: Request, loop: str, document: Settings) -> dict[str, int]:
 @plain.post(
     "/v1/loops/{loop}/policies",
     status_code=201,
-    openapi_extra=openapi.described(
-        {"type": "object"}, openapi.POLICY_EXAMPLE, "parent", "cohorts"
+    openapi_extra=routing.described(
+        {"type": "object"}, routing.POLICY_EXAMPLE, "parent", "cohorts"
     ),
 )
 @allowed("learn")
@@ -227,7 +224,7 @@ async def propose(request: Request) -> Response:
 @router.post(
     "/v1/loops/{loop}/deployments",
     status_code=201,
-    openapi_extra=openapi.shown(openapi.DEPLOYMENT_EXAMPLE),
+    openapi_extra=routing.shown(routing.DEPLOYMENT_EXAMPLE),
 )
 @allowed("approve")
 def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, int]:
@@ -239,12 +236,12 @@ def deploy(request: Request, loop: str, body: bodies.Deployment) -> dict[str, in
     service, account = service_of(request), request.state.account
     told: dict[str, Any] = {"evidence": body.evidence, "why": body.why}
     with service.changing(loop) as (connection, live, at):
-        number = approval.approve(connection, live, body.shares, account, at, **told)
+        number = policies.approve(connection, live, body.shares, account, at, **told)
     service.refresh()
     return {"number": number}
 
 
-@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=openapi.shown({}))
+@router.post("/v1/loops/{loop}/learn", status_code=202, openapi_extra=routing.shown({}))
 @allowed("learn")
 def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
     """Ask the worker to learn from all frozen cohorts; the candidate comes later."""
@@ -253,7 +250,7 @@ def learn(request: Request, loop: str, body: bodies.Learn) -> dict[str, str]:
 
 
 @router.post(
-    "/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=openapi.shown({"candidate": 1})
+    "/v1/loops/{loop}/withdrawals", status_code=201, openapi_extra=routing.shown({"candidate": 1})
 )
 @allowed("learn")
 def withdraw(request: Request, loop: str, body: bodies.Withdrawal) -> dict[str, int]:
@@ -333,7 +330,7 @@ def export(
         raise Problem("busy", 503, "other exports are being made: try again")
     try:
         if table:
-            copied = copies.copy_of(service.store, table, loop, first, last)
+            copied = exports.copy_of(service.store, table, loop, first, last)
             return Response(copied, media_type=_PARQUET)
         found = exports.export(service.store, loop, settings, first, last, sensitive=sensitive)
     finally:
@@ -350,7 +347,7 @@ async def healthz(request: Request) -> Response:
     return answered({"status": "ok"})
 
 
-@watching.get("/readyz", responses={503: openapi.REFUSALS[503]})
+@watching.get("/readyz", responses={503: routing.REFUSALS[503]})
 async def readyz(request: Request) -> Response:
     """Say whether the service can decide: the database answers, and it is not about to end."""
     service = service_of(request)

@@ -18,8 +18,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from consequential import __version__
-from consequential.service import api, bodies, pages, routing
+from consequential.service import api, bodies, routing
 from consequential.service.database import open_store, says_closed
+from consequential.service.pages.charts import import_libraries
+from consequential.service.pages.rendering import compile_templates
+from consequential.service.pages.views import help_page, routes, wants_page
 from consequential.service.problems import MEDIA_TYPE, Problem
 from consequential.service.records import now, stamp
 from consequential.service.settings import ServiceSettings
@@ -40,8 +43,8 @@ def make_app(settings: ServiceSettings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        pages.import_libraries()
-        pages.compile_templates()
+        import_libraries()
+        compile_templates()
         await service.start()
         yield
         await service.stop()
@@ -61,7 +64,7 @@ def make_app(settings: ServiceSettings) -> Starlette:
         Route("/v1/loops/{loop}/decisions/batch", api.decide_batch, methods=["POST"]),
     ]
     app = Starlette(
-        routes=[*hot, *pages.routes(), Mount("/", described)],
+        routes=[*hot, *routes(), Mount("/", described)],
         exception_handlers=_HANDLERS,
         lifespan=lifespan,
     )
@@ -85,8 +88,8 @@ async def _refused(_: Request, problem: Any) -> Response:
 async def _http(request: Request, error: Any) -> Response:
     code = _CODES.get(error.status_code, "http")
     problem = Problem(code, error.status_code, str(error.detail))
-    if pages.wants_page(request):
-        return pages.help_page(request, problem)
+    if wants_page(request):
+        return help_page(request, problem)
     return _answer(problem, error.headers)
 
 
@@ -109,7 +112,7 @@ async def _conflict(_: Request, error: Any) -> Response:
 
 async def _failed(request: Request, error: Any) -> Response:
     problem = Problem("internal", 500, "this failed; nothing was stored")
-    return pages.help_page(request, problem) if pages.wants_page(request) else _answer(problem)
+    return help_page(request, problem) if wants_page(request) else _answer(problem)
 
 
 _HANDLERS: dict[Any, Any] = {

@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
-from sqlalchemy import Connection, select
+from sqlalchemy import Boolean, Connection, Double, Integer, Select, select
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.service import schema
 from consequential.service.closing import repeats
-from consequential.service.copies import check_span
 from consequential.service.database import Store
 from consequential.service.outcomes import state_of
 from consequential.service.problems import Problem
@@ -54,6 +53,14 @@ _READ = (
     "id", "subject_id", "application_id", "time", "epoch", "deployment", "u", "propensity",
     "accepted", "amount", "features",
 )  # fmt: skip
+
+# attributes and accounts belong to no loop
+TABLES = {
+    table.name: table
+    for table in schema.metadata.tables.values()
+    if table.schema is None and table is not schema.account
+}
+_KINDS = {Integer: pa.int64(), Double: pa.float64(), Boolean: pa.bool_()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def export(
         name: pa.string() if isinstance(kind, Words) else pa.float64()
         for name, kind in settings.features.items()
     }
-    check_span(since, until)
+    _check_span(since, until)
     columns, own = _feature_columns(settings), dict(_OWN)
     groups: dict[str, str] = {}
     if settings.sensitive and sensitive:
@@ -257,3 +264,45 @@ def _features(texts: Sequence[str], kinds: pa.Schema) -> pa.Table:
     if not texts:
         return kinds.empty_table()
     return pj.read_json(io.BytesIO("\n".join(texts).encode()), parse_options=options)
+
+
+# --- rows as they were written
+
+
+def copy_of(store: Store, table: str, loop: str, since: datetime, until: datetime) -> bytes:
+    """Return a loop's rows of a table as a Parquet file, in order, with all of their columns.
+
+    They are those that were written from a moment until before another; of `day`, all.
+    """
+    if table not in TABLES:
+        raise Problem("unknown_table", 422, f"tables are {', '.join(TABLES)}")
+    columns = {
+        column.name: _KINDS.get(type(column.type), pa.string()) for column in TABLES[table].c
+    }
+    fields, buffer = pa.schema(columns), io.BytesIO()
+    _check_span(since, until)
+    asked = _rows(table, loop, since, until).execution_options(yield_per=_PIECE)
+    with (
+        store.read() as connection,
+        connection.execute(asked) as result,
+        pq.ParquetWriter(buffer, fields) as writer,
+    ):
+        for piece in result.mappings().partitions():
+            writer.write_table(pa.Table.from_pylist([dict(row) for row in piece], fields))
+    return buffer.getvalue()
+
+
+def _check_span(since: datetime, until: datetime) -> None:
+    """Refuse a span that ends before it begins."""
+    if until <= since:
+        days = f"{since:%Y-%m-%d} and {until:%Y-%m-%d}"
+        raise Problem("time", 422, f"an export ends on a later day than it begins, not {days}")
+
+
+def _rows(name: str, loop: str, since: datetime, until: datetime) -> Select[Any]:
+    table = TABLES[name]
+    asked = select(table).where(table.c.loop == loop)
+    if table is schema.day:
+        return asked.order_by(table.c.date, table.c.table)
+    within = (table.c.id >= first_id(since)) & (table.c.id < first_id(until))
+    return asked.where(within).order_by(table.c.id)

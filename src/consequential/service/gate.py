@@ -245,7 +245,7 @@ def _fairness(
 ) -> Line:
     limit = settings.max_gap
     tuned_for = max(1, round(_GROUP * settings.gate.tuned_for))
-    intervals = AnyTime((), 1.0 - alpha, 0, tuned_for)
+    intervals = AnyTime(1.0 - alpha, tuned_for=tuned_for)
     found = map(intervals.of, measured.benefits if len(judged) > 1 else ())
     pairs = [pair for each in found for pair in permutations([each[k] for k in judged], 2)]
     if not pairs or not all(each.known for pair in pairs for each in pair):

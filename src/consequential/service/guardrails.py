@@ -255,7 +255,7 @@ def _shares(reference: FeatureSummary, people: Floats) -> dict[str, tuple[Floats
                 np.diff(below, prepend=0.0, append=1.0)
                 for below in (np.clip(levels, *ends), levels)
             )
-        elif reference.means is None:  # of a policy stored by an older version
+        elif reference.means is None:  # as a summary may be that was made by hand
             continue
         else:
             observed, expected = (

@@ -6,6 +6,7 @@ arrived yet; the state of a decision depends on the set of its events and not on
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
@@ -15,9 +16,13 @@ from sqlalchemy import Connection, Table, insert, select, text
 
 from consequential.service import schema
 from consequential.service.bodies import Attribute, Outcome, Override
+from consequential.service.chance import epoch_key, stored_commitment
+from consequential.service.database import Store
+from consequential.service.deciding import live_at, replayed
 from consequential.service.loops import clock, settings_in_force
 from consequential.service.problems import Problem
 from consequential.service.records import hidden_digest, new_salt, stamp
+from consequential.service.settings import NOT_STORED
 
 Row = dict[str, Any]
 Item = TypeVar("Item")
@@ -244,3 +249,45 @@ def outcomes_of(connection: Connection, decision: str) -> list[Row]:
     """Return all events of a decision."""
     wanted = select(schema.outcome).where(schema.outcome.c.decision == decision)
     return schema.rows(connection, wanted)
+
+
+# --- all that is known of one decision
+
+
+def decision_document(store: Store, id: str) -> dict[str, Any]:
+    """Return a decision with its reasons, outcome and override."""
+    with store.read() as connection:
+        row = decision_row(connection, id)
+        live = live_at(connection, row["loop"], row["version"], row["deployment"])
+        commitment = stored_commitment(connection, row["loop"], row["epoch"])
+        events = outcomes_of(connection, row["id"])
+        override = override_of(connection, row["id"])
+    features = None if row["features"] is None else json.loads(row["features"])
+    told = live.answer_again(row, commitment)
+    state = {"outcome": state_of(events), "events": events, "override": override}
+    return {**row, "salt": None, **told, "features": features, **state}
+
+
+def replay_document(store: Store, id: str, secret: bytes) -> dict[str, Any]:
+    """Return what was logged of a decision, and what comes out when it is computed again."""
+    with store.read() as connection:
+        row = decision_row(connection, id)
+        live = live_at(connection, row["loop"], row["version"], row["deployment"])
+    again = replayed(live, [row], epoch_key(secret, row["loop"], row["epoch"]))[0]
+    logged = {name: row[name] for name in ("u", "propensity", "accepted")}
+    now_is = {"u": again.u, "propensity": again.propensity, "accepted": again.accepted}
+    return {"id": id, "agrees": again.agrees, "logged": logged, "replayed": now_is}
+
+
+def decision_id(store: Store, loop: str, name: str) -> str | None:
+    """Return the id of a loop's decision from its id or from that of the application."""
+    if NOT_STORED.search(name):
+        return None
+    table = schema.decision.c
+    with store.read() as connection:
+        for column in (table.id, table.application_id):
+            wanted = select(table.id).where(table.loop == loop, column == name)
+            found: str | None = connection.execute(wanted).scalar()
+            if found is not None:
+                return found
+    return None

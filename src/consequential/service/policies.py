@@ -1,4 +1,7 @@
-"""Policies: proposed, checked against the loop they are for, and deployed by a second person."""
+"""Policies: proposed, checked against the loop they are for, and deployed by a second person.
+
+What decides changes by evidence, or with a reason that is shown everywhere.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,22 @@ from consequential.policies import (
     table_columns,
 )
 from consequential.service import schema
-from consequential.service.candidates import NO_COHORTS, file_candidate, last_learned
+from consequential.service.candidates import (
+    NO_COHORTS,
+    ROLL_BACK,
+    SMALLER,
+    WITHOUT_EVIDENCE,
+    Deployed,
+    Shares,
+    candidates,
+    deployed,
+    file_candidate,
+    last_learned,
+    newest_evaluation,
+    settings_version,
+)
 from consequential.service.deciding import Live, Person, Share
+from consequential.service.keys import Account
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
 from consequential.service.settings import LoopSettings, Words, period_of
@@ -133,13 +150,94 @@ def deploy(
 ) -> int:
     """Decide with these policies from now on, whatever the evidence; return the number.
 
-    What people ask for goes through `approval.approve`.
+    What people ask for goes through `approve`.
     """
-    check_shares(connection, live, shares)
-    return add_deployment(connection, live.loop, shares, by, time, evidence)
+    _check_shares(connection, live, shares)
+    return _add_deployment(connection, live.loop, shares, by, time, evidence)
 
 
-def check_shares(connection: Connection, live: Live, shares: Mapping[str, float]) -> None:
+def approve(
+    connection: Connection,
+    live: Live,
+    shares: Shares,
+    account: Account,
+    time: datetime,
+    *,
+    evidence: int | None = None,
+    why: str = "",
+) -> int:
+    """Deploy shares, if evidence or what was before allows it; return the deployment's number.
+
+    `evidence` is the number of the last evaluation of the candidate whose share rises. Without it
+    shares that were deployed before may be deployed again, unless they were rolled back from, and
+    shares of candidates may shrink; anything else takes the scope `admin` and a reason, and is
+    marked so. Nobody raises the share of their own policy.
+    """
+    _check_shares(connection, live, shares)
+    now = deployed(connection, live.loop)
+    if dict(shares) == dict(now.shares):
+        raise Problem("already_deployed", 409, "the loop decides with these shares already")
+    more = [digest for digest, share in shares.items() if share > now.shares.get(digest, 0.0)]
+    for digest in more:
+        row = policy_row(connection, live.loop, digest)
+        if row is not None and row["by"] == account.name:
+            raise Problem("own_policy", 403, "a second person deploys a policy, not its author")
+    rising = [digest for digest in more if digest != now.live]
+    if evidence is not None:
+        _check_evidence(connection, live.loop, now, rising, evidence)
+        said = f"evaluation {evidence}"
+    elif any(dict(shares) == dict(before) for before in now.before):
+        said = ROLL_BACK
+    elif not rising:
+        said = SMALLER
+    else:
+        if "admin" not in account.scopes:
+            raise Problem(
+                "evidence", 403,
+                "give the number of the evaluation that the candidate passed; without evidence "
+                f"only a key with admin may deploy, and that of {account.name} has it not",
+            )  # fmt: skip
+        if not why.strip():
+            raise Problem("evidence", 422, "without evidence say why: it is shown everywhere")
+        said = WITHOUT_EVIDENCE
+    told = f"{said}: {why.strip()}" if why.strip() else said
+    return _add_deployment(connection, live.loop, shares, account.name, time, told)
+
+
+def _check_evidence(
+    connection: Connection, loop: str, now: Deployed, rising: list[str], evidence: int
+) -> None:
+    """Refuse evidence that is not the last word about the one candidate whose share rises."""
+    table = schema.evaluation
+    asked = select(table).where(table.c.loop == loop, table.c.number == evidence)
+    shown = schema.row(connection, asked)
+    if shown is None:
+        raise Problem("unknown_evaluation", 422, f"the loop has no evaluation {evidence}")
+    number = shown["candidate_number"]
+    state = {row["number"]: row["state"] for row in candidates(connection, loop)}[number]
+    if state != "waiting" or shown["against"] != now.live:
+        raise Problem("candidate_ended", 409, f"the candidate waits no longer: it is {state}")
+    newest = newest_evaluation(connection, loop, number)
+    assert newest is not None
+    if newest["number"] != evidence:
+        raise Problem(
+            "evidence_changed", 409,
+            f"the candidate was looked at again: evaluation {newest['number']} is the last",
+        )  # fmt: skip
+    if shown["version"] != settings_version(connection, loop):
+        raise Problem(
+            "settings_changed", 409,
+            "the settings have changed since this evaluation: the worker will look again",
+        )  # fmt: skip
+    if not shown["passed"]:
+        raise Problem("not_passed", 409, "the candidate has not passed all checks")
+    if rising != [shown["candidate"]]:
+        raise Problem(
+            "shares", 422, "the evidence is about one candidate: only its share may rise by it"
+        )
+
+
+def _check_shares(connection: Connection, live: Live, shares: Mapping[str, float]) -> None:
     """Refuse shares that are none, and policies that cannot decide."""
     # a comparison with NaN is false
     if (
@@ -154,7 +252,7 @@ def check_shares(connection: Connection, live: Live, shares: Mapping[str, float]
         checked_policy(row["content"], live.settings)
 
 
-def add_deployment(
+def _add_deployment(
     connection: Connection,
     loop: str,
     shares: Mapping[str, float],

@@ -36,9 +36,17 @@ def _text(name: str, *more: Any, null: bool = False, key: bool = False) -> Colum
 
 
 def _rows(
-    name: str, *columns: Any, filled_in: tuple[str, ...] = (), schema: str | None = None
+    name: str,
+    *columns: Any,
+    filled_in: tuple[str, ...] = (),
+    forgotten: tuple[str, ...] = (),
+    schema: str | None = None,
 ) -> Table:
-    """Return a table of rows; `filled_in` may change later and are no part of the digest."""
+    """Return a table of rows, of which nothing changes but two kinds of columns.
+
+    Those `filled_in` change once, from null. Those `forgotten`, a value and its salt, change once,
+    to null; a digest of them stays. Neither is part of the row's digest.
+    """
     return Table(
         name,
         metadata,
@@ -49,7 +57,11 @@ def _rows(
         _text("digest"),
         schema=schema,
         sqlite_with_rowid=False,
-        info={"filled_in": frozenset(filled_in)},
+        info={
+            "filled_in": filled_in,
+            "forgotten": forgotten,
+            "may_change": frozenset((*filled_in, *forgotten)),
+        },
     )
 
 
@@ -110,7 +122,7 @@ decision = _rows(
     # the loop last: with an index that begins with it, SQLite would read all of a loop for a day
     UniqueConstraint("application_id", "loop"),
     Index("decision_subject", "subject_id", "loop", "epoch", "id"),
-    filled_in=("features", "salt"),
+    forgotten=("features", "salt"),
 )
 
 override = _rows(
@@ -151,7 +163,7 @@ attribute = _rows(
     _text("value_digest"),
     _text("by"),
     Index("attribute_subject", "subject_id", "attribute"),
-    filled_in=("value", "salt"),
+    forgotten=("value", "salt"),
     schema="sensitive",
 )
 
@@ -222,7 +234,6 @@ account = _rows(
 event = _rows("event", _text("by"), _text("what"), _text("about"))
 
 SEALED = tuple(metadata.tables.values())  # their rows are sealed when a day is closed
-ADDED_LATER = (candidate, evaluation, guardrail)  # days may have been closed without them
 
 day = Table(
     "day",
@@ -251,7 +262,7 @@ def row(connection: Connection, wanted: Select[Any]) -> dict[str, Any] | None:
 def made_row(table: Table, loop: str, time: datetime, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a complete row: with its identifier, time and digest."""
     made = {"id": new_id(time), "loop": loop, "time": stamp(time), **values}
-    made["digest"] = row_digest(made, table.info["filled_in"])
+    made["digest"] = row_digest(made, table.info["may_change"])
     return made
 
 

@@ -24,8 +24,6 @@ from consequential.service.forgetting import FORGOTTEN
 from consequential.service.records import hidden_digest, row_digest
 
 _PIECE = 2_000  # rows that are replayed together
-# what may be forgotten, and the digest that stays in its place
-_HIDDEN = {"decision": ("features", "features_digest"), "attribute": ("value", "value_digest")}
 
 Row = Mapping[Any, Any]
 Place = tuple[str, str]  # a loop and a day
@@ -126,8 +124,7 @@ def verify_day(
         return
     for table in schema.SEALED:
         if table.name not in days:
-            if table not in schema.ADDED_LATER:
-                yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
+            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
             continue
         rows, replay = HashedRows(), _Replay(store, secret)
         own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)
@@ -188,16 +185,16 @@ class _Forgotten:
 
 
 def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Finding]:
-    if row_digest(row, table.info["filled_in"]) != row["digest"]:
+    if row_digest(row, table.info["may_change"]) != row["digest"]:
         yield Finding(table.name, row["id"], "its digest is not that of its content")
-    if table.name in _HIDDEN:
-        name, digest = _HIDDEN[table.name]
+    if table.info["forgotten"]:
+        name, _ = table.info["forgotten"]
         content, salt = row[name], row["salt"]
         if (content is None) != (salt is None):
             yield Finding(table.name, row["id"], f"of {name} and salt only one was deleted")
         elif content is None and not forgotten.has(row):
             yield Finding(table.name, row["id"], f"{name} was deleted, and no event says so")
-        elif content is not None and hidden_digest(salt, content) != row[digest]:
+        elif content is not None and hidden_digest(salt, content) != row[f"{name}_digest"]:
             yield Finding(table.name, row["id"], f"{name} or salt is not what was written")
 
 
@@ -225,18 +222,12 @@ def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Finding]:
 def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
     """Find days that are closed for some tables only, or lie between closed days."""
     tables: dict[Place, set[str]] = defaultdict(set)
-    first: dict[tuple[str, str], str] = {}  # day of a table
     for row in closed:
         tables[row["loop"], row["date"]].add(row["table"])
-        first.setdefault((row["loop"], row["table"]), row["date"])
+    sealed = {table.name for table in schema.SEALED}
     for loop in {loop for loop, _ in tables}:
         for day in _days_between([day for name, day in tables if name == loop]):
-            wanted = {
-                each.name
-                for each in schema.SEALED
-                if each not in schema.ADDED_LATER or first.get((loop, each.name), "9") <= day
-            }
-            for table in wanted - tables.get((loop, day), set()):
+            for table in sealed - tables.get((loop, day), set()):
                 yield Finding("day", f"{table} {loop} {day}".replace("  ", " "), "it is missing")
 
 

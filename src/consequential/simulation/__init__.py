@@ -1,9 +1,9 @@
 """Simulation: strategies in worlds, over seeds and penalties."""
 
-from consequential.simulation.exploring_strategies import ExploreByPosterior, RefitPolicy
 from consequential.simulation.runs import Run, Runs, RunsError, Summary
 from consequential.simulation.simulate import simulate
 from consequential.simulation.strategies import (
+    ExploreByPosterior,
     LearnToDecide,
     LearnToPredict,
     Strategy,
@@ -14,7 +14,6 @@ __all__ = [
     "ExploreByPosterior",
     "LearnToDecide",
     "LearnToPredict",
-    "RefitPolicy",
     "Run",
     "Runs",
     "RunsError",

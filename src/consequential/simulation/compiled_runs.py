@@ -1,4 +1,4 @@
-"""Compiled runs: the runs of one strategy as arrays and numbers, for kernels and for a GPU."""
+"""Compiled runs: the runs of one strategy and seed as arrays and numbers, for kernels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ def _knows_learner(learner: Any, sequence: Sequence, world: World) -> bool:
         and update.is_compiled(learner.step)
         and _knows_weighting(learner.objective.weighting)
         and _has_shapes(learner.objective.fairness)
-        and learner.objective.rejection_utility == (0.0, 0.0)
         and len(world.groups) <= _MOST_GROUPS
     )
 
@@ -139,13 +138,13 @@ def _notion(fairness: ShapedFairness | None) -> Notion:
 
 @dataclass(slots=True)
 class CompiledRuns:
-    """The runs of one strategy, one row per run: all penalties of the first seed, then the next."""
+    """The runs of one strategy and seed, one row per penalty."""
 
     name: str
     learner: Learner
     sequence: Sequence
-    seeds: list[int]
-    starts: list[DecisionRule]  # one per seed
+    seed: int
+    start: DecisionRule
     penalties: tuple[float, ...]
     time_steps: int
     thetas: Floats = field(init=False)
@@ -153,8 +152,7 @@ class CompiledRuns:
     outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
-        first = np.array([theta_of(start) for start in self.starts])
-        self.thetas = np.repeat(first, len(self.penalties), axis=0)
+        self.thetas = np.tile(np.asarray(theta_of(self.start)), (len(self.penalties), 1))
         self.path = np.empty((len(self.thetas), self.time_steps + 1, self.thetas.shape[1]))
         self.path[:, 0] = self.thetas
         shape = self.time_steps, self.n_runs
@@ -169,15 +167,13 @@ class CompiledRuns:
 
     @property
     def has_plain_inputs(self) -> bool:
-        """Whether inputs are (1, x), for every seed."""
-        return all(
-            not isinstance(start, Policy) or (start.feature_map is None and not start.groups)
-            for start in self.starts
-        )
+        """Whether inputs are (1, x)."""
+        start = self.start
+        return not isinstance(start, Policy) or (start.feature_map is None and not start.groups)
 
     def learning(self, world_cost: float) -> Learning:
         """Return what the runs have in common, as numbers."""
-        learner, start = self.learner, self.starts[0]
+        learner, start = self.learner, self.start
         assert isinstance(learner, UpdatePolicy)
         assert isinstance(start, Policy)
         objective, step, weighting = learner.objective, learner.step, learner.objective.weighting
@@ -205,7 +201,7 @@ class CompiledRuns:
 
     def rule(self, run: int, time_step: int) -> DecisionRule:
         """Return the rule that a run had at a time step."""
-        start, theta = self.starts[run // len(self.penalties)], self.path[run, time_step]
+        start, theta = self.start, self.path[run, time_step]
         if isinstance(start, Policy):
             return start.at(theta)
         assert isinstance(start, ThresholdPolicy)
@@ -241,8 +237,8 @@ class CompiledRuns:
         return [
             Run(
                 self.name,
-                self.penalties[run % len(self.penalties)],
-                self.seeds[run // len(self.penalties)],
+                self.penalties[run],
+                self.seed,
                 {
                     "utility": metrics["utility"],
                     "effective_utility": effective[run],

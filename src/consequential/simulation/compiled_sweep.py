@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil, log
 from queue import SimpleQueue
 from threading import Event
@@ -31,9 +31,8 @@ from consequential.kernels.step import (
 )
 from consequential.learning import prediction
 from consequential.learning.prediction import FitPredictor
-from consequential.log.reservoir import reservoir_moves
 from consequential.policies import Policy
-from consequential.sequences import Aggregated, Sequence, sequence_named
+from consequential.sequences import Aggregated, Sequence, reservoir_moves, sequence_named
 from consequential.simulation.compiled_runs import CompiledRuns, Starts
 from consequential.simulation.ground_truth import GroundTruth
 from consequential.simulation.replay import Experiment, fill_proposals, learning_rng
@@ -53,14 +52,6 @@ def sweep(
     """Yield how many steps were taken and which runs are done, as it goes."""
     n_threads = _n_threads(n_jobs)
     one_world = experiment.for_seed(seeds[0]) is experiment
-    if experiment.engine == "jax" and one_world and not experiment.world.drifts:
-        # a device has one population
-        from consequential.simulation.device_sweep import sweep_on_device
-
-        left = yield from sweep_on_device(experiment, seeds, starts, n_threads)
-        experiment = replace(experiment, strategies=left)
-    if not experiment.strategies:
-        return
     truth = GroundTruth(experiment.world, experiment.fairness)
     tasks = _tasks(experiment, seeds, starts, n_threads)
     if experiment.world.drifts:  # the population of a step is measured once, for all runs
@@ -71,9 +62,9 @@ def sweep(
                 yield n_steps, []
         except KeyboardInterrupt:
             if done:
-                yield 0, measured(experiment, truth, done, n_threads)
+                yield 0, _measured(experiment, truth, done, n_threads)
             raise
-        yield 0, measured(experiment, truth, done, n_threads)
+        yield 0, _measured(experiment, truth, done, n_threads)
         return
 
     def task(seed_runs: _SeedRuns) -> Iterator[tuple[int, list[Run]]]:
@@ -81,7 +72,7 @@ def sweep(
         for n_steps, finished in _advance(seed_runs):
             if finished and not one_world:
                 own = GroundTruth(here.world, here.fairness)
-            yield n_steps, measured(here, own, finished, 1) if finished else []
+            yield n_steps, _measured(here, own, finished, 1) if finished else []
 
     yield from _in_threads(tasks, task, n_threads)
 
@@ -96,7 +87,7 @@ def _n_threads(n_jobs: int | None) -> int:
     return n_jobs if n_jobs > 0 else max(1, n_cores + 1 + n_jobs)
 
 
-def measured(
+def _measured(
     experiment: Experiment, truth: GroundTruth, done: list[CompiledRuns], n_threads: int
 ) -> list[Run]:
     """Return finished runs with the true metrics of all their policies."""
@@ -127,29 +118,24 @@ def _tasks(
     n_parts = min(ceil(n_threads / len(seeds)), len(experiment.penalties))
     parts = [experiment.penalties[part::n_parts] for part in range(n_parts)]
     return [
-        _SeedRuns(here, seed, runs_of(here, [seed], starts, part, at=at))
+        _SeedRuns(here, seed, _runs_of(here, seed, at, starts, part))
         for at, seed in enumerate(seeds)
         for here in [experiment.for_seed(seed)]
         for part in parts
     ]
 
 
-def runs_of(
-    experiment: Experiment,
-    seeds: list[int],
-    starts: Starts,
-    penalties: tuple[float, ...],
-    *,
-    at: int = 0,
+def _runs_of(
+    experiment: Experiment, seed: int, at: int, starts: Starts, penalties: tuple[float, ...]
 ) -> list[CompiledRuns]:
-    """Return the runs of all strategies for some seeds, of which the first has number `at`."""
+    """Return the runs of all strategies for a seed, whose first rules are in place `at`."""
     return [
         CompiledRuns(
             strategy.name,
             experiment.learner(strategy, penalties[0]),  # type: ignore[arg-type]
             sequence_named(strategy.sequence),
-            seeds,
-            starts[strategy.name][at : at + len(seeds)],
+            seed,
+            starts[strategy.name][at],
             penalties,
             experiment.time_steps,
         )
@@ -194,12 +180,6 @@ def _in_threads(
         finally:  # also if the caller stops listening
             stopped.set()
             pool.shutdown(cancel_futures=True)
-
-
-def advance_seed(experiment: Experiment, all_runs: list[CompiledRuns]) -> None:
-    """Take the runs of one seed through time."""
-    for _ in _advance(_SeedRuns(experiment, all_runs[0].seeds[0], all_runs)):
-        pass
 
 
 def _advance(task: _SeedRuns) -> Iterator[tuple[int, list[CompiledRuns]]]:
@@ -317,7 +297,7 @@ class _SeedRuns:
             runs.path[:, time_step + 1] = runs.thetas
 
     def _mapped(self, runs: CompiledRuns, features: Floats) -> Floats:
-        policy = runs.starts[0]
+        policy = runs.start
         assert isinstance(policy, Policy)
         groups = np.array(self.experiment.world.groups, dtype=object)
         return policy.inputs(features, groups[self.group] if policy.uses_sensitive else None).T

@@ -108,7 +108,7 @@ class _Population:
 
     def metrics(self, runs: CompiledRuns, steps: Iterable[int], run: int) -> PathMetrics:
         """Return the metrics of the policies that a run had at steps."""
-        start, chosen = runs.starts[run // len(runs.penalties)], list(steps)
+        start, chosen = runs.start, list(steps)
         if self.population is None or (isinstance(start, Policy) and start.groups):
             return self._one_by_one(runs, run, chosen)
         thetas = np.ascontiguousarray(runs.path[run, chosen])

@@ -47,7 +47,7 @@ class Experiment:
     time_steps: int
     n_proposals: int
     fairness: Fairness
-    engine: Literal["compiled", "numpy", "jax"]
+    engine: Literal["compiled", "numpy"]
     last_only: bool = False  # measure only the last policy: metrics of the others are NaN
 
     def for_seed(self, seed: int) -> Experiment:

@@ -34,7 +34,7 @@ def simulate(
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
     feature_map: Any = None,
-    engine: Literal["compiled", "numpy", "jax"] = "compiled",
+    engine: Literal["compiled", "numpy"] = "compiled",
     n_jobs: int | None = None,
     progress: bool = True,
 ) -> Runs:
@@ -63,8 +63,7 @@ def simulate(
     engine
         `"compiled"` takes many runs through compiled code side by side; a link, a weighting, a
         fairness notion, a sequence or a learner of your own is run in Python all the same.
-        `"numpy"` runs everything in Python: slow, and what defines the results. `"jax"` sends
-        what it can to a GPU (`pip install '.[jax]'`), with the same results.
+        `"numpy"` runs everything in Python: slow, and what defines the results.
     n_jobs
         Threads of compiled code, or processes where runs go through Python; -1 for one per core.
         By default as many threads as cores, and one process. Within `cluster(...)` seeds go to its
@@ -120,7 +119,7 @@ def checked_experiment(
     n_proposals: int | None = None,
     fairness: str | Fairness = "demographic_parity",
     feature_map: Any = None,
-    engine: Literal["compiled", "numpy", "jax"] = "compiled",
+    engine: Literal["compiled", "numpy"] = "compiled",
     last_only: bool = False,
 ) -> tuple[Experiment, list[int]]:
     """Check what `simulate` was asked for; return what to run, and the seeds."""
@@ -140,8 +139,8 @@ def checked_experiment(
         engine,
         last_only,
     )
-    if engine not in ("compiled", "numpy", "jax"):
-        raise ValueError(f"engine is 'compiled', 'numpy' or 'jax', not {engine!r}")
+    if engine not in ("compiled", "numpy"):
+        raise ValueError(f"engine is 'compiled' or 'numpy', not {engine!r}")
     if experiment.time_steps < 1 or experiment.n_proposals < 1:
         raise ValueError("time_steps and n_proposals are at least 1")
     world_at(world, experiment.time_steps)  # a world that cannot go so far says so now

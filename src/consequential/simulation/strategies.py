@@ -10,6 +10,7 @@ import numpy as np
 
 from consequential.fairness import Fairness
 from consequential.learning.algorithm import Learner
+from consequential.learning.exploring import Explore, FitPosterior
 from consequential.learning.prediction import FitFairPredictor, FitPredictor
 from consequential.learning.update import UpdatePolicy
 from consequential.objective import Objective
@@ -20,19 +21,24 @@ from consequential.policies import (
     as_features,
     logistic_model,
 )
-from consequential.sequences import Sequence, sequence_named
+from consequential.sequences import Iterative, Sequence, sequence_named
 from consequential.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.weightings import Weighting
 from consequential.worlds import World
 
 _MAPPED = 4096  # people that feature maps are fitted to
+_NAMES = {
+    "sampling": "posterior",
+    "optimistic": "optimistic posterior",
+    "pseudo_labels": "pseudo-labels",
+}
 
 
 class Strategy(ABC):
     """A way to learn in a world, under a name.
 
     A strategy of your own has a `name` and two methods, `start` and `learner`. `sequence` says
-    which data it learns from: `"iterative"` unless you set it. See docs/how-to-add-a-strategy.md.
+    which data it learns from: `"iterative"` unless you set it. See docs/extend.md.
 
     Examples
     --------
@@ -218,6 +224,84 @@ class LearnToPredict(Strategy):
         if self.fair:
             return FitFairPredictor(Objective(world.cost, fairness, penalty))
         return FitPredictor(world.cost, self.classifier)
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreByPosterior(Strategy):
+    """Accept with the probability that a person is worth accepting, given all labels so far.
+
+    The label's log-odds are a Bayesian linear model over a feature map: see `FitPosterior`. Every
+    run starts at the world's initial policy, as the paper's strategies do.
+
+    Parameters
+    ----------
+    explore
+        `"sampling"`, `"optimistic"` or `"pseudo_labels"`, as in `FitPosterior`.
+    sequence
+        `"iterative"` adds the rows of the last step to the posterior, which needs no other rows;
+        `"aggregated"`, or another `Sequence`, fits all rows that it keeps anew. The second forgets
+        what it no longer keeps: `LastSteps(k)` follows a world that drifts.
+    max_gap
+        The largest gap allowed; `simulate(..., penalties=...)` punishes it instead.
+    foresight, floor, early_floor, feature_map, patterns
+        As in `FitPosterior`.
+    named
+        A name for tables and figures.
+
+    Examples
+    --------
+    >>> import consequential as cq
+    >>> world, strategy = cq.worlds.second_setting(), cq.ExploreByPosterior()
+    >>> runs = cq.simulate(world, strategy, seeds=1, time_steps=10, progress=False)
+    >>> runs.metric("utility", "posterior, iterative")[0, -1].round(2)
+    np.float64(0.09)
+    """
+
+    explore: Explore = "sampling"
+    sequence: str | Sequence = "iterative"
+    max_gap: float | None = None
+    foresight: float = 10.0
+    floor: float = 0.0
+    early_floor: float = 0.0
+    feature_map: Any = None
+    patterns: bool = True
+    named: str | None = None
+
+    def __post_init__(self) -> None:
+        sequence_named(self.sequence)  # checks it, as the next line does with the other options
+        FitPosterior(
+            0.5,
+            max_gap=self.max_gap,
+            explore=self.explore,
+            foresight=self.foresight,
+            floor=self.floor,
+            early_floor=self.early_floor,
+        )
+
+    @property
+    def name(self) -> str:
+        """The name given, or how it explores and the sequence."""
+        return self.named or f"{_NAMES[self.explore]}, {sequence_named(self.sequence).name}"
+
+    def start(self, world: World, rng: np.random.Generator) -> DecisionRule:
+        """Return the world's initial policy."""
+        return world.initial_policy("logistic", rng=rng).with_floor(self.floor)
+
+    def learner(self, world: World, fairness: Fairness, penalty: float) -> Learner:
+        """Return `FitPosterior`."""
+        return FitPosterior(
+            world.cost,
+            fairness,
+            penalty,
+            self.max_gap,
+            self.explore,
+            self.foresight,
+            self.floor,
+            self.early_floor,
+            self.feature_map,
+            accumulate=isinstance(sequence_named(self.sequence), Iterative),
+            patterns=self.patterns,
+        )
 
 
 def paper_strategies(

@@ -31,7 +31,7 @@ class BalanceHeuristic(Weighting):
     >>> import consequential as cq
     >>> log = cq.DecisionLog.from_arrays(
     ...     [[0.0], [0.0]], [1, 1], [0.25, 0.75], [1, 0], time_step=[0, 1],
-    ...     policies={0: cq.EveryNth(4), 1: cq.RejectAll().with_floor(0.75)})
+    ...     policies={k: cq.RejectAll().with_floor(p) for k, p in enumerate([0.25, 0.75])})
     >>> cq.weightings.BalanceHeuristic().weights(log)
     array([2., 2.])
     """

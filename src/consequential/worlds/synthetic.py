@@ -1,4 +1,4 @@
-"""Synthetic settings: the paper's two, and one that drifts. Formulas: docs/notation.md."""
+"""Synthetic settings: the paper's two, and one that drifts. Formulas: docs/mathematics.md."""
 
 from __future__ import annotations
 

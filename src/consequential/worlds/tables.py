@@ -197,7 +197,7 @@ def compas(
     The paper's words make y = 1 re-arrest, which the literal utility then rewards; the default
     here is `"no_rearrest"`. With `standardised=True` all five features have mean 0 and variance
     1, as in the code of the paper's authors, and not priors alone; `split_seed` is that of
-    `TableWorld`. Read docs/data/compas.md before drawing conclusions.
+    `TableWorld`. Read docs/data.md before drawing conclusions.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def german(
     cost: float = 0.7,
     split_seed: int | None = 0,
 ) -> TableWorld:
-    """Return German credit: 1000 credits that were granted; see docs/data/german.md.
+    """Return German credit: 1000 credits that were granted; see docs/data.md.
 
     With `sensitive="age"` the groups are people up to 25 and over 25, and age is no feature.
     `split_seed` is that of `TableWorld`.
@@ -267,7 +267,7 @@ def german(
 
 
 def taiwan(*, cost: float = 0.75, split_seed: int | None = 0) -> TableWorld:
-    """Return Taiwan credit cards: 30 000 card holders; see docs/data/taiwan.md.
+    """Return Taiwan credit cards: 30 000 card holders; see docs/data.md.
 
     `split_seed` is that of `TableWorld`.
 

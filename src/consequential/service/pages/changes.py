@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from consequential.service.approval import approve
 from consequential.service.candidates import (
     Deployed,
     Shares,
@@ -22,7 +21,7 @@ from consequential.service.candidates import (
 )
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
-from consequential.service.policies import policy_row
+from consequential.service.policies import approve, policy_row
 from consequential.service.problems import Problem
 from consequential.service.records import canonical
 

@@ -10,12 +10,11 @@ from markupsafe import Markup
 from sqlalchemy import Connection, func, select
 
 from consequential.service import schema
-from consequential.service.approval import WITHOUT_EVIDENCE
+from consequential.service.candidates import WITHOUT_EVIDENCE, History, Row
 from consequential.service.chance import commitment_of
 from consequential.service.deciding import Live
 from consequential.service.gate import FEWEST
 from consequential.service.pages import books, charts, groups
-from consequential.service.pages.history import History, Row
 from consequential.service.pages.rendering import (
     count,
     date,

@@ -15,12 +15,11 @@ from sqlalchemy import Connection, func, select
 from consequential.evaluation import compare, overlap
 from consequential.service import schema
 from consequential.service.alarms import unwatched
-from consequential.service.candidates import deployed
+from consequential.service.candidates import History, deployed, line_of
 from consequential.service.cohorts import Cohorts, log_of, name_of
 from consequential.service.deciding import Live
 from consequential.service.loops import loop_versions
 from consequential.service.pages import books, parts, sections
-from consequential.service.pages.history import History, line_of
 from consequential.service.pages.parts import Part
 from consequential.service.pages.rendering import count, date, figure, percent, render, short
 from consequential.service.policies import stored_policy

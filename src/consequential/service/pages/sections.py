@@ -12,14 +12,14 @@ from typing import Any
 from prometheus_client import REGISTRY
 from sqlalchemy import select
 
-from consequential.service import lookups, schema
+from consequential.service import schema
 from consequential.service.alarms import last_findings, raised_alarms, unwatched
-from consequential.service.candidates import deployed
+from consequential.service.candidates import History, Row, deployed, line_of
 from consequential.service.closing import last_closed
 from consequential.service.deciding import Live
 from consequential.service.keys import Account
+from consequential.service.outcomes import decision_document, decision_id, replay_document
 from consequential.service.pages import books, charts, groups, parts
-from consequential.service.pages.history import History, Row, line_of
 from consequential.service.pages.parts import LISTED
 from consequential.service.pages.rendering import minute
 from consequential.service.settings import NOT_STORED, period_after, period_of, period_start
@@ -263,13 +263,13 @@ def _gains(looks: list[Row]) -> list[charts.Point]:
 
 def decision(service: Service, live: Live, asked: str, *, replay: bool) -> Context:
     """Return all about one decision, found by its id or its application's."""
-    found = lookups.decision_id(service.store, live.loop, asked) if asked else None
+    found = decision_id(service.store, live.loop, asked) if asked else None
     if found is None:
         return {"row": None, "replay": None}
-    row = lookups.decision_document(service.store, found)
+    row = decision_document(service.store, found)
     with service.store.read() as connection:
         history = History.of(connection, live.loop)
-    again = lookups.replay_document(service.store, found, service.settings.secret)
+    again = replay_document(service.store, found, service.settings.secret)
     return {
         "row": row,
         "without_evidence": _is_unproven(history, row["deployment"]),

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,8 +20,16 @@ from starlette.staticfiles import StaticFiles
 
 from consequential.service import schema
 from consequential.service.deciding import Live
-from consequential.service.keys import Account
-from consequential.service.pages import changes, sections, sessions
+from consequential.service.keys import (
+    SESSION_COOKIE,
+    SESSION_LASTS,
+    Account,
+    account_of_id,
+    account_of_key,
+    new_session,
+    signed_in,
+)
+from consequential.service.pages import changes, sections
 from consequential.service.pages.rendering import render
 from consequential.service.pages.report import report
 from consequential.service.problems import Problem
@@ -105,7 +113,7 @@ def _page(view: Callable[[Visit], Response]) -> Handler:
 async def _form(request: Request) -> Form:
     if request.method != "POST":
         return dict(request.query_params)
-    sessions.check_origin(request)
+    _check_origin(request)
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -115,12 +123,12 @@ async def _form(request: Request) -> Form:
 
 
 def _account(service: Service, request: Request) -> Account | None:
-    cookie = request.cookies.get(sessions.COOKIE, "")
-    identifier = sessions.signed_in(service.settings.secret, cookie, now())
+    cookie = request.cookies.get(SESSION_COOKIE, "")
+    identifier = signed_in(service.settings.secret, cookie, now())
     if identifier is None:
         return None
     with service.store.read() as connection:
-        return sessions.account_of_id(connection, identifier)
+        return account_of_id(connection, identifier)
 
 
 def _address(request: Request) -> str:
@@ -198,7 +206,7 @@ async def _sign_in(request: Request) -> Response:
 
     def checked() -> tuple[str, str]:
         with service.store.read() as connection:
-            found = sessions.account_of_key(connection, form.get("key", "").strip())
+            found = account_of_key(connection, form.get("key", "").strip())
         if found is None:
             return "", "This key is not known."
         identifier, account = found
@@ -213,9 +221,9 @@ async def _sign_in(request: Request) -> Response:
         return _html(render("sign-in.html", next=following, wrong=wrong), 401)
     answer = _redirect(following)
     answer.set_cookie(
-        sessions.COOKIE,
-        sessions.new_session(service.settings.secret, identifier, now()),
-        max_age=int(sessions.LASTS.total_seconds()),
+        SESSION_COOKIE,
+        new_session(service.settings.secret, identifier, now()),
+        max_age=int(SESSION_LASTS.total_seconds()),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -229,7 +237,7 @@ async def _sign_out(request: Request) -> Response:
     except Problem as problem:
         return help_page(request, problem)
     answer = _redirect("/sign-in")
-    answer.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict")
+    answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return answer
 
 
@@ -336,3 +344,10 @@ def routes() -> list[Route | Mount]:
         Mount("/static", static),
     ]
     return found
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse a form that another site sent."""
+    origin = request.headers.get("origin") or request.headers.get("referer") or ""
+    if urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem("origin", 403, "this form was not sent from a page of this service")

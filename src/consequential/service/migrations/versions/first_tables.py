@@ -1,61 +1,20 @@
-"""The first tables, with the triggers and grants that let rows be added and never changed."""
+"""The tables, with the triggers and grants that let rows be added and never changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from alembic import context, op
+from sqlalchemy import PrimaryKeyConstraint, Table, UniqueConstraint
+from sqlalchemy.schema import CreateIndex, CreateTable
 
-from consequential.service.migrations.rows import (
-    POSTGRESQL_TEXT,
-    columns,
-    postgresql_rules,
-    postgresql_tables,
-    sqlite_is_new,
-    sqlite_no,
-    sqlite_rules,
-    sqlite_tables,
-)
+from consequential.service import schema
 
 revision = "0001"
 down_revision = None
 
-MAIN = {
-    "loop": '"version" integer not null, settings {t}, "by" {t}, unique (loop, "version")',
-    "policy": 'policy {t}, content {t}, "by" {t}, parent {n}, cohorts {t}, unique (loop, policy)',
-    "deployment": '"number" integer not null, shares {t}, "by" {t}, evidence {t}, '
-    'unique (loop, "number")',
-    "epoch": 'epoch {t}, start {t}, "end" {t}, commitment {t}, "key" {n}, unique (loop, epoch)',
-    "decision": "application_id {t}, subject_id {n}, version integer not null, cohort {t}, "
-    "epoch {t}, deployment integer not null, features {n}, salt {n}, features_digest {t}, "
-    "amount {f}, score {f}, propensity {f}, u {f}, accepted boolean not null, "
-    "unique (loop, application_id)",
-    "override": 'decision {t} references decision (id), accepted boolean not null, "by" {t}, '
-    "why {t}, unique (decision)",
-    "outcome": "event_id {t}, decision {t} references decision (id), label integer, "
-    'happened {t}, corrects {n}, "by" {t}, unique (event_id)',
-    "cohort": 'period {t}, "version" integer not null, file {t}, file_digest {t}, '
-    '"rows" integer not null, counts {t}, "by" {t}, unique (loop, period, "version")',
-    "account": "name {t}, scopes {t}, key_hash {t}, revoked {n}, unique (key_hash)",
-    "event": '"by" {t}, what {t}, about {t}',
-}
-_SENSITIVE = {
-    "attribute": 'subject_id {t}, attribute {t}, value {n}, salt {n}, value_digest {t}, "by" {t}'
-}
-_DAY = (
-    'loop {t}, date {t}, "table" {t}, "rows" integer not null, seal {t}, summary {t}, '
-    'primary key (loop, date, "table")'
-)
-_INDEXES = (
-    "create index decision_subject on decision (subject_id, loop, epoch, id)",
-    "create unique index outcome_first on outcome (decision) where corrects is null",
-    "create index outcome_decision on outcome (decision)",
-    "create index outcome_corrects on outcome (corrects)",
-)
-_SUBJECTS = "create index attribute_subject on {name} (subject_id, attribute)"
-
 _REFUSE_CHANGE = """
-create function {schema}refuse_change() returns trigger language plpgsql as $$ begin
+create function {place}refuse_change() returns trigger language plpgsql as $$ begin
     raise exception using message = tg_table_name || ': rows are never changed', errcode = '23001';
 end $$
 """
@@ -69,45 +28,118 @@ create function refuse_closed() returns trigger language plpgsql as $$ begin
     return new;
 end $$
 """
+_ROLE = """
+do $$ begin
+    if not exists (select from pg_roles where rolname = '{role}') then
+        create role {role} nologin;
+    end if;
+    {grants}
+exception when insufficient_privilege then
+    raise notice 'no role {role}: give the grants by hand';
+end $$
+"""
 
 
 def upgrade() -> None:
     """Make the tables of one of the two databases."""
     options = context.config.attributes
-    statements = _sqlite if options["sqlite"] else _postgresql
-    for statement in statements(options["part"]):
+    apart = options["part"] == "sensitive"
+    found = schema.metadata.tables.values()
+    tables = [table for table in found if (table.schema is not None) == apart]
+    for table in tables:
+        op.execute(CreateTable(table))
+        for index in sorted(table.indexes, key=lambda each: str(each.name)):
+            op.execute(CreateIndex(index))
+    for statement in _sqlite(tables) if options["sqlite"] else _postgresql(tables, apart):
         op.execute(statement)
 
 
-def _sqlite(part: str) -> Iterator[str]:
-    if part == "sensitive":
-        yield from sqlite_tables(_SENSITIVE)
-        yield _SUBJECTS.format(name="attribute")
-        yield from sqlite_rules(_SENSITIVE, closed=False)
-        return
-    yield from sqlite_tables(MAIN)
-    yield f"create table day ({columns(_DAY, 'text')}) without rowid"
-    yield from _INDEXES
-    yield from sqlite_no("day", "update", "delete")
-    yield sqlite_is_new("day", [("loop", "date", '"table"')])
-    yield from sqlite_rules(MAIN, closed=True)
+def _fixed(table: Table) -> str:
+    """Return the columns that nobody may change."""
+    free = table.info.get("may_change", ())
+    return ", ".join(f'"{column.name}"' for column in table.c if column.name not in free)
 
 
-def _postgresql(part: str) -> Iterator[str]:
-    if part == "sensitive":
-        role = "consequential_sensitive"
-        yield _REFUSE_CHANGE.format(schema="sensitive.")
-        yield from postgresql_tables(_SENSITIVE, "sensitive.")
-        yield _SUBJECTS.format(name="sensitive.attribute")
-        schema = f"grant usage on schema sensitive to {role};"
-        version = f"grant select on sensitive.alembic_version to {role};"
-        yield from postgresql_rules(_SENSITIVE, role, "sensitive.", more=(schema, version))
-        return
-    role = "consequential_service"
-    yield _REFUSE_CHANGE.format(schema="")
-    yield from postgresql_tables(MAIN)
-    yield f"create table day ({columns(_DAY, POSTGRESQL_TEXT)})"
-    yield from _INDEXES
-    yield _REFUSE_CLOSED
-    version = f"grant select on alembic_version to {role};"
-    yield from postgresql_rules(MAIN | {"day": ""}, role, more=(version,))
+# --- SQLite
+
+
+def _sqlite(tables: Sequence[Table]) -> Iterator[str]:
+    """Yield triggers that refuse changes and, where days are closed, rows of closed days."""
+    for table in tables:
+        name = table.name
+        never = f"{name}: rows are never"
+        yield _refusal(f"{name}_no_update", f"update of {_fixed(table)}", name, f"{never} changed")
+        yield _refusal(f"{name}_no_delete", "delete", name, f"{never} changed")
+        # `insert or replace` deletes without asking the trigger of deletes
+        there = " or ".join(f"exists (select 1 from {name} where {same})" for same in _same(table))
+        yield _refusal(f"{name}_is_new", "insert", name, f"{never} replaced", there)
+        if table in schema.SEALED and table.schema is None:
+            closed = (
+                "exists (select 1 from day where loop = new.loop "
+                f"and date >= substr(new.time, 1, 10) and \"table\" = '{name}')"
+            )
+            yield _refusal(f"{name}_is_open", "insert", name, f"{name}: the day is closed", closed)
+        for column, may, when in _once(table):
+            yield _refusal(f"{name}_{column}_once", f'update of "{column}"', name, may, when)
+
+
+def _refusal(trigger: str, change: str, table: str, why: str, when: str = "true") -> str:
+    return (
+        f"create trigger {trigger} before {change} on {table} when {when} "
+        f"begin select raise(abort, '{why}'); end"
+    )
+
+
+def _same(table: Table) -> Iterator[str]:
+    """Yield what is true of a row that a new one would replace, for each unique key."""
+    kinds = (PrimaryKeyConstraint, UniqueConstraint)
+    for key in table.constraints:
+        if isinstance(key, kinds):
+            yield " and ".join(f'"{column.name}" = new."{column.name}"' for column in key.columns)
+    if table is schema.outcome:  # by its partial index
+        yield "new.corrects is null and corrects is null and decision = new.decision"
+
+
+def _once(table: Table) -> Iterator[tuple[str, str, str]]:
+    """Yield columns that change once, what may be done with them, and when it is refused."""
+    for column in table.info.get("forgotten", ()):
+        yield column, f"{column} may only be deleted", f'new."{column}" is not null'
+    for column in table.info.get("filled_in", ()):
+        yield column, f"{column} is filled in once", f'old."{column}" is not null'
+
+
+# --- PostgreSQL
+
+
+def _postgresql(tables: Sequence[Table], apart: bool) -> Iterator[str]:
+    """Yield triggers that do the same, and the grants of the role that works with the tables."""
+    place, role = (
+        ("sensitive.", "consequential_sensitive") if apart else ("", "consequential_service")
+    )
+    yield _REFUSE_CHANGE.format(place=place)
+    grants = [f"grant select on {place}alembic_version to {role};"]
+    if apart:
+        grants.append(f"grant usage on schema sensitive to {role};")
+    else:
+        yield _REFUSE_CLOSED
+    refuse = f"execute function {place}refuse_change()"
+    for table in tables:
+        on = f"on {table.fullname}"
+        grants.append(f"grant select, insert {on} to {role};")
+        yield (
+            f"create trigger no_change before update of {_fixed(table)} or delete {on} "
+            f"for each row {refuse}"
+        )
+        yield f"create trigger no_truncate before truncate {on} for each statement {refuse}"
+        if table in schema.SEALED and not apart:
+            yield (
+                f"create trigger is_open before insert {on} "
+                "for each row execute function refuse_closed()"
+            )
+        for column, _, when in _once(table):
+            yield (
+                f'create trigger {column}_once before update of "{column}" {on} '
+                f"for each row when ({when}) {refuse}"
+            )
+            grants.append(f'grant update ("{column}") {on} to {role};')
+    yield _ROLE.format(role=role, grants="\n    ".join(grants))
