@@ -62,10 +62,6 @@ cq.evaluate(learner, test, cost=world.cost)
 cq.compare(learner, cq.Logged(), test, cost=world.cost)
 cq.frontier(train, cost=world.cost, fairness="demographic_parity", max_gaps=[0.1])
 cq.plan(train, cost=world.cost, improvement=0.05)
-batches = cq.FairPolicyLearner(cost=world.cost, method="direct")
-for _ in range(2):
-    batches.partial_fit(train.features, train.label, decisions=train.decision,
-                        propensities=train.propensity, classes=[0, 1])
 cq.save_policy(direct.policy_, "policy.json")
 read = cq.load_policy("policy.json")
 chances = read.propensity(test.features)
