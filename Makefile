@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .PHONY: help demo test coverage slow bench docs format data system clean
 
@@ -18,13 +19,19 @@ help:
 	@echo "make system  install what tests of the service start, where that is possible"
 	@echo "make clean   remove the environment and caches"
 
-$(INSTALLED): pyproject.toml constraints.txt
+# the core and the lab: what the demo needs
+$(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(PIP) ".[lab]"
+	touch $(VENV)/.demo
+
+# all parts, and the tools of developers
+$(INSTALLED): $(VENV)/.demo
+	$(PIP) ".[dev]"
 	touch $(INSTALLED)
 
-demo: $(INSTALLED)
+demo: $(VENV)/.demo
 	$(BIN)/consequential demo
 
 test: $(INSTALLED) system
@@ -46,7 +53,7 @@ bench: $(INSTALLED) system
 	$(BIN)/python benchmarks/run.py
 
 $(VENV)/.docs: $(INSTALLED)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	$(PIP) ".[docs]"
 	touch $(VENV)/.docs
 
 docs: $(VENV)/.docs

@@ -50,7 +50,7 @@ class Confident(cq.DecisionRule):
         return (phi @ policy.model.theta + self.deviations * spread > logit(policy.cost)) * 1.0
 
 
-class UpperConfidence(cq.Strategy):
+class UpperConfidence(cq.lab.Strategy):
     """Accept by an upper confidence bound; with no deviations, greedily."""
 
     def __init__(self, deviations: float) -> None:
@@ -67,7 +67,7 @@ class UpperConfidence(cq.Strategy):
 
     def learner(self, world: Any, fairness: Any, penalty: float) -> Any:
         """Return a fit of the posterior whose policy is replaced."""
-        fit = cq.FitPosterior(world.cost, foresight=0.0)
+        fit = cq.lab.FitPosterior(world.cost, foresight=0.0)
 
         def learn(policy: Any, log: Any, *, rng: Any, time_step: int) -> cq.DecisionRule:
             return Confident(fit(policy, log, rng=rng, time_step=time_step), self.deviations)
@@ -132,10 +132,10 @@ def lead(differences: Any) -> str:
     return f"lead {differences.mean():+.4f} +- {half:.4f}"
 
 
-def ours(**options: Any) -> list[cq.Strategy]:
+def ours(**options: Any) -> list[cq.lab.Strategy]:
     """Return every way to explore, in both sequences."""
     return [
-        cq.ExploreByPosterior(way, sequence, **options)
+        cq.lab.ExploreByPosterior(way, sequence, **options)
         for sequence in ("iterative", "aggregated")
         for way in WAYS
     ]
@@ -162,11 +162,11 @@ def main(part: str, n_seeds: int, time_steps: int | None, rows: tuple[str, ...])
                 report(world, ours()[1:], n_seeds, PENALTIES, **options)
         case "tables":
             for table in (cq.worlds.german, cq.worlds.compas):
-                by_model = cq.ExploreByPosterior(patterns=False, named="posterior, no patterns")
+                by_model = cq.lab.ExploreByPosterior(patterns=False, named="posterior, no patterns")
                 every = [*ours()[:3], by_model, *cq.paper_strategies()]
                 report(table(split_seed=None), every, n_seeds, **options)
         case "rich" | "unseen":
-            plain = cq.ExploreByPosterior(foresight=0.0, named="Thompson sampling")
+            plain = cq.lab.ExploreByPosterior(foresight=0.0, named="Thompson sampling")
             every = [*ours()[:3], plain, UpperConfidence(0.0), UpperConfidence(1.0)]
             for world in (Rich(),) if part == "rich" else (Ledger(), Waves(), Heavy(), Subgroup()):
                 report(world, every, n_seeds, **options)

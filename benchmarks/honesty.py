@@ -18,8 +18,8 @@ from learner_worlds import Log
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
+from consequential.lab.worlds.synthetic import NormalScores, SecondSetting
 from consequential.workers import spread
-from consequential.worlds.synthetic import NormalScores, SecondSetting
 
 Rows = list[int]
 FLOOR = 0.05

@@ -10,18 +10,18 @@ import numba
 import numpy as np
 from measure import alternately
 
-from consequential.kernels.ascent import Ascent, ascend
-from consequential.kernels.batch_sums import (
+from consequential.lab.kernels.batch_sums import (
     Benefits,
     Rows,
     batch_shares,
     update_products,
     weigh_row,
 )
-from consequential.kernels.jit import compiled
-from consequential.kernels.links import exponential_ratio, linear_scores, responses
-from consequential.kernels.matrices import mean_squares
-from consequential.links import LinkNumbers
+from consequential.lab.kernels.compiled_ascent import Ascent, ascend
+from consequential.lab.kernels.jit import compiled
+from consequential.lab.kernels.links import exponential_ratio, linear_scores, responses
+from consequential.lab.kernels.matrices import mean_squares
+from consequential.policy.links import LinkNumbers
 
 _N, _BATCH, _TIMES = 2**15, 512, 40
 LOGISTIC = LinkNumbers(1.0, 0.0, 0.0)

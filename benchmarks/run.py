@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from kernels import gradient_kernel
 from measure import alternately, exponent, in_fresh_process, machine
 
 import consequential as cq
-from kernels import gradient_kernel
 
 PENALTIES = tuple(float(penalty) for penalty in np.logspace(-0.5, 4, 19))
 RESULTS = Path(__file__).parent / "results"
@@ -52,7 +52,7 @@ def update_seconds(world, *, seeds, penalties, time_steps, engine="compiled", th
     def task() -> None:
         cq.simulate(
             world,
-            cq.LearnToDecide(),
+            cq.lab.LearnToDecide(),
             seeds=seeds,
             penalties=penalties,
             time_steps=time_steps,
@@ -180,7 +180,7 @@ def memory(report: Report) -> None:
     code = (
         "import numpy as np, consequential as cq\n"
         "cq.simulate(\n"
-        "    cq.worlds.first_setting(), cq.LearnToDecide('logistic', 'aggregated'), seeds=50,\n"
+        "    cq.worlds.first_setting(), cq.lab.LearnToDecide('logistic', 'aggregated'), seeds=50,\n"
         "    penalties=np.logspace(-.5, 4, 20), time_steps=10, n_jobs=2, progress=False)\n"
         # not getrusage: its maximum includes what the parent had when it forked
         "status = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"

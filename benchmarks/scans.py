@@ -22,7 +22,7 @@ from measure import machine
 
 import consequential as cq
 from consequential.learning.rows import ScannedRows, scanned_totals
-from consequential.policies import link_numbers
+from consequential.policy import link_numbers
 
 FEATURES = [f"x{k}" for k in range(10)]
 NAMES = {
@@ -134,7 +134,7 @@ def _sweep():
     started = time.perf_counter()
     cq.simulate(
         cq.worlds.first_setting(),
-        cq.LearnToDecide("logistic"),
+        cq.lab.LearnToDecide("logistic"),
         seeds=30,
         penalties=np.logspace(-0.5, 4, 19),
         progress=False,

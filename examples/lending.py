@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 import consequential as cq
-from consequential.worlds.tables import read_data
+from consequential.lab.worlds.tables import read_data
 
 COST = 0.75  # a card that goes well earns a third of what a default loses: 0.75 = 3 / (3 + 1)
 COLUMNS = {

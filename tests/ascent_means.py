@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import consequential as cq
-from consequential.kernels.random import UniformStream
-from consequential.learning.ascent import Means, Minibatch, Schedule
-from consequential.learning.update import compiled_rows
+from consequential.lab.algorithm.ascent import Means, Minibatch, Schedule
+from consequential.lab.algorithm.update import compiled_rows
+from consequential.lab.kernels.random import UniformStream
 
 
 def means_at(objective, policy, rows, coefficients=None):

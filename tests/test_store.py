@@ -164,7 +164,7 @@ def test_what_is_damaged_is_named_with_what_to_do(folder):
 
 
 def test_the_digests_of_the_data_are_those_of_the_shipped_files():
-    sums = provenance.files("consequential.worlds") / "data" / "SHA256SUMS"
+    sums = provenance.files("consequential.lab.worlds") / "data" / "SHA256SUMS"
     shipped = dict(line.split()[::-1] for line in sums.read_text().splitlines())
     assert provenance.data() == {name: shipped[name] for name in sorted(provenance.data())}
     assert "compas.csv" in provenance.data()

@@ -1,4 +1,4 @@
-"""Derive the data files in ``src/consequential/worlds/data`` from three registry packages.
+"""Derive the data files in ``src/consequential/lab/worlds/data`` from three registry packages.
 
 Only data files are read, each checked against its sha256. Every table is sorted and counted, so a
 run reproduces the shipped files or says why it cannot. See ``docs/data.md`` for what was changed.

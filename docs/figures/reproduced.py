@@ -11,9 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-from consequential.paper.claims import CLAIMS
-from consequential.paper.figures import FIGURES
-from consequential.paper.results import Results
+from consequential.lab.paper.claims import CLAIMS
+from consequential.lab.paper.figures import FIGURES
+from consequential.lab.paper.results import Results
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "reproduce.md"

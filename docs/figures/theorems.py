@@ -69,7 +69,7 @@ def limitation() -> Figure:
     def fitted(threshold: float, n: int, seed: int) -> cq.ThresholdPolicy:
         start = cut_at(threshold)
         log = world.collect(start, n, rng(seed))
-        learner = cq.FitPredictor(world.cost, ridge_with_folds("neg_log_loss"))
+        learner = cq.lab.FitPredictor(world.cost, ridge_with_folds("neg_log_loss"))
         return learner(start, log, rng=rng(seed)).policy
 
     def explored(threshold: float, seed: int) -> cq.ThresholdPolicy:
@@ -157,7 +157,7 @@ def impossibility() -> Figure:
         ]
         left.plot(times, cuts, color=RED, linewidth=0.8, alpha=0.7, drawstyle="steps-post")
     model = cq.ThresholdPolicy(cq.logistic_model(world.initial_theta(rng(0))), world.cost)
-    refitted = [where_it_cuts(r) for r in rules(model, cq.FitPredictor(world.cost), 32_768, 0)]
+    refitted = [where_it_cuts(r) for r in rules(model, cq.lab.FitPredictor(world.cost), 32_768, 0)]
     left.plot(times, refitted, color=ORANGE, marker="s", markersize=5)
     decide = cq.UpdatePolicy(cq.Objective(world.cost), n_iterations=128, batch_size=256)
     learned = rules(world.initial_policy("logistic"), decide, 32_768, 0)
@@ -244,7 +244,7 @@ def error_based() -> Figure:
         ("exploring policy", cq.Policy([-7.5, 10.0]), ascent, GREEN, "D", 1, 0),
         ("perceptron", LearnByPerceptron.start(0.75), LearnByPerceptron(), RED, "o", 3, 0),
         ("boosted trees", LearnByBoosting.start(0.75), LearnByBoosting(), BLUE, "s", 3, 1),
-        ("logistic regression", steep, cq.FitPredictor(world.cost), ORANGE, "^", 3, 2),
+        ("logistic regression", steep, cq.lab.FitPredictor(world.cost), ORANGE, "^", 3, 2),
     ]
     for label, rule, learner, colour, marker, every, offset in lines:
         right.plot(

@@ -12,9 +12,9 @@ import consequential as cq
 
 world = cq.worlds.first_setting()
 strategies = [
-    cq.LearnToDecide("logistic", "aggregated"),
-    cq.LearnToDecide("semi_logistic", "aggregated"),
-    cq.LearnToPredict("aggregated"),
+    cq.lab.LearnToDecide("logistic", "aggregated"),
+    cq.lab.LearnToDecide("semi_logistic", "aggregated"),
+    cq.lab.LearnToPredict("aggregated"),
 ]
 runs = cq.simulate(world, strategies, seeds=3, time_steps=60, progress=False)
 print(runs.summary())

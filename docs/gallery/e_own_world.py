@@ -37,7 +37,7 @@ class Shops(cq.worlds.World):
 # %%
 # Learning from the last step follows the crisis, learning from all steps lags behind it.
 
-strategies = [cq.LearnToDecide("logistic"), cq.LearnToDecide("logistic", "aggregated")]
+strategies = [cq.lab.LearnToDecide("logistic"), cq.lab.LearnToDecide("logistic", "aggregated")]
 runs = cq.simulate(Shops(), strategies, seeds=2, time_steps=40, progress=False)
 ax = runs.plot("utility", ax=plt.subplots(figsize=(6.4, 4))[1])
 ax.legend(frameon=False)

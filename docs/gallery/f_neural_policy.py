@@ -21,7 +21,7 @@ def network(theta, x):
 
 
 slopes = np.full(16, 20.0)
-start = cq.accelerated.DifferentiablePolicy(
+start = cq.lab.differentiable.DifferentiablePolicy(
     {"in": slopes[None], "shift": -slopes * np.linspace(-2, 2, 16), "out": np.zeros(16)},
     network,
 )
@@ -30,7 +30,7 @@ start = cq.accelerated.DifferentiablePolicy(
 # It decides, is logged and learns like any other policy.
 
 world = cq.worlds.second_setting()
-learner = cq.accelerated.UpdateDifferentiable(
+learner = cq.lab.differentiable.UpdateDifferentiable(
     cq.Objective(world.cost), n_iterations=100, batch_size=4096
 )
 run = cq.consequential_learning(

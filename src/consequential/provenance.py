@@ -67,7 +67,7 @@ def machine() -> dict[str, str | int]:
 
 def data() -> dict[str, str]:
     """Return a digest of each data file that worlds are made of."""
-    folder = files("consequential.worlds") / "data"
+    folder = files("consequential.lab.worlds") / "data"
     shipped = [entry for entry in folder.iterdir() if ".csv" in entry.name]
     return {
         entry.name: hashlib.sha256(entry.read_bytes()).hexdigest()

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from consequential.cli import main
-from consequential.paper import reproduction, tasks
-from consequential.simulation import Runs, page
+from consequential.lab.paper import reproduction, tasks
+from consequential.lab.simulation import Runs, page
 
 CALLS = ("replace", "mkdir", "unlink", "rmdir", "fsync", "chmod")
 OUT, PEACE = Path("out"), Path("peace")

@@ -10,7 +10,7 @@ import pytest
 from loan_files import COLUMNS, COST, FEATURES, LOGGED, people, results
 
 from consequential.cli import main
-from consequential.cli.columns import columns_text, with_columns
+from consequential.cli.column_options import columns_text, with_columns
 
 FILE = ["--columns", "consequential-overlap/columns.toml"]
 

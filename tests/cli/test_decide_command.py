@@ -14,7 +14,7 @@ from loan_files import people
 
 import consequential as cq
 from consequential.cli import main
-from consequential.policies import Support
+from consequential.policy import Support
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from consequential import simulation, worlds
 from consequential.cli import main
-from consequential.worlds import Parameters
+from consequential.lab import simulation, worlds
+from consequential.lab.worlds import Parameters
 
 TINY = Parameters(time_steps=2, n_proposals=200, n_iterations=3, batch_size=32)
 COMMAND = [sys.executable, "-m", "consequential"]

@@ -20,8 +20,8 @@ import pytest
 from consequential.cli import main, rehearsal
 from consequential.cli.applicants import Applicants, Downturn
 from consequential.cli.rehearsal import LOOP, Rehearsal
+from consequential.lab.worlds import first_setting
 from consequential.service.client import Decision
-from consequential.worlds import first_setting
 
 AUDIT = Path(__file__).parents[2] / "examples" / "audit.py"
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from consequential.cli import main
-from consequential.paper import reproduction, tasks
-from consequential.paper.results import Results
-from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK
+from consequential.lab.paper import reproduction, tasks
+from consequential.lab.paper.results import Results
+from consequential.lab.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK
 
 
 @pytest.fixture

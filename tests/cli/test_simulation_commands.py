@@ -12,7 +12,7 @@ from consequential.cli import command_parser, main
 
 OWN = """
 import numpy as np
-from consequential.worlds import Parameters, World
+from consequential.lab.worlds import Parameters, World
 
 class Coins(World):
     name = "coins"
@@ -63,7 +63,7 @@ def test_results_are_those_of_simulate(folder):
     found = cq.Runs.load(folder / "x" / "results" / "runs.parquet")
     expected = cq.simulate(
         cq.worlds.lending(),
-        [cq.LearnToPredict("aggregated"), cq.LearnToDecide("smooth_semi_logistic")],
+        [cq.lab.LearnToPredict("aggregated"), cq.lab.LearnToDecide("smooth_semi_logistic")],
         seeds=3,
         penalties=[2.0],
         time_steps=2,
@@ -84,7 +84,7 @@ def test_the_papers_estimators_and_label_can_be_asked_for(folder, monkeypatch):
         tasks.extend(given)
         raise KeyboardInterrupt
 
-    from consequential.paper import tasks as paper_tasks
+    from consequential.lab.paper import tasks as paper_tasks
 
     monkeypatch.setattr(paper_tasks, "complete", noted)
     arguments = ["simulate", "compas", "--label", "rearrest", "--normalisation", "paper"]
@@ -101,7 +101,7 @@ def test_the_papers_estimators_and_label_can_be_asked_for(folder, monkeypatch):
 
 
 def test_many_runs_a_seed_make_small_parts(folder, monkeypatch):
-    from consequential.paper import tasks as paper_tasks
+    from consequential.lab.paper import tasks as paper_tasks
 
     seen = []
     monkeypatch.setattr(
@@ -143,7 +143,7 @@ def test_a_changed_file_is_another_world(folder, capsys):
         (["nowhere.py:Coins"], "no file 'nowhere.py' to read the world 'Coins' from"),
         (["mine.py:Cions"], "no world in mine.py: 'Cions'; did you mean Coins"),
         (["mine.py:Demanding"], "mine.py:Demanding cannot be made without arguments: "),
-        (["empty.py:Coins"], "empty.py has no world: write a subclass of consequential.worlds"),
+        (["empty.py:Coins"], "empty.py has no world: write a subclass of consequential.lab.worlds"),
         (["lending", "--label", "rearrest"], "--label is for compas"),
         (["lending", "--fairness", "justice"], "unknown fairness notion 'justice'; choose one"),
         (["lending", "--strategies", "logistc-iterative"], "did you mean logistic-iterative"),
@@ -156,7 +156,7 @@ def test_a_changed_file_is_another_world(folder, capsys):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_is_refused_before_the_work(folder, capsys, arguments, message):
-    (folder / "empty.py").write_text("from consequential.worlds import World\n")
+    (folder / "empty.py").write_text("from consequential.lab.worlds import World\n")
     assert main(["simulate", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [

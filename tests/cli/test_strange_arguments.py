@@ -11,9 +11,10 @@ import pytest
 from loan_files import COST, FEATURES, LOGGED, people
 
 import consequential as cq
-from consequential import cli, simulation, tradeoff
+from consequential import cli, tradeoff
 from consequential.cli import main
-from consequential.paper import reproduction, tasks
+from consequential.lab import simulation
+from consequential.lab.paper import reproduction, tasks
 
 LOG = ["loans.csv", *FEATURES, *LOGGED]
 ASKED = [

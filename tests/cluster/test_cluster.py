@@ -42,7 +42,7 @@ def slow_square(x):
 def simulated(seeds=4):
     return cq.simulate(
         cq.worlds.first_setting(),
-        [cq.LearnToDecide("logistic", "aggregated"), cq.LearnToPredict("iterative")],
+        [cq.lab.LearnToDecide("logistic", "aggregated"), cq.lab.LearnToPredict("iterative")],
         seeds=seeds,
         penalties=[0.0, 10.0],
         time_steps=4,

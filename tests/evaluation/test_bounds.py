@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 import consequential as cq
 from consequential.evaluation.reach import Extremes
+from consequential.evaluation.statistics import mean_sequence
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.statistics import mean_sequence
 from exploring_logs import exploring_log
 
 

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 import consequential as cq
-from consequential.worlds.synthetic import NormalScores, SyntheticWorld
+from consequential.lab.worlds.synthetic import NormalScores, SyntheticWorld
 
 FEW, MANY = 100, 2000
 WORLDS = {

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from consequential.fairness import benefit_gap
+from consequential.objective.fairness import benefit_gap
 from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from consequential.statistics import mean_sequence, sup_t_quantile
+from consequential.evaluation.statistics import mean_sequence, sup_t_quantile
 from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])

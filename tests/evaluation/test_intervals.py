@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import consequential as cq
-from consequential.evaluation.bounds import lower_bounds
+from consequential.evaluation.any_time import lower_bounds
 from consequential.evaluation.contrasts import normal_quantile, skewness_corrected
 from consequential.evaluation.ratios import Ratios
-from consequential.statistics import sup_t_quantile
+from consequential.evaluation.statistics import sup_t_quantile
 from covering import covering
 from exploring_logs import exploring_log
 

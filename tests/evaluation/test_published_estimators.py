@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import consequential as cq
-from consequential.weightings import Weighting
+from consequential.objective.weightings import Weighting
 
 COST, N = 0.4, 400
 

@@ -20,7 +20,7 @@ from consequential.evaluation.rates import (
     largest_bounds,
     share_quantile,
 )
-from consequential.worlds.synthetic import FirstSetting, NormalScores, SecondSetting
+from consequential.lab.worlds.synthetic import FirstSetting, NormalScores, SecondSetting
 
 NAMES = ("true_positive_rates", "false_positive_rates", "predictive_values")
 DIFFERENCE = np.array([1.0, -1.0])

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import consequential as cq
 from consequential.evaluation.ratios import Ratios
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.fairness import Benefit
+from consequential.objective.fairness import Benefit
 from covering import covering
 from exploring_logs import exploring_log
 

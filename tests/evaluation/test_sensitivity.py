@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from consequential.objective import Weighting
+from consequential.objective.objective import Weighting
 from exploring_logs import exploring_log
 
 POLICY = cq.Policy([0.2, 0.7, -0.4])

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from consequential.cli import command_parser, main
-from consequential.cli.columns import columns_text, with_columns
+from consequential.cli.column_options import columns_text, with_columns
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)

@@ -10,7 +10,7 @@ from scipy.special import expit
 import consequential as cq
 from consequential.learning import GapBound
 from consequential.learning.fair_rule import FairRule
-from consequential.policies.scores import score_columns
+from consequential.policy.scores import score_columns
 
 WORLDS = {"first": cq.worlds.first_setting, "second": cq.worlds.second_setting}
 N = 40_000

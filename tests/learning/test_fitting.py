@@ -10,10 +10,10 @@ import pytest
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
+from consequential.lab.worlds.synthetic import SecondSetting
 from consequential.learning import Constraint, fitting, search
 from consequential.learning.problem import Price
 from consequential.learning.solver import Climb
-from consequential.worlds.synthetic import SecondSetting
 from covering import covering
 from exploring_logs import exploring_log
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from consequential.learning.models import Model, default_models
-from consequential.policies.scores import log_odds
+from consequential.policy.scores import log_odds
 
 
 def test_large_tables_are_fitted_to_as_many_rows_as_there_is_room_for(rng):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from consequential.learning.rows import Remembered
-from consequential.links import LinkNumbers
+from consequential.policy.links import LinkNumbers
 
 LINK = LinkNumbers(1.0, 0.0, 0.0)
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import consequential as cq
 from consequential.learning import rows as passes
 from consequential.learning.rows import Rows
-from consequential.policies import link_numbers
+from consequential.policy import link_numbers
 from covering import covering
 
 

@@ -14,7 +14,7 @@ from consequential.learning import Constraint, fit_policy, solver
 from consequential.learning.fitting import problem_in_memory
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
-from consequential.policies import link_numbers
+from consequential.policy import link_numbers
 from covering import covering
 from exploring_logs import exploring_log
 

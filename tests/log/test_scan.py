@@ -18,7 +18,7 @@ from consequential.learning import fitting
 from consequential.learning.problem import Columns
 from consequential.learning.rows import Rows, ScannedRows, scanned_totals
 from consequential.log import pieces
-from consequential.policies import link_numbers
+from consequential.policy import link_numbers
 from exploring_logs import exploring_log
 from scanned_logs import NAMES, written
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from consequential.worlds import Parameters
-from consequential.worlds.synthetic import FirstSetting
+from consequential.lab.worlds import Parameters
+from consequential.lab.worlds.synthetic import FirstSetting
 
 TINY = Parameters(time_steps=3, n_proposals=600, n_iterations=4, batch_size=64)
 
@@ -37,7 +37,7 @@ def test_the_first_program_runs(monkeypatch, tmp_path, capsys):
 def test_the_worlds_the_first_program_names_can_take_its_place(make):
     world = getattr(cq.worlds, make)()
     world.parameters = TINY
-    strategy = cq.LearnToDecide("semi_logistic", "aggregated")
+    strategy = cq.lab.LearnToDecide("semi_logistic", "aggregated")
     runs = cq.simulate(world, strategy, seeds=1, time_steps=1, n_proposals=200, progress=False)
     assert np.isfinite(runs.metric("utility", strategy.name)).all()
 
@@ -59,7 +59,12 @@ def test_the_third_program_makes_a_world_to_learn_in():
     world = OddHours()
     assert world.groups == ("even", "odd")
     runs = cq.simulate(
-        world, cq.LearnToDecide("logistic"), seeds=2, time_steps=8, n_proposals=1000, progress=False
+        world,
+        cq.lab.LearnToDecide("logistic"),
+        seeds=2,
+        time_steps=8,
+        n_proposals=1000,
+        progress=False,
     )
     utility = runs.metric("utility", "logistic, iterative")
     # accepting where the cosine is positive gains E[0.4 max(cos, 0)]

@@ -62,9 +62,9 @@ def test_a_public_module_is_found_although_nothing_imported_it(name):
 
 
 def test_names_can_be_imported_from_a_public_module():
-    assert python("from consequential.weightings import Clipped; print(Clipped(3.0))").strip() == (
-        "Clipped(maximum=3.0, pessimistic=False)"
-    )
+    assert python(
+        "from consequential.objective.weightings import Clipped; print(Clipped(3.0))"
+    ).strip() == ("Clipped(maximum=3.0, pessimistic=False)")
 
 
 def test_dir_lists_the_public_names():
@@ -182,7 +182,7 @@ def test_a_module_fits_in_a_head(path):
 
 def test_every_module_can_be_imported():
     names = [m.name for m in pkgutil.walk_packages([str(ROOT)], "consequential.")]
-    assert "consequential.simulation.runs" in names
+    assert "consequential.lab.simulation.runs" in names
     for name in names:
         if not name.endswith("__main__"):
             importlib.import_module(name)

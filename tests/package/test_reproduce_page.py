@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from consequential.cli import command_parser
-from consequential.paper.claims import CLAIMS
-from consequential.paper.studies import COLUMNS, FULL, NAMES
+from consequential.lab.paper.claims import CLAIMS
+from consequential.lab.paper.studies import COLUMNS, FULL, NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")

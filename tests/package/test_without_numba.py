@@ -67,7 +67,7 @@ read = cq.load_policy("policy.json")
 chances = read.propensity(test.features)
 assert (chances == direct.policy_.propensity(test.features)).all()
 read.decide(test.features, rng=np.random.default_rng(0))
-print([m for m in sys.modules if m.startswith(("llvmlite", "numba.", "consequential.kernels"))])
+print([m for m in sys.modules if m.startswith(("llvmlite", "numba.", "consequential.lab.kernels"))])
 """
     assert python(program, tmp_path).strip() == "[]"
 
@@ -93,9 +93,9 @@ for name in {worlds}:
 @pytest.mark.parametrize(
     "program",
     [
-        "cq.simulate(world, cq.LearnToDecide('logistic'), seeds=1)",
+        "cq.simulate(world, cq.lab.LearnToDecide('logistic'), seeds=1)",
         "cq.UpdatePolicy(cq.Objective(0.5), 1, 1)",
-        "cq.FitPredictor(0.5)(cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5), log,"
+        "cq.lab.FitPredictor(0.5)(cq.ThresholdPolicy(cq.logistic_model([0.0, 1.0]), 0.5), log,"
         " rng=None)",
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import consequential as cq
-from consequential.evaluation.bounds import lower_bounds
+from consequential.evaluation.any_time import lower_bounds
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.ratios import Range, Ratios
 from consequential.planning.option import Option

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import consequential as cq
-from consequential.policies import policy_to_json
+from consequential.policy import policy_to_json
 from consequential.service.applications import Application
 from consequential.service.bodies import Attribute, Outcome
 from consequential.service.database import Store

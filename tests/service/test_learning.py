@@ -16,7 +16,7 @@ from learning_loop import LOOP, SETTINGS, Rehearsal, rule, tables
 
 import consequential as cq
 from consequential.learning import rows as solver_rows
-from consequential.policies import policy_digest
+from consequential.policy import policy_digest
 from consequential.service import learning, schema
 from consequential.service.candidates import candidates
 from consequential.service.cohorts import rows_of

@@ -11,7 +11,7 @@ import pytest
 from lending_loop import LOOP, START, applicants, decide, policy, start
 from sqlalchemy import select
 
-from consequential.policies import policy_from_json
+from consequential.policy import policy_from_json
 from consequential.service import schema
 from consequential.service.chance import commitment_of, reveal_keys, uniform
 from consequential.service.cohorts import all_cohorts

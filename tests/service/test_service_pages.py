@@ -12,7 +12,7 @@ from trial import served_here
 
 from consequential.cli import main
 from consequential.cli.service import _EXAMPLE
-from consequential.policies import FeatureSummary, Policy, save_policy
+from consequential.policy import FeatureSummary, Policy, save_policy
 from consequential.service.policies import checked_policy
 from consequential.service.settings import ServiceSettings, loop_settings
 

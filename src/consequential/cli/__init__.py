@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
-from consequential.cli.columns import with_columns
+from consequential.cli.column_options import with_columns
 from consequential.cli.parser import command_parser
 
 __all__ = ["command_parser", "main"]

@@ -18,20 +18,15 @@ from consequential.cli.request import (
     with_earnings,
 )
 from consequential.cli.results import Findings, cluster_of
-from consequential.estimator.bounds import asked_bounds, compared_in, first_bound
-from consequential.evaluation import (
-    CrossFitted,
-    Estimate,
-    Evaluation,
-    GroupMetrics,
-)
-from consequential.fairness import Bound
+from consequential.evaluation import CrossFitted, Estimate, Evaluation, GroupMetrics
+from consequential.learning.bounds import asked_bounds, compared_in, first_bound
 from consequential.learning.fitting import Fitted
 from consequential.log import DecisionLog
+from consequential.objective.fairness import Bound
+from consequential.objective.weightings import Weighting
 from consequential.plotting import svg_of
-from consequential.policies import AcceptAll, DecisionRule, Logged, RejectAll
+from consequential.policy import AcceptAll, DecisionRule, Logged, RejectAll
 from consequential.report import propensity_figures
-from consequential.weightings import Weighting
 
 
 @log_command

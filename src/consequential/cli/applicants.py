@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from consequential.lab.worlds import World
+from consequential.lab.worlds.synthetic import FirstSetting, NormalScores
 from consequential.service.client import Decision
 from consequential.service.settings import period_of, period_start
-from consequential.worlds import World
-from consequential.worlds.synthetic import FirstSetting, NormalScores
 
 FEATURE, ATTRIBUTE = "score", "group"
 _RETURN, _AGAIN = 0.1, 0.05  # shares who applied in earlier months, or were refused in this one
@@ -68,7 +68,7 @@ class Applicants:
     --------
     >>> import numpy as np
     >>> from consequential.cli.applicants import Applicants
-    >>> from consequential.worlds import first_setting
+    >>> from consequential.lab.worlds import first_setting
     >>> people = Applicants(np.random.default_rng(0))
     >>> applications = people.apply(first_setting(), "2026-01", [1, 1, 2])
     >>> applications[2].document()["time"]

@@ -17,11 +17,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from consequential.cli.inputs import NamedRule, named, read_rows, sensitive_names
+from consequential.cli.log_options import NamedRule, named, read_rows, sensitive_names
 from consequential.cli.results import check_writable
 from consequential.files import write_atomically
 from consequential.log.attributes import intersection
-from consequential.policies import (
+from consequential.policy import (
     DecisionRule,
     Policy,
     ThresholdPolicy,
@@ -30,8 +30,8 @@ from consequential.policies import (
     reasons_for,
     table_columns,
 )
-from consequential.policies.cells import as_number, cells_of
-from consequential.policies.raw_column import RawColumn
+from consequential.policy.cells import as_number, cells_of
+from consequential.policy.raw_column import RawColumn
 
 _WRITTEN = ("decision", "propensity", "reasons")
 _LISTED = 100  # rows that cannot be decided, at most

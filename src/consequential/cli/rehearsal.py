@@ -26,7 +26,8 @@ with needing_service():
 
 from consequential.cli.applicants import ATTRIBUTE, FEATURE, Applicants, Downturn
 from consequential.cli.service import make_service
-from consequential.policies import FeatureSummary, Mixture, Policy, policy_to_json
+from consequential.lab.worlds import World, first_setting
+from consequential.policy import FeatureSummary, Mixture, Policy, policy_to_json
 from consequential.service import worker
 from consequential.service.client import Client
 from consequential.service.database import Store, open_store
@@ -36,7 +37,6 @@ from consequential.service.pages.report import report
 from consequential.service.records import now
 from consequential.service.settings import ServiceSettings, period_after, period_of
 from consequential.service.state import Service
-from consequential.worlds import World, first_setting
 
 LOOP = "lending"
 _BAD_MONTHS = 2  # after the others: an alarm, and a month after the roll back

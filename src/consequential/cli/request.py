@@ -15,11 +15,9 @@ from typing import Any
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
-from consequential.cli.inputs import NamedRule, Source, named
+from consequential.cli.log_options import NamedRule, Source, named
 from consequential.cli.money import Money
 from consequential.cli.results import Findings, Folder
-from consequential.estimator import FairPolicyLearner
-from consequential.estimator.bounds import compared_in
 from consequential.evaluation import (
     Earnings,
     Evaluation,
@@ -29,9 +27,11 @@ from consequential.evaluation import (
     earnings,
     sensitivity,
 )
-from consequential.fairness import Bound, fairness_named
+from consequential.learning import FairPolicyLearner
+from consequential.learning.bounds import compared_in
 from consequential.log import DecisionLog
-from consequential.weightings import (
+from consequential.objective.fairness import Bound, fairness_named
+from consequential.objective.weightings import (
     Clipped,
     DoublyRobust,
     InversePropensity,

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from consequential import files, policies
-from consequential.cli.columns import columns_text
-from consequential.cli.inputs import Source
+from consequential import files
+from consequential import policy as policies
+from consequential.cli.column_options import columns_text
+from consequential.cli.log_options import Source
 from consequential.evaluation.estimate import json_ready
 from consequential.log import DecisionLog
 from consequential.provenance import versions

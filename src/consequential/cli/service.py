@@ -99,7 +99,7 @@ def _write_new(file: Path, content: str) -> None:
 
 def _make_example(store: Store, settings: ServiceSettings) -> None:
     """Make the lending loop, and deploy a harsh rule that explores with a floor of 0.1."""
-    from consequential.policies import FeatureSummary, Policy, policy_to_json
+    from consequential.policy import FeatureSummary, Policy, policy_to_json
     from consequential.service.deciding import live_loops
     from consequential.service.loops import put_loop
     from consequential.service.policies import deploy, propose

@@ -18,27 +18,27 @@ from typing import Any, Literal
 from consequential.cli.extra import needing_lab
 
 with needing_lab():
-    import consequential.kernels.jit  # noqa: F401
+    import consequential.lab.kernels.jit  # noqa: F401
 
-from consequential import simulation, worlds
-from consequential.cli.inputs import named
+from consequential.cli.log_options import named
 from consequential.cli.results import check_writable, cluster_of
-from consequential.fairness import fairness_named
-from consequential.paper import reproduction, tasks
-from consequential.paper.figures import FIGURES
-from consequential.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
-from consequential.paper.tasks import Simulation
-from consequential.simulation import (
+from consequential.lab import simulation, worlds
+from consequential.lab.paper import reproduction, tasks
+from consequential.lab.paper.figures import FIGURES
+from consequential.lab.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
+from consequential.lab.paper.tasks import Simulation
+from consequential.lab.simulation import (
     LearnToDecide,
     LearnToPredict,
     Runs,
     Strategy,
     paper_strategies,
 )
-from consequential.simulation.page import Section, write_report
+from consequential.lab.simulation.page import Section, write_report
+from consequential.lab.worlds import ScoreWorld, World
+from consequential.objective.fairness import fairness_named
 from consequential.store import Store
 from consequential.tables import text_table
-from consequential.worlds import ScoreWorld, World
 
 _WORLDS = ("first_setting", "second_setting", "lending", "compas", "german", "taiwan", "drift")
 _RUNS_PER_PART = 60
@@ -207,7 +207,7 @@ def _own_world(reference: str) -> tuple[World, dict[str, Any]]:
         if value.__module__ == module.__name__
     }
     if not classes:
-        raise ValueError(f"{path} has no world: write a subclass of consequential.worlds.World")
+        raise ValueError(f"{path} has no world: write a subclass of consequential.lab.worlds.World")
     kind = named(f"world in {path}:", name, classes)
     try:
         world = kind()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from consequential.evaluation.contradictions import CONTRADICTED, contradictions
+from consequential.evaluation.cross_fitting import checked_log, needs_folds, objective_of
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, Result
 from consequential.evaluation.evaluate import (
     Evaluation,
@@ -19,13 +20,12 @@ from consequential.evaluation.evaluate import (
 )
 from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.ratios import Range
-from consequential.evaluation.rules import checked_log, needs_folds, objective_of
 from consequential.evaluation.weighted_log import FEW
-from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective
+from consequential.objective.fairness import Fairness
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import Weighting
 from consequential.shares import checked_share
-from consequential.weightings import Weighting
 
 _BETTER, _WORSE = "better: utility is higher", "worse: utility is lower"
 # smaller differences are rounding errors

@@ -75,7 +75,7 @@ def sup_t_quantile(
     Examples
     --------
     >>> import numpy as np
-    >>> from consequential.statistics import sup_t_quantile
+    >>> from consequential.evaluation.statistics import sup_t_quantile
     >>> round(sup_t_quantile(np.eye(1)), 2), round(sup_t_quantile(np.eye(10)), 1)
     (1.96, 2.8)
     """

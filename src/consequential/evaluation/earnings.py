@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from consequential.evaluation.compare import compare
+from consequential.evaluation.cross_fitting import apply_rule, checked_log, objective_of
 from consequential.evaluation.estimate import Estimate, Result
 from consequential.evaluation.rates import Floats
-from consequential.evaluation.rules import apply_rule, checked_log, objective_of
 from consequential.evaluation.weighted_log import BOOKED, WeightedLog
 from consequential.log import DecisionLog
-from consequential.policies import DecisionRule, Logged
+from consequential.policy import DecisionRule, Logged
 from consequential.tables import text_table
 
 

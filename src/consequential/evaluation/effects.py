@@ -10,8 +10,8 @@ import numpy as np
 from consequential.evaluation.estimate import Result
 from consequential.evaluation.rates import Floats
 from consequential.log import DecisionLog
-from consequential.policies import DecisionRule
-from consequential.policies.raw_column import RawColumn
+from consequential.policy import DecisionRule
+from consequential.policy.raw_column import RawColumn
 
 _ROWS = 2000  # people that suffice for a mean
 _ENDS = (0.1, 0.9)  # quantiles of a feature between which it is moved

@@ -9,14 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.evaluation.bounds import TUNED_FOR, AnyTime, mean_sequence
+from consequential.evaluation.any_time import TUNED_FOR, AnyTime, mean_sequence
 from consequential.evaluation.contrasts import normal_quantile
-from consequential.evaluation.estimate import Estimate, Interval, Result
-from consequential.evaluation.intervals import Intervals, Normal
-from consequential.evaluation.out_of_core import measured
-from consequential.evaluation.rates import Floats
-from consequential.evaluation.reach import Extremes, known_floor
-from consequential.evaluation.rules import (
+from consequential.evaluation.cross_fitting import (
     CrossFitted,
     apply_rule,
     as_rule,
@@ -25,12 +20,17 @@ from consequential.evaluation.rules import (
     objective_of,
     warn_if_learned_from,
 )
+from consequential.evaluation.estimate import Estimate, Interval, Result
+from consequential.evaluation.intervals import Intervals, Normal
+from consequential.evaluation.out_of_core import measured
+from consequential.evaluation.rates import Floats
+from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.weighted_log import Measurement, WeightedLog, rate_notes
-from consequential.fairness import Fairness
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective
+from consequential.objective.fairness import Fairness
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import Weighting
 from consequential.shares import checked_share
-from consequential.weightings import Weighting
 
 Method = Literal["normal", "any_time"]
 

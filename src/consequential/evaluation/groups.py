@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.contrasts import Pairs
+from consequential.evaluation.cross_fitting import apply_rule, checked_log, needs_folds
 from consequential.evaluation.estimate import UNKNOWN, Estimate, Interval, json_ready
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Floats, Rates
 from consequential.evaluation.ratios import Range
-from consequential.evaluation.rules import apply_rule, checked_log, needs_folds
 from consequential.evaluation.weighted_log import WeightedLog, rate_notes
-from consequential.fairness import ShapedFairness
-from consequential.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES, Shape
 from consequential.log import DecisionLog
-from consequential.objective import Objective
+from consequential.objective.fairness import ShapedFairness
+from consequential.objective.functionals import LABELLED, NEGATIVES, PEOPLE, POSITIVES, Shape
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import Weighting
 from consequential.shares import checked_share
-from consequential.weightings import Weighting
 
 # how each metric weighs people, positives and negatives
 METRICS: dict[str, Shape] = {

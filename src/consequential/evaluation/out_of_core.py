@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from consequential.evaluation.cross_fitting import young_notes
 from consequential.evaluation.estimate import Additive
 from consequential.evaluation.rates import Floats, Rates, RateSums, ratio
 from consequential.evaluation.ratios import Range, RatioSums
-from consequential.evaluation.rules import young_notes
 from consequential.evaluation.weighted_log import TOO_FEW, LabelWeights, Measurement, WeightedLog
-from consequential.functionals import PEOPLE, Shape
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Totals
-from consequential.policies import DecisionRule
+from consequential.objective.functionals import PEOPLE, Shape
+from consequential.objective.objective import Objective, Totals
+from consequential.policy import DecisionRule
 
 
 @dataclass(frozen=True)

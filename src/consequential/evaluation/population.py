@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.fairness import Fairness, benefit_gap
-from consequential.functionals import Coefficients, Tally
-from consequential.policies import DecisionRule
+from consequential.objective.fairness import Fairness, benefit_gap
+from consequential.objective.functionals import Coefficients, Tally
+from consequential.policy import DecisionRule
 
 Floats = NDArray[np.float64]
 

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from consequential.evaluation.estimate import Additive
-from consequential.functionals import LABELLED, NEGATIVES, NOBODY, POSITIVES, Shape
+from consequential.objective.functionals import LABELLED, NEGATIVES, NOBODY, POSITIVES, Shape
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

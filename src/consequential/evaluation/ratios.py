@@ -27,7 +27,7 @@ import numpy as np
 
 from consequential.evaluation.rates import Codes, Floats, Rates, ratio
 from consequential.evaluation.reach import Reach
-from consequential.functionals import Benefit, Shape
+from consequential.objective.functionals import Benefit, Shape
 
 _MOST_ROUNDS = 100
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from consequential.evaluation.rates import Floats
-from consequential.functionals import Shape
 from consequential.log import DecisionLog
-from consequential.objective import Objective
-from consequential.weightings import Clipped, InversePropensity, Weighting
+from consequential.objective.functionals import Shape
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import Clipped, InversePropensity, Weighting
 
 # positives and negatives that a row can stand for
 Corners = tuple[tuple[float, float], ...]

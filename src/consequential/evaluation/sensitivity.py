@@ -23,24 +23,24 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.bounds import crossing
-from consequential.evaluation.estimate import Interval, Result
-from consequential.evaluation.intervals import Normal
-from consequential.evaluation.rates import Codes, Floats, ratio
-from consequential.evaluation.ratios import Range, Ratios, extreme
-from consequential.evaluation.rules import (
+from consequential.evaluation.any_time import crossing
+from consequential.evaluation.cross_fitting import (
     AppliedRule,
     apply_rule,
     checked_log,
     needs_folds,
     objective_of,
 )
+from consequential.evaluation.estimate import Interval, Result
+from consequential.evaluation.intervals import Normal
+from consequential.evaluation.rates import Codes, Floats, ratio
+from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.weighted_log import NO_LABELS, WeightedLog, without_labels
-from consequential.fairness import Fairness
-from consequential.functionals import Benefit, Tally
 from consequential.log import DecisionLog
+from consequential.objective.fairness import Fairness
+from consequential.objective.functionals import Benefit, Tally
+from consequential.objective.weightings import Weighting
 from consequential.shares import checked_share
-from consequential.weightings import Weighting
 
 # beyond this factor nothing is left to say
 _ENDLESS = 1e6

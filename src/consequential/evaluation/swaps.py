@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from consequential.evaluation.cross_fitting import AppliedRule, apply_rule, checked_log, needs_folds
 from consequential.evaluation.estimate import Estimate, Result
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.rates import Floats
 from consequential.evaluation.ratios import Range, Ratios
-from consequential.evaluation.rules import AppliedRule, apply_rule, checked_log, needs_folds
 from consequential.log import DecisionLog
 from consequential.shares import checked_share
 from consequential.tables import text_table

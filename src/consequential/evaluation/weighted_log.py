@@ -16,11 +16,11 @@ from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, ratio
 from consequential.evaluation.ratios import Range, Ratios, extreme
 from consequential.evaluation.reach import Extremes, Reach
-from consequential.fairness import ShapedFairness
-from consequential.functionals import PEOPLE, Shape, Tally
 from consequential.log import DecisionLog
-from consequential.objective import Objective, Totals
-from consequential.weightings import (
+from consequential.objective.fairness import ShapedFairness
+from consequential.objective.functionals import PEOPLE, Shape, Tally
+from consequential.objective.objective import Objective, Totals
+from consequential.objective.weightings import (
     Clipped,
     DoublyRobust,
     InversePropensity,

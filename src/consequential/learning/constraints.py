@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Sums
 from consequential.log.attributes import in_order
+from consequential.objective.functionals import Sums
 
 Floats = NDArray[np.float64]
 

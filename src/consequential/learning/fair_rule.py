@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from consequential.learning.constraints import GapBound
-from consequential.policies.scores import COUNTED
+from consequential.policy.scores import COUNTED
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from consequential.fairness import Fairness, ShapedFairness, benefit_gap
-from consequential.functionals import LABELLED, NEGATIVES, POSITIVES
 from consequential.learning.constraints import Constraint, GapBound
 from consequential.learning.problem import Columns, Problem
 from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, scanned_totals
@@ -25,10 +23,12 @@ from consequential.learning.search import (
     starting_points,
 )
 from consequential.learning.solver import KEPT
-from consequential.links import LinkNumbers
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective, Totals
-from consequential.policies import FeatureSummary, Policy, Support, Unsupported, link_numbers
+from consequential.objective.fairness import Fairness, ShapedFairness, benefit_gap
+from consequential.objective.functionals import LABELLED, NEGATIVES, POSITIVES
+from consequential.objective.objective import Objective, Totals
+from consequential.policy import FeatureSummary, Policy, Support, Unsupported, link_numbers
+from consequential.policy.links import LinkNumbers
 
 Floats = NDArray[np.float64]
 

@@ -16,20 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from consequential.fairness import Fairness, ShapedFairness
-from consequential.functionals import NONE
 from consequential.learning.models import Model, curved, regression
 from consequential.log import DecisionLog
 from consequential.log.concerns import Hashes, people_of
-from consequential.policies.scores import (
-    Scores,
-    group_chances,
-    log_odds,
-    score_columns,
-)
+from consequential.objective.fairness import Fairness, ShapedFairness
+from consequential.objective.functionals import NONE
+from consequential.objective.weightings.fractional import are_whole
+from consequential.objective.weightings.weights import counted_rows, inverse_propensity
+from consequential.policy.scores import Scores, group_chances, log_odds, score_columns
 from consequential.progress import shown
-from consequential.weightings.fractional import are_whole
-from consequential.weightings.weights import counted_rows, inverse_propensity
 from consequential.workers import threads_for
 
 Floats = NDArray[np.float64]

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Benefit, Coefficients, Sums
 from consequential.learning.constraints import Constraint
 from consequential.learning.rows import Passes
-from consequential.links import LinkNumbers, responses
-from consequential.objective import Objective, deviations
+from consequential.objective.functionals import Benefit, Coefficients, Sums
+from consequential.objective.objective import Objective, deviations
+from consequential.policy.links import LinkNumbers, responses
 
 Floats = NDArray[np.float64]
 

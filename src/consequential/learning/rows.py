@@ -17,11 +17,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Coefficients
-from consequential.links import LinkNumbers, responses
 from consequential.log import DecisionLog, LogScan
-from consequential.objective import Objective, Totals
-from consequential.policies import Policy
+from consequential.objective.functionals import Coefficients
+from consequential.objective.objective import Objective, Totals
+from consequential.policy import Policy
+from consequential.policy.links import LinkNumbers, responses
 
 Floats = NDArray[np.float64]
 

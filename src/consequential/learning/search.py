@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Sums
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Price, Problem
 from consequential.learning.rows import Remembered, Rows
@@ -23,9 +22,10 @@ from consequential.learning.solver import (
     solve_free,
 )
 from consequential.log import DecisionLog
-from consequential.objective import Objective
-from consequential.policies import Policy
-from consequential.weightings.fractional import fit_classifier
+from consequential.objective.functionals import Sums
+from consequential.objective.objective import Objective
+from consequential.objective.weightings.fractional import fit_classifier
+from consequential.policy import Policy
 
 Floats = NDArray[np.float64]
 

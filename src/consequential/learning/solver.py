@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.functionals import Sums
 from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Price, Problem
+from consequential.objective.functionals import Sums
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from consequential.log.columns import (
     title,
     yes_or_no,
 )
-from consequential.policies import (
+from consequential.policy import (
     PolicyError,
     as_features,
     group_codes,
@@ -32,7 +32,7 @@ from consequential.policies import (
     plain_groups,
     unmasked,
 )
-from consequential.policies.cells import as_dates, missing_values
+from consequential.policy.cells import as_dates, missing_values
 
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]

@@ -26,7 +26,7 @@ from consequential.log.columns import DecisionLogError, Period, as_positive, col
 from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.log.estimation import EstimatedPropensity, Missing, observed_probability
 from consequential.log.parts import ROW_COLUMNS
-from consequential.policies import DecisionRule, NamedFeatures, Preparation
+from consequential.policy import DecisionRule, NamedFeatures, Preparation
 
 if TYPE_CHECKING:
     from consequential.log.scan import LogScan

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.log.checks import checked_observed
 from consequential.log.columns import DecisionLogError
-from consequential.policies.scores import with_groups
+from consequential.policy.scores import with_groups
 from consequential.workers import threads_for
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError, FrameColumn
-from consequential.policies import NamedFeatures, PolicyError, Preparation
-from consequential.policies.cells import Cells, missing_values
+from consequential.policy import NamedFeatures, PolicyError, Preparation
+from consequential.policy.cells import Cells, missing_values
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog

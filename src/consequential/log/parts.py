@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
-from consequential.policies import DecisionRule, FeaturesError, Logged
+from consequential.policy import DecisionRule, FeaturesError, Logged
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
 from consequential.log.frames import check_names_differ, read_damage
-from consequential.policies import PolicyError
+from consequential.policy import PolicyError
 
 PIECE_ROWS = 524_288  # rows of a piece at most: with twenty features they take a hundred megabytes
 _BATCH_ROWS = 65_536  # that are decoded at a time

@@ -27,8 +27,8 @@ from consequential.log.frames import (
     with_clear_names,
 )
 from consequential.log.pieces import Draw, Piece, found_pieces, located, read_pieces
-from consequential.policies import PolicyError, Preparation, Seen, plain_groups, seen_columns
-from consequential.policies.cells import missing_values
+from consequential.policy import PolicyError, Preparation, Seen, plain_groups, seen_columns
+from consequential.policy.cells import missing_values
 
 Found = TypeVar("Found")
 Task = Callable[[Piece, Any], Found]  # what is done with a piece and its table

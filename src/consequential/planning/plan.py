@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import TUNED_FOR
+from consequential.evaluation.any_time import TUNED_FOR
 from consequential.evaluation.contrasts import normal_quantile
+from consequential.evaluation.cross_fitting import objective_of
 from consequential.evaluation.evaluate import Method, checked_method
 from consequential.evaluation.reach import Extremes
-from consequential.evaluation.rules import objective_of
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog, DecisionLogError
-from consequential.objective import Objective
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import InversePropensity, effective_sample_size
 from consequential.planning.option import Option
 from consequential.planning.power import (
     Advantage,
@@ -26,10 +27,9 @@ from consequential.planning.power import (
     decisions_to_normal_proof,
     worst_advantage,
 )
-from consequential.policies import DecisionRule, Logged
+from consequential.policy import DecisionRule, Logged
 from consequential.shares import checked_share
 from consequential.tables import text_table
-from consequential.weightings import InversePropensity, effective_sample_size
 
 Floats = NDArray[np.float64]
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.bounds import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR
+from consequential.evaluation.any_time import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR
 from consequential.evaluation.contrasts import skewness_corrected
 from consequential.evaluation.reach import Span
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog
-from consequential.weightings import InversePropensity
+from consequential.objective.weightings import InversePropensity
 
 Floats = NDArray[np.float64]
 

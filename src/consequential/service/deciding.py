@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Table, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from consequential.policies import (
+from consequential.policy import (
     NamedFeatures,
     Policy,
     ScoreRises,

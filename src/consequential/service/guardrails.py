@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from consequential.evaluation.estimate import Result
 from consequential.log import DecisionLog
-from consequential.policies import DecisionRule, FeatureSummary
-from consequential.policies.summary import SHARES
+from consequential.policy import DecisionRule, FeatureSummary
+from consequential.policy.summary import SHARES
 from consequential.service.exports import UNKNOWN
 from consequential.service.gate import FEWEST, Gain, Limits
 from consequential.service.settings import LoopSettings

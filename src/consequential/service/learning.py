@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from consequential.log import DecisionLog
-from consequential.policies import Policy, policy_to_json
+from consequential.policy import Policy, policy_to_json
 from consequential.service import schema
 from consequential.service.candidates import deployed
 from consequential.service.cohorts import Cohorts, Row, name_of, rows_of
@@ -173,7 +173,7 @@ def learned_policy(rows: pa.Table, settings: LoopSettings) -> Policy:
 
     People whose labels have come stand for those whose labels have not.
     """
-    from consequential.estimator import FairPolicyLearner  # `serve` never learns
+    from consequential.learning import FairPolicyLearner  # `serve` never learns
 
     accepted = rows.filter(pc.equal(rows["=decision"], 1))
     n_labels = len(accepted) - accepted["=label"].null_count

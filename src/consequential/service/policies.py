@@ -11,13 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from consequential.policies import (
-    Policy,
-    PolicyError,
-    policy_digest,
-    policy_from_json,
-    table_columns,
-)
+from consequential.policy import Policy, PolicyError, policy_digest, policy_from_json, table_columns
 from consequential.service import schema
 from consequential.service.candidates import (
     NO_COHORTS,

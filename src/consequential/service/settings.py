@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from consequential.fairness import NOTIONS
+from consequential.objective.fairness import NOTIONS
 from consequential.shares import checked_share
 
 Period = Literal["day", "week", "month"]

@@ -1,6 +1,7 @@
-"""The trade-off between utility and fairness, with bands that hold at once."""
+"""The trade-off between utility and fairness, and how the usual ways do on the same log."""
 
+from consequential.tradeoff.baseline import Baselines, baselines
 from consequential.tradeoff.frontier import frontier
 from consequential.tradeoff.points import Frontier, Point
 
-__all__ = ["Frontier", "Point", "frontier"]
+__all__ = ["Baselines", "Frontier", "Point", "baselines", "frontier"]

@@ -10,24 +10,28 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from consequential.baseline import Predictor, inverse_propensity
-from consequential.estimator import FairPolicyLearner
-from consequential.estimator.training import cross_fitted_under
 from consequential.evaluation import Estimate
 from consequential.evaluation.contrasts import sup_t_quantile
+from consequential.evaluation.cross_fitting import (
+    cross_fitted_propensities,
+    is_learner,
+    objective_of,
+)
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.out_of_core import ScannedRatios, measured
 from consequential.evaluation.rates import Floats
-from consequential.evaluation.rules import cross_fitted_propensities, is_learner, objective_of
 from consequential.evaluation.weighted_log import Measurement, WeightedLog
-from consequential.fairness import Fairness, fairness_named
+from consequential.learning import FairPolicyLearner
+from consequential.learning.training import cross_fitted_under
 from consequential.log import DecisionLog, DecisionLogError, LogScan
-from consequential.objective import Objective
-from consequential.policies import AcceptAll, Logged, RejectAll
+from consequential.objective.fairness import Fairness, fairness_named
+from consequential.objective.objective import Objective
+from consequential.objective.weightings import Weighting
+from consequential.policy import AcceptAll, Logged, RejectAll
 from consequential.shares import checked_share
+from consequential.tradeoff.baseline import Predictor, inverse_propensity
 from consequential.tradeoff.points import Frontier, Point
-from consequential.weightings import Weighting
 from consequential.workers import spread
 
 Four = tuple[float, float, float, float]
