@@ -11,8 +11,8 @@ import numpy as np
 from measure import alternately
 
 from consequential.lab.kernels.batch_sums import (
+    BatchRows,
     Benefits,
-    Rows,
     batch_shares,
     update_products,
     weigh_row,
@@ -72,7 +72,7 @@ def _gradients(inputs, utility, link, theta, size, times):
     return total
 
 
-def some_rows(n: int, n_features: int, batch_size: int) -> Rows:
+def some_rows(n: int, n_features: int, batch_size: int) -> BatchRows:
     """Return rows of two groups, for demographic parity."""
     rng = np.random.default_rng(0)
     inputs = np.ones((n_features + 1, n))
@@ -82,7 +82,7 @@ def some_rows(n: int, n_features: int, batch_size: int) -> Rows:
     columns = np.stack([(group == z) / sizes[z] for z in range(2)])
     benefits = Benefits(np.zeros((1, 2)), np.ones((1, 2), dtype=bool), np.array([False]), sizes / n)
     shares = batch_shares(group, batch_size, 2)
-    return Rows(inputs, rng.normal(size=n) / n, columns, shares, benefits, float(n))
+    return BatchRows(inputs, rng.normal(size=n) / n, columns, shares, benefits, float(n))
 
 
 def some_ascent(n: int, batch_size: int, penalty: float) -> Ascent:

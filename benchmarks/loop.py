@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 import consequential as cq
 from consequential.service.gate import Gain, look
-from consequential.service.guardrails import Day, acceptance, chance, drift, utility
+from consequential.service.guardrails import DayCounts, acceptance, chance, drift, utility
 from consequential.service.settings import GateSettings, LoopSettings, Number
 
 FLOOR, MONTH, MONTHS, HORIZON = 0.1, 2000, 24, 3
@@ -240,7 +240,7 @@ def estimates(seeds: range) -> Iterator[str]:
 # --- guardrails
 
 
-def days_of(propensity, logged, per_day: int, broken_from: int, days: int, rng) -> list[Day]:
+def days_of(propensity, logged, per_day: int, broken_from: int, days: int, rng) -> list[DayCounts]:
     """Return days on which people are drawn with a propensity and logged, later, with another."""
     found = []
     for k in range(days):
@@ -249,11 +249,13 @@ def days_of(propensity, logged, per_day: int, broken_from: int, days: int, rng) 
         accepted = int((rng.random(len(people)) < propensity[people]).sum())
         variance = p * (1.0 - p)
         day, sums = date(2027, 1, 1) + timedelta(k), (p, variance, variance * (1.0 - 2.0 * p))
-        found.append(Day(str(day), len(people), accepted, *(float(each.sum()) for each in sums)))
+        found.append(
+            DayCounts(str(day), len(people), accepted, *(float(each.sum()) for each in sums))
+        )
     return found
 
 
-def alarmed(days: list[Day], since: int, guardrail) -> bool:
+def alarmed(days: list[DayCounts], since: int, guardrail) -> bool:
     """Whether any daily look from one day on alarms."""
     return any(guardrail(days[:k]).broken for k in range(since + 1, len(days) + 1))
 
@@ -281,7 +283,7 @@ def acceptances(loops: int, rng) -> Iterator[str]:
     loops = min(loops, 40)
     agreed = settings_of(0.5, acceptance=(0.3, 0.5))
 
-    def guardrail(days: list[Day]):
+    def guardrail(days: list[DayCounts]):
         return acceptance(days, {}, agreed)
 
     yield f"acceptance, agreed .30 to .50, 167 a day: years of {loops} with an alarm"

@@ -12,7 +12,7 @@ import numpy as np
 import consequential as cq
 from consequential.policy import policy_to_json
 from consequential.service.applications import Application
-from consequential.service.bodies import Attribute, Outcome
+from consequential.service.bodies import Attribute, OutcomeBody
 from consequential.service.database import Store
 from consequential.service.deciding import live_loops
 from consequential.service.loops import put_loop
@@ -95,10 +95,10 @@ def decide(
 
 def outcome(
     event: str, decision: str, label: int | None, time: datetime, corrects: str | None = None
-) -> Outcome:
+) -> OutcomeBody:
     """An outcome, as it is reported."""
     told = {"event_id": event, "decision_id": decision, "label": label, "corrects": corrects}
-    return Outcome.model_validate(told | {"happened": stamp(time)})
+    return OutcomeBody.model_validate(told | {"happened": stamp(time)})
 
 
 def attribute(subject: str, value: str) -> Attribute:

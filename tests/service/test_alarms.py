@@ -15,7 +15,7 @@ from consequential.service import alarms, guardrails, schema, writer
 from consequential.service.alarms import raised_alarms, unwatched
 from consequential.service.candidates import deployed
 from consequential.service.deciding import live_loops
-from consequential.service.guardrails import Finding
+from consequential.service.guardrails import GuardrailFinding
 from consequential.service.records import now
 from consequential.service.verify import verify
 
@@ -183,10 +183,10 @@ def test_broken_chance_is_found(sqlite_loop, monkeypatch):
 def test_one_guardrail_that_cannot_be_computed_stops_no_other_and_ends_no_alarm(
     rehearsed, monkeypatch
 ):
-    def fails(*_: Any) -> Finding:
+    def fails(*_: Any) -> GuardrailFinding:
         raise OSError("a disk")
 
-    alarm = Finding("chance", 30.0, 20.0, True, "No.")
+    alarm = GuardrailFinding("chance", 30.0, 20.0, True, "No.")
     monkeypatch.setattr(guardrails, "chance", lambda _: alarm)
     rehearsed.decide(60)
     rehearsed.work()

@@ -11,7 +11,14 @@ import pytest
 
 import consequential as cq
 from consequential.service.exports import UNKNOWN
-from consequential.service.guardrails import Day, acceptance, chance, drift, people_needed, utility
+from consequential.service.guardrails import (
+    DayCounts,
+    acceptance,
+    chance,
+    drift,
+    people_needed,
+    utility,
+)
 from consequential.service.settings import LoopSettings, Number
 
 WORLD = cq.worlds.first_setting()
@@ -19,13 +26,15 @@ SETTINGS = LoopSettings(WORLD.cost, {"x0": Number(-9.0, 9.0, "Score")}, 0.1, acc
 NAMES = ["income", "by=car", "by=foot"]
 
 
-def day(k: int, people: int, accepted: int, p: float = 0.0) -> Day:
+def day(k: int, people: int, accepted: int, p: float = 0.0) -> DayCounts:
     when = str(date(2027, 1, 1) + timedelta(k))
     variance = p * (1.0 - p) * people
-    return Day(when, people, accepted, p * people, variance, (1.0 - 2.0 * p) * variance)
+    return DayCounts(when, people, accepted, p * people, variance, (1.0 - 2.0 * p) * variance)
 
 
-def same_days(count: int, people: int, accepted: int, p: float = 0.0, start: int = 0) -> list[Day]:
+def same_days(
+    count: int, people: int, accepted: int, p: float = 0.0, start: int = 0
+) -> list[DayCounts]:
     return [day(start + k, people, accepted, p) for k in range(count)]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from trial import application, served_here
 
 from consequential.service import schema
-from consequential.service.bodies import Outcome, Override
+from consequential.service.bodies import OutcomeBody, Override
 from consequential.service.database import connected
 from consequential.service.outcomes import add_outcomes, add_overrides, outcomes_of, state_of
 from consequential.service.problems import Problem
@@ -57,7 +57,7 @@ def test_the_state_is_that_of_the_set_of_events(accepted, history):
     person, number = next(people), next(_numbers)
     start = moment(person["time"])
     made = [
-        Outcome(
+        OutcomeBody(
             event_id=f"E-{number}-{k}",
             decision_id=person["id"],
             label=label,
@@ -83,8 +83,8 @@ def test_a_circle_of_corrections_is_refused(accepted):
     person = next(people)
     told = {"decision_id": person["id"], "label": 1, "happened": person["time"]}
     with store.write() as connection:
-        first = Outcome(event_id="C-1", corrects="C-2", **told)
-        second = Outcome(event_id="C-2", corrects="C-1", **told)
+        first = OutcomeBody(event_id="C-1", corrects="C-2", **told)
+        second = OutcomeBody(event_id="C-2", corrects="C-1", **told)
         assert add_outcomes(connection, [first], "test", now()) == 1
         with pytest.raises(Problem) as refused:
             add_outcomes(connection, [second], "test", now())
@@ -99,7 +99,7 @@ def test_a_correction_is_about_the_same_decision_in_whatever_order(accepted, ord
     told = {"label": 1, "happened": happened}
     names = f"O-{number}-first", f"O-{number}-second"
     events = [
-        Outcome(event_id=name, decision_id=person["id"], corrects=corrects, **told)
+        OutcomeBody(event_id=name, decision_id=person["id"], corrects=corrects, **told)
         for name, person, corrects in zip(names, both, (None, names[0]), strict=True)
     ]
     with store.write() as connection:
@@ -115,7 +115,7 @@ def test_the_same_event_sent_at_once_is_stored_once(accepted, kind):
     person, events = next(people), []
     if kind == "outcome":
         told = {"event_id": "closed-1", "label": 1, "happened": person["time"]}
-        add, events = add_outcomes, [Outcome(decision_id=person["id"], **told)]
+        add, events = add_outcomes, [OutcomeBody(decision_id=person["id"], **told)]
     else:
         add, events = add_overrides, [Override(decision_id=person["id"], accepted=False, why="x")]
 

@@ -43,7 +43,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class RehearsedApplication:
     """An application at one time, with the label that is observed only if it is accepted."""
 
     name: str
@@ -85,7 +85,7 @@ class Applicants:
         self._groups: list[Item] = []
         self._outcomes: dict[str, list[Item]] = defaultdict(list)  # by the month they happen in
 
-    def apply(self, world: World, month: str, days: Sequence[int]) -> list[Application]:
+    def apply(self, world: World, month: str, days: Sequence[int]) -> list[RehearsedApplication]:
         """Return applications of a month, one for each of these days of it."""
         if month != self._month:
             self._month, self._refused, self._n_before = month, [], len(self._known)
@@ -96,7 +96,7 @@ class Applicants:
         repay = self._rng.random(len(days)) < chances
         noon = period_start(month) + timedelta(days=-1, hours=12)
         applications = [
-            Application(f"A-{self._count + k}", person, noon + timedelta(day), int(label))
+            RehearsedApplication(f"A-{self._count + k}", person, noon + timedelta(day), int(label))
             for k, (person, day, label) in enumerate(zip(people, days, repay, strict=True), 1)
         ]
         self._count += len(days)
@@ -118,7 +118,7 @@ class Applicants:
         return found
 
     def hear(
-        self, applications: Sequence[Application], decisions: Sequence[Decision]
+        self, applications: Sequence[RehearsedApplication], decisions: Sequence[Decision]
     ) -> list[Item]:
         """Take note of decisions and return overrides: some refused people who repay get a loan."""
         overrides: list[Item] = []
@@ -139,7 +139,7 @@ class Applicants:
                 self._will_happen(application, decision)
         return overrides
 
-    def _will_happen(self, application: Application, decision: Decision) -> None:
+    def _will_happen(self, application: RehearsedApplication, decision: Decision) -> None:
         happened = application.time + timedelta(int(self._rng.integers(*_DELAY)))
         told = {"event_id": application.name, "decision_id": decision.id}
         known = {"label": application.label, "happened": happened.isoformat()}

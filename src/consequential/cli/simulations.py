@@ -27,6 +27,7 @@ from consequential.lab.paper import reproduction, tasks
 from consequential.lab.paper.figures import FIGURES
 from consequential.lab.paper.studies import FULL, MORE, NAMES, OF_PAPER, QUICK, STUDIES, Scale
 from consequential.lab.paper.tasks import Simulation
+from consequential.lab.results_folder import ResultsFolder
 from consequential.lab.simulation import (
     LearnToDecide,
     LearnToPredict,
@@ -37,7 +38,6 @@ from consequential.lab.simulation import (
 from consequential.lab.simulation.page import Section, write_report
 from consequential.lab.worlds import ScoreWorld, World
 from consequential.objective.fairness import fairness_named
-from consequential.store import Store
 from consequential.tables import text_table
 
 _WORLDS = ("first_setting", "second_setting", "lending", "compas", "german", "taiwan", "drift")
@@ -135,7 +135,7 @@ def _simulate(options: argparse.Namespace) -> int:
     }
 
     def write() -> Path:
-        store = Store.opened(options.out, "simulate", parameters)
+        store = ResultsFolder.opened(options.out, "simulate", parameters)
         tasks.complete(store, [task], n_jobs=options.jobs)
         runs = store.read(store.result("runs"), Runs.load)
         print(runs.summary())

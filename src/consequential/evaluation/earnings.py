@@ -175,7 +175,9 @@ def earnings(
         (str(group), rows.group == k) for k, group in enumerate(rows.groups)
     ]:
         new_, old_ = (np.where(inside, rule.propensity, 0.0) for rule in rules)
-        compared = compare(_Given(new_), _Given(old_), rows, seed=seed, **question)
+        compared = compare(
+            _GivenPropensities(new_), _GivenPropensities(old_), rows, seed=seed, **question
+        )
         brought = [
             # the middle of what unknown labels allow is no estimate
             replace(each.scaled(worth), value=math.nan)
@@ -222,7 +224,7 @@ def _worth(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Given(DecisionRule):
+class _GivenPropensities(DecisionRule):
     """Propensities that were found already, for the rows of one log."""
 
     values: Floats

@@ -186,7 +186,7 @@ def sensitivity(
 
 
 @dataclass(frozen=True, slots=True)
-class _Given(Weighting):
+class _GivenWeights(Weighting):
     """Weights that are given as numbers."""
 
     rows: Floats
@@ -274,7 +274,7 @@ class _Model:
     def _tallies(self, weights: Floats, *, labels: bool = True) -> list[tuple[Tally, Tally]]:
         """Whom rows stand for with weights and among accepted people; for each unknown label."""
         log = self.weighted.log
-        tally, own = (_Given(each).tallies(log)[0] for each in (weights, self._own))
+        tally, own = (_GivenWeights(each).tallies(log)[0] for each in (weights, self._own))
         tally = tally if labels else without_labels(tally)
         if tally.unknown is None:
             return [(tally, own)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from consequential.learning.constraints import Constraint, GapBound
-from consequential.learning.problem import Columns, Problem
+from consequential.learning.problem import Columns, FitProblem
 from consequential.learning.rows import Remembered, Rows, ScannedRows, moments, scanned_totals
 from consequential.learning.search import (
     SURE,
@@ -222,7 +222,7 @@ def _beside(work: Callable[[], str]) -> Callable[[], str]:
     return under_way.result
 
 
-def _scanned(scan: LogScan, totals: Totals, sampled: Problem, template: Policy) -> Problem:
+def _scanned(scan: LogScan, totals: Totals, sampled: FitProblem, template: Policy) -> FitProblem:
     """The problem of a sample, for all rows of the scan it was drawn from."""
     counts = sampled.columns.group_shares is not None
     passes = ScannedRows(scan, sampled.objective, template, totals, counts)
@@ -310,7 +310,7 @@ def _check_measured(
 
 
 def _check_reachable(
-    constraint: Constraint, problem: Problem, groups: tuple[Hashable, ...]
+    constraint: Constraint, problem: FitProblem, groups: tuple[Hashable, ...]
 ) -> None:
     """Refuse to accept more people than may be accepted at all."""
     if not constraint.least:
@@ -337,7 +337,7 @@ def problem_in_memory(
     *,
     inputs: Floats | None = None,
     counts: bool = False,
-) -> tuple[Problem, Rows]:
+) -> tuple[FitProblem, Rows]:
     """Return the problem of a log in memory, and its rows; with `counts` acceptance is counted."""
     coefficients = objective.coefficients(log)
     rows = Rows.of(
@@ -349,7 +349,7 @@ def problem_in_memory(
     )
     centre, scale = moments(rows.inputs)
     unit = float(np.abs(rows.columns[0]).sum())
-    problem = Problem(
+    problem = FitProblem(
         Remembered(rows),
         Columns.of(coefficients, coefficients.shares() if counts else None),
         objective,

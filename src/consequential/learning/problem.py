@@ -94,7 +94,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FitProblem:
     """An objective over the thetas of one policy class, on the rows of one log.
 
     The solver's parameters are those of standardised inputs, but for parameters whose sign is

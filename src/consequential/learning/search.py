@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
-from consequential.learning.problem import Price, Problem
+from consequential.learning.problem import FitProblem, Price
 from consequential.learning.rows import Remembered, Rows
 from consequential.learning.solver import (
     KEPT,
@@ -49,11 +49,11 @@ class Stages:
     """
 
     sample: Rows
-    trial: tuple[Problem, ...]
-    later: tuple[Problem, ...]
+    trial: tuple[FitProblem, ...]
+    later: tuple[FitProblem, ...]
 
     @classmethod
-    def of(cls, problem: Problem, rows: Rows, rng: np.random.Generator) -> Stages:
+    def of(cls, problem: FitProblem, rows: Rows, rng: np.random.Generator) -> Stages:
         """Draw the samples."""
         n = len(rows.group)
         drawn = rng.choice(n, min(n, POLISHED), replace=False) if n > SCREENED else np.arange(n)
@@ -79,12 +79,12 @@ class Stages:
         return cls(samples[SCREENED], trial, large)
 
     @property
-    def screened(self) -> Problem:
+    def screened(self) -> FitProblem:
         """The problem on which starts are compared."""
         return self.trial[0]
 
     @property
-    def whole(self) -> Problem:
+    def whole(self) -> FitProblem:
         """The problem of all rows."""
         return self.later[-1]
 
@@ -99,7 +99,7 @@ class Stages:
         )
         return Stages(self.sample, later if self.trial is self.later else trial, later)
 
-    def followed_by(self, problem: Problem) -> Stages:
+    def followed_by(self, problem: FitProblem) -> Stages:
         """Return the same stages with one more after them."""
         return replace(self, later=(*self.later, problem))
 
@@ -269,7 +269,7 @@ class _Trivial:
         return True, self.value
 
 
-def _trivial(problem: Problem, constraint: Constraint) -> _Trivial | None:
+def _trivial(problem: FitProblem, constraint: Constraint) -> _Trivial | None:
     """The better one of accepting and rejecting everybody, of those that the constraint allows."""
     scores = {"accept all": SURE, "reject all": -SURE}
     found = []
@@ -285,7 +285,7 @@ def _trivial(problem: Problem, constraint: Constraint) -> _Trivial | None:
 def starting_points(
     log: DecisionLog,
     rows: Rows,
-    problem: Problem,
+    problem: FitProblem,
     template: Policy,
     n_starts: int,
     rng: np.random.Generator,
@@ -299,14 +299,14 @@ def starting_points(
     return dict(list(starts.items())[:n_starts])
 
 
-def flattened(problem: Problem, theta: Floats) -> Floats:
+def flattened(problem: FitProblem, theta: Floats) -> Floats:
     """The same cut, less steep: a steep policy would not move."""
     beta = problem.standardised(theta)
     steepest = np.abs(np.delete(beta.reshape(problem.n_blocks, -1), 0, axis=1)).max(initial=0.0)
     return problem.original(beta * min(1.0, _FLAT / max(steepest, 1e-300)))
 
 
-def _predicted(log: DecisionLog, rows: Rows, problem: Problem, template: Policy) -> Floats:
+def _predicted(log: DecisionLog, rows: Rows, problem: FitProblem, template: Policy) -> Floats:
     """The policy that cuts where a weighted logistic regression predicts the cost."""
     from sklearn.linear_model import LogisticRegression
 

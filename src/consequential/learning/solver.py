@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.learning.constraints import Constraint
-from consequential.learning.problem import Price, Problem
+from consequential.learning.problem import FitProblem, Price
 from consequential.objective.functionals import Sums
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ class Climb:
     another need not find out again which way is steep.
     """
 
-    problem: Problem
+    problem: FitProblem
     price: Price
     beta: Floats
     shape: Floats
@@ -83,13 +83,13 @@ class Climb:
     seen: Any = None  # the inverse curvature, after an ascent
 
     @classmethod
-    def of(cls, problem: Problem, theta: Floats, price: Price, max_passes: int) -> Climb:
+    def of(cls, problem: FitProblem, theta: Floats, price: Price, max_passes: int) -> Climb:
         """Begin at a theta, without knowing anything."""
         beta = problem.rooted(problem.standardised(theta))
         return cls(problem, price, beta, np.eye(len(beta)), max_passes)
 
     @classmethod
-    def on(cls, problem: Problem, attempt: Attempt, max_passes: int) -> Climb:
+    def on(cls, problem: FitProblem, attempt: Attempt, max_passes: int) -> Climb:
         """Go on from an attempt, maybe on other rows."""
         climb = cls.of(problem, attempt.theta, replace(attempt.price), max_passes)
         climb.n_passes = attempt.n_passes
@@ -202,7 +202,7 @@ def _root(matrix: Floats) -> Floats:
     return root
 
 
-def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
+def solve_free(problem: FitProblem, start: Floats, *, max_passes: int) -> Attempt:
     """Return the best policy found from a start (parameters of the inputs as they are)."""
     climb = Climb.of(problem, start, Price(Constraint()), max_passes)
     climb.minimise(_SMALLEST_GAIN)
@@ -210,7 +210,7 @@ def solve_free(problem: Problem, start: Floats, *, max_passes: int) -> Attempt:
 
 
 def constrain(
-    problem: Problem,
+    problem: FitProblem,
     attempt: Attempt,
     constraint: Constraint,
     *,
@@ -231,7 +231,7 @@ def constrain(
     return climb.reached()
 
 
-def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
+def distinct(problem: FitProblem, attempts: Mapping[str, Attempt]) -> dict[str, Attempt]:
     """Return attempts of which no two ended in the same place; of those that did, the first."""
     kept: dict[str, Attempt] = {}
     for name, attempt in attempts.items():
@@ -242,7 +242,7 @@ def distinct(problem: Problem, attempts: Mapping[str, Attempt]) -> dict[str, Att
     return kept
 
 
-def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> Attempt:
+def polish(stages: Sequence[FitProblem], attempt: Attempt, *, max_passes: int) -> Attempt:
     """Go on from an attempt, through problems with ever less shrinkage and ever more rows.
 
     Less shrinkage makes a policy steep, and a steep policy no longer moves: so it comes late and
@@ -264,7 +264,7 @@ def polish(stages: Sequence[Problem], attempt: Attempt, *, max_passes: int) -> A
 
 
 def _bettered(
-    problem: Problem,
+    problem: FitProblem,
     attempt: Attempt,
     max_passes: int,
     *,

@@ -23,7 +23,7 @@ from consequential.service.database import Store
 from consequential.service.deciding import Live, live_loops, policy_features, settings_until
 from consequential.service.exports import UNKNOWN, reported_groups
 from consequential.service.gate import Limits
-from consequential.service.guardrails import Day, Finding
+from consequential.service.guardrails import DayCounts, GuardrailFinding
 from consequential.service.policies import deploy, stored_policy
 from consequential.service.records import canonical, first_id
 from consequential.service.settings import period_of, period_start
@@ -65,7 +65,7 @@ class Watch:
             days = _days(connection, self.cohorts.loop, date)
             changed = _changed(connection, self.cohorts.loop, date)
         own = [day for day in days if day.date > changed]
-        found: list[Finding] = []
+        found: list[GuardrailFinding] = []
         failed: list[Exception] = []
         for compute in self._guardrails(date, time, now, days, own):
             try:
@@ -78,8 +78,8 @@ class Watch:
         return failed
 
     def _guardrails(
-        self, date: str, time: datetime, now: Deployed, days: list[Day], own: list[Day]
-    ) -> Iterator[Callable[[], list[Finding]]]:
+        self, date: str, time: datetime, now: Deployed, days: list[DayCounts], own: list[DayCounts]
+    ) -> Iterator[Callable[[], list[GuardrailFinding]]]:
         settings = self.cohorts.settings
         frozen = self.cohorts.kept(self.cohorts.frozen(), time)
         if sum(day.people for day in days):
@@ -90,16 +90,16 @@ class Watch:
             yield lambda: self._drift(date, now)
             yield lambda: self._utility(frozen, now)
 
-    def _by_group(self, days: list[Day]) -> dict[str, list[Day]]:
+    def _by_group(self, days: list[DayCounts]) -> dict[str, list[DayCounts]]:
         """Return days, of which the last is looked at, by group."""
-        found: dict[str, list[Day]] = {}
+        found: dict[str, list[DayCounts]] = {}
         if self.cohorts.settings.sensitive:
             for day in days:
                 for group, counts in _groups(self.cohorts, day.date, days[-1].date).items():
-                    found.setdefault(group, []).append(Day(day.date, *counts))
+                    found.setdefault(group, []).append(DayCounts(day.date, *counts))
         return found
 
-    def _drift(self, date: str, now: Deployed) -> list[Finding]:
+    def _drift(self, date: str, now: Deployed) -> list[GuardrailFinding]:
         table, loop = schema.decision, self.cohorts.loop
         assert now.live is not None
         until = first_id(period_start(date) + timedelta(1))
@@ -118,7 +118,7 @@ class Watch:
         matrix = np.asarray(policy.looked_at(policy_features(policy, people)))
         return guardrails.drift(policy.summary, matrix)
 
-    def _utility(self, frozen: list[Row], now: Deployed) -> list[Finding]:
+    def _utility(self, frozen: list[Row], now: Deployed) -> list[GuardrailFinding]:
         """Compare the live policy with the one before on cohorts that neither was chosen by."""
         settings = self.cohorts.settings
         since = period_of(settings.period, period_start(now.live_date))
@@ -138,7 +138,9 @@ class Watch:
             self._kept[name] = guardrails.utility(live, before, log, settings, limits)
         return [self._kept[name]]
 
-    def _store(self, connection: Connection, date: str, time: datetime, finding: Finding) -> None:
+    def _store(
+        self, connection: Connection, date: str, time: datetime, finding: GuardrailFinding
+    ) -> None:
         table, loop = schema.guardrail, self.cohorts.loop
         own = (table.c.loop == loop) & (table.c.name == finding.name)
         last = select(table.c.broken).where(own).order_by(table.c.date.desc()).limit(1)
@@ -247,7 +249,7 @@ def measure(store: Store) -> None:
         _ALARMS.labels(row["loop"], row["name"]).set(row["broken"])
 
 
-def _days(connection: Connection, loop: str, until: str) -> list[Day]:
+def _days(connection: Connection, loop: str, until: str) -> list[DayCounts]:
     """Return the closed days of a year up to one of them."""
     row = schema.day.c
     asked = select(row.date, row.rows, row.summary).where(
@@ -257,7 +259,7 @@ def _days(connection: Connection, loop: str, until: str) -> list[Day]:
     for date, _, summary in sorted(connection.execute(asked).all()):
         told = json.loads(summary)
         names = ("rows", "accepted", "propensity", "variance", "skew")
-        days.append(Day(date, *(told[f"first_{name}"] for name in names)))
+        days.append(DayCounts(date, *(told[f"first_{name}"] for name in names)))
     return days
 
 

@@ -66,8 +66,8 @@ _exports = BoundedSemaphore(2)  # each takes memory, and a connection for a whil
 @plain.post(
     "/v1/loops/{loop}/decisions",
     status_code=201,
-    response_model=bodies.Decision,
-    responses={200: {"model": bodies.Decision, "description": "It was decided before"}},
+    response_model=bodies.DecisionBody,
+    responses={200: {"model": bodies.DecisionBody, "description": "It was decided before"}},
     openapi_extra=routing.described(routing.APPLICATION, routing.APPLICATION_EXAMPLE),
 )
 @allowed("decide")
@@ -132,7 +132,7 @@ def replay(request: Request, id: str) -> JSONResponse:
 
 @router.post("/v1/outcomes", openapi_extra=routing.shown(routing.OUTCOMES_EXAMPLE))
 @allowed("report")
-def report_outcomes(request: Request, body: bodies.Outcomes) -> dict[str, int]:
+def report_outcomes(request: Request, body: bodies.OutcomesBody) -> dict[str, int]:
     """Report what became of accepted people; in any order, and more than once."""
     with service_of(request).store.write() as connection:
         by = request.state.account.name

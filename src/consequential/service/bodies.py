@@ -74,7 +74,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Outcome(_Body):
+class OutcomeBody(_Body):
     """The label of an accepted person; null where it is withdrawn."""
 
     event_id: Id
@@ -104,10 +104,10 @@ def _listed(kind: Any) -> Any:
     return Annotated[list[kind], Field(min_length=1, max_length=LIST_LENGTH)]
 
 
-class Outcomes(_Body):
+class OutcomesBody(_Body):
     """Outcomes, all stored or none."""
 
-    outcomes: _listed(Outcome)  # type: ignore[valid-type]
+    outcomes: _listed(OutcomeBody)  # type: ignore[valid-type]
 
 
 class Overrides(_Body):
@@ -143,7 +143,7 @@ class Withdrawal(_Body):
     candidate: Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class Application(_Body):
+class ApplicationBody(_Body):
     """Somebody to decide on; features are those of the loop's settings."""
 
     application_id: Id
@@ -152,7 +152,7 @@ class Application(_Body):
     features: dict[str, float | str]
 
 
-class Reason(_Body):
+class ReasonBody(_Body):
     """How much higher the score would be with this feature as most people have it."""
 
     feature: str
@@ -160,7 +160,7 @@ class Reason(_Body):
     lost: float
 
 
-class Decision(_Body):
+class DecisionBody(_Body):
     """A decision; `digest` is the receipt."""
 
     id: str
@@ -171,7 +171,7 @@ class Decision(_Body):
     deployment: int
     epoch: str
     commitment: str
-    reasons: list[Reason]
+    reasons: list[ReasonBody]
     due: str
     digest: str
 
@@ -179,7 +179,7 @@ class Decision(_Body):
 class Decisions(_Body):
     """Decisions in the order of the applications."""
 
-    decisions: list[Decision]
+    decisions: list[DecisionBody]
 
 
 def as_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:

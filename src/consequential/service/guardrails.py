@@ -47,7 +47,7 @@ _PEOPLE, _PEOPLE_PER_BIN = 200, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(Result):
+class GuardrailFinding(Result):
     """What one guardrail says: a figure, its limit, whether it is broken, and that in words."""
 
     name: str
@@ -58,7 +58,7 @@ class Finding(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayCounts:
     """A closed day: its people, how many were accepted, and how many chance should have accepted.
 
     `variance` is the sum of `p (1 - p)`, `skew` that of `p (1 - p) (1 - 2 p)`. Repeated
@@ -73,7 +73,7 @@ class Day:
     skew: float = 0.0
 
 
-def chance(days: Sequence[Day]) -> Finding:
+def chance(days: Sequence[DayCounts]) -> GuardrailFinding:
     """Say whether people were accepted as often as the logged propensities say, this year.
 
     Examples
@@ -97,12 +97,12 @@ def chance(days: Sequence[Day]) -> Finding:
         f"Since {since[0].date} {sum(day.accepted for day in since)} people were accepted, where "
         f"the logged probabilities sum to {sum(day.expected for day in since):.1f}."
     )
-    return Finding("chance", value, ENOUGH, broken, sentence)
+    return GuardrailFinding("chance", value, ENOUGH, broken, sentence)
 
 
 def acceptance(
-    days: Sequence[Day], by_group: Mapping[str, Sequence[Day]], settings: LoopSettings
-) -> Finding:
+    days: Sequence[DayCounts], by_group: Mapping[str, Sequence[DayCounts]], settings: LoopSettings
+) -> GuardrailFinding:
     """Say whether the share of accepted people, overall and in each group, is within its range.
 
     The days are those of this year since the last deployment or change of the settings: when it
@@ -136,10 +136,10 @@ def acceptance(
         f"Since {since[0].date} {accepted / max(people, 1):.1%} of people"
         f"{f' in group {name}' if name else ''} were accepted; agreed are {low:.0%} to {high:.0%}."
     )
-    return Finding("acceptance", value, ENOUGH, broken, sentence)
+    return GuardrailFinding("acceptance", value, ENOUGH, broken, sentence)
 
 
-def drift(reference: FeatureSummary, people: ArrayLike) -> list[Finding]:
+def drift(reference: FeatureSummary, people: ArrayLike) -> list[GuardrailFinding]:
     """Compare people's features with those of the people whom the policy was learned from.
 
     The population stability index is `sum (o - e) log(o / e)` over bins with observed shares o and
@@ -179,7 +179,7 @@ def drift(reference: FeatureSummary, people: ArrayLike) -> list[Finding]:
             if enough
             else f"Too few people to judge {name}: {n} of {_needed(bins)}."
         )
-        findings.append(Finding(f"drift:{name}", value, UNSTABLE, broken, sentence))
+        findings.append(GuardrailFinding(f"drift:{name}", value, UNSTABLE, broken, sentence))
     return findings
 
 
@@ -195,7 +195,7 @@ def utility(
     log: DecisionLog,
     settings: LoopSettings,
     limits: Limits | None = None,
-) -> Finding:
+) -> GuardrailFinding:
     """Say whether the live policy is proven to bring less than the one before it.
 
     The log has the frozen cohorts since it was deployed. A false alarm comes with probability
@@ -210,17 +210,17 @@ def utility(
         f"decision than the one before it, and at most {value:.4f} with a confidence of "
         f"{settings.gate.confidence:.4g}; an alarm below 0."
     )
-    return Finding("utility", value, 0.0, value < 0.0, sentence)
+    return GuardrailFinding("utility", value, 0.0, value < 0.0, sentence)
 
 
-def _this_year(days: Sequence[Day]) -> list[Day]:
+def _this_year(days: Sequence[DayCounts]) -> list[DayCounts]:
     if not days:
         raise ValueError("there is no closed day to look at")
     return [day for day in days if day.date[:4] == days[-1].date[:4]]
 
 
 def _evidence(
-    tests: Sequence[tuple[Sequence[Day], Floats, Floats, Floats]],
+    tests: Sequence[tuple[Sequence[DayCounts], Floats, Floats, Floats]],
 ) -> tuple[float, int, int]:
     """Return the mean evidence of tests, the strongest test and the day since when it is so.
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Table, insert, select, text
 
 from consequential.service import schema
-from consequential.service.bodies import Attribute, Outcome, Override
+from consequential.service.bodies import Attribute, OutcomeBody, Override
 from consequential.service.chance import epoch_key, stored_commitment
 from consequential.service.database import Store
 from consequential.service.deciding import live_at, replayed
@@ -45,7 +45,9 @@ def state_of(events: Iterable[Row]) -> Row | None:
     return max(heads, key=lambda event: (event["happened"], event["event_id"]), default=None)
 
 
-def add_outcomes(connection: Connection, items: Sequence[Outcome], by: str, time: datetime) -> int:
+def add_outcomes(
+    connection: Connection, items: Sequence[OutcomeBody], by: str, time: datetime
+) -> int:
     """Store outcomes, all or none; return how many were new."""
     known = _Known(connection, {item.decision_id for item in items}, time)
     known.read_events({name for item in items for name in (item.event_id, item.corrects) if name})
@@ -141,7 +143,7 @@ class _Known:
         return self._clocks[loop]
 
 
-def _outcome(known: _Known, item: Outcome, by: str) -> Row | None:
+def _outcome(known: _Known, item: OutcomeBody, by: str) -> Row | None:
     content = {
         "event_id": item.event_id,
         "decision": item.decision_id,
@@ -164,7 +166,7 @@ def _outcome(known: _Known, item: Outcome, by: str) -> Row | None:
     return row
 
 
-def _check_outcome(known: _Known, item: Outcome, decision: Row, now: datetime) -> None:
+def _check_outcome(known: _Known, item: OutcomeBody, decision: Row, now: datetime) -> None:
     done = known.overrides.get(item.decision_id)
     if not (decision["accepted"] or (done is not None and done["accepted"])):
         raise Problem("refused", 409, "this application was refused: it has no outcome")

@@ -101,7 +101,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, why in _REASONS.items()
 }
 
-APPLICATION = bodies.Application.model_json_schema()
+APPLICATION = bodies.ApplicationBody.model_json_schema()
 _ITEMS = {"type": "array", "minItems": 1, "maxItems": LIST_LENGTH, "items": APPLICATION}
 BATCH = {
     "type": "object",

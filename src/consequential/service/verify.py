@@ -30,7 +30,7 @@ Place = tuple[str, str]  # a loop and a day
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Discrepancy:
     """Something that is not as it was written.
 
     Examples
@@ -50,7 +50,7 @@ class Finding:
 
 def verify(
     store: Store, secret: bytes | None = None, seals: Sequence[str] = ()
-) -> Iterator[Finding]:
+) -> Iterator[Discrepancy]:
     """Check every row, seal, epoch and account, and replay every decision.
 
     Rows of days that are still open are checked one by one. Without the secret, draws are
@@ -62,10 +62,10 @@ def verify(
         epochs = connection.execute(select(schema.epoch)).mappings().all()
         yield from _account_findings(connection)
     for each in set(seals) - {row["seal"] for row in closed}:
-        yield Finding("day", each, "no day has this seal: days were deleted, or sealed again")
+        yield Discrepancy("day", each, "no day has this seal: days were deleted, or sealed again")
     own = secret is not None and [_is_own(row, secret) for row in epochs]
     if own and not any(own):
-        yield Finding("epoch", "all", "the secret is not the one that they were opened with")
+        yield Discrepancy("epoch", "all", "the secret is not the one that they were opened with")
         secret = None
     yield from _epoch_findings(epochs, closed, secret)
     yield from _missing_days(closed)
@@ -85,13 +85,13 @@ def verify(
         yield from _seal_findings(table, days, found, last)
 
 
-def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Finding]:
+def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Iterator[Discrepancy]:
     """Check one decision, what belongs to it, and the seal of its day."""
     table, day, forgotten = schema.decision, schema.day.c, _Forgotten(store)
     with store.read() as connection:
         row = connection.execute(select(table).where(table.c.id == id)).mappings().one_or_none()
         if row is None:
-            yield Finding("decision", id, "there is none")
+            yield Discrepancy("decision", id, "there is none")
             return
         loop, date_of = row["loop"], day_of(id)
         sealed = (day.table == "decision") & (day.loop == loop) & (day.date <= date_of)
@@ -110,7 +110,7 @@ def verify_decision(store: Store, id: str, secret: bytes | None = None) -> Itera
 
 def verify_day(
     store: Store, loop: str, date_of: str, secret: bytes | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Discrepancy]:
     """Check the rows of one closed day, replay its decisions, and compare the day's seals."""
     day, forgotten = schema.day.c, _Forgotten(store)
     before = str(date.fromisoformat(date_of) - timedelta(1))
@@ -120,11 +120,11 @@ def verify_day(
     seals = {row["table"]: row["seal"] for row in closed if row["date"] == before}
     days = {row["table"]: row for row in closed if row["date"] == date_of}
     if not days:
-        yield Finding("day", f"{loop} {date_of}".strip(), "it is not closed")
+        yield Discrepancy("day", f"{loop} {date_of}".strip(), "it is not closed")
         return
     for table in schema.SEALED:
         if table.name not in days:
-            yield Finding("day", f"{table.name} {loop} {date_of}", "it is missing")
+            yield Discrepancy("day", f"{table.name} {loop} {date_of}", "it is missing")
             continue
         rows, replay = HashedRows(), _Replay(store, secret)
         own = select(table).where(*within(table, loop, date_of)).order_by(table.c.id)
@@ -139,10 +139,10 @@ def verify_day(
         yield from _day_findings(days[table.name], rows, seals.get(table.name, ""))
 
 
-def file_findings(cohorts: Cohorts) -> list[Finding]:
+def file_findings(cohorts: Cohorts) -> list[Discrepancy]:
     """Check the files of a loop's cohorts; deleted ones are no finding."""
     why = "it is not the file that was frozen"
-    return [Finding("cohort", file, why) for file in cohorts.damaged()]
+    return [Discrepancy("cohort", file, why) for file in cohorts.damaged()]
 
 
 # --- rows and seals
@@ -184,23 +184,23 @@ class _Forgotten:
                         self._ids.update(found["decisions"], found["attributes"])
 
 
-def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Finding]:
+def _row_findings(table: Table, row: Row, forgotten: _Forgotten) -> Iterator[Discrepancy]:
     if row_digest(row, table.info["may_change"]) != row["digest"]:
-        yield Finding(table.name, row["id"], "its digest is not that of its content")
+        yield Discrepancy(table.name, row["id"], "its digest is not that of its content")
     if table.info["forgotten"]:
         name, _ = table.info["forgotten"]
         content, salt = row[name], row["salt"]
         if (content is None) != (salt is None):
-            yield Finding(table.name, row["id"], f"of {name} and salt only one was deleted")
+            yield Discrepancy(table.name, row["id"], f"of {name} and salt only one was deleted")
         elif content is None and not forgotten.has(row):
-            yield Finding(table.name, row["id"], f"{name} was deleted, and no event says so")
+            yield Discrepancy(table.name, row["id"], f"{name} was deleted, and no event says so")
         elif content is not None and hidden_digest(salt, content) != row[f"{name}_digest"]:
-            yield Finding(table.name, row["id"], f"{name} or salt is not what was written")
+            yield Discrepancy(table.name, row["id"], f"{name} or salt is not what was written")
 
 
 def _seal_findings(
     table: Table, closed: Sequence[Row], found: dict[Place, HashedRows], last: dict[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[Discrepancy]:
     before: dict[str, str] = {}
     for day in closed:
         rows = found.pop((day["loop"], day["date"]), HashedRows())
@@ -208,18 +208,18 @@ def _seal_findings(
         before[day["loop"]] = day["seal"]
     for loop, date_of in found:
         if date_of <= last.get(loop, ""):
-            yield Finding(table.name, f"{loop} {date_of}".strip(), "rows of a day never closed")
+            yield Discrepancy(table.name, f"{loop} {date_of}".strip(), "rows of a day never closed")
 
 
-def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Finding]:
+def _day_findings(day: Row, rows: HashedRows, before: str) -> Iterator[Discrepancy]:
     where = f"{day['table']} {day['loop']} {day['date']}".replace("  ", " ")
     if rows.count != day["rows"]:
-        yield Finding("day", where, f"{day['rows']} rows were sealed, {rows.count} are there")
+        yield Discrepancy("day", where, f"{day['rows']} rows were sealed, {rows.count} are there")
     elif seal(day, rows, before) != day["seal"]:
-        yield Finding("day", where, "its seal is not that of its rows and of the day before")
+        yield Discrepancy("day", where, "its seal is not that of its rows and of the day before")
 
 
-def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
+def _missing_days(closed: Sequence[Row]) -> Iterator[Discrepancy]:
     """Find days that are closed for some tables only, or lie between closed days."""
     tables: dict[Place, set[str]] = defaultdict(set)
     for row in closed:
@@ -228,7 +228,9 @@ def _missing_days(closed: Sequence[Row]) -> Iterator[Finding]:
     for loop in {loop for loop, _ in tables}:
         for day in _days_between([day for name, day in tables if name == loop]):
             for table in sealed - tables.get((loop, day), set()):
-                yield Finding("day", f"{table} {loop} {day}".replace("  ", " "), "it is missing")
+                yield Discrepancy(
+                    "day", f"{table} {loop} {day}".replace("  ", " "), "it is missing"
+                )
 
 
 def _days_between(days: Sequence[str]) -> list[str]:
@@ -243,7 +245,7 @@ def _days_between(days: Sequence[str]) -> list[str]:
 # --- what is filled in later
 
 
-def _account_findings(connection: Connection) -> Iterator[Finding]:
+def _account_findings(connection: Connection) -> Iterator[Discrepancy]:
     """Find keys whose revocation is not what the events say."""
     account, event = schema.account.c, schema.event.c
     own = (event.about == account.id) & (event.what == "key revoked")
@@ -252,21 +254,21 @@ def _account_findings(connection: Connection) -> Iterator[Finding]:
         select(account.id, account.revoked, event.time).select_from(both)
     ):
         if row.revoked != row.time:
-            yield Finding("account", row.id, "it was not revoked when the events say so")
+            yield Discrepancy("account", row.id, "it was not revoked when the events say so")
 
 
 def _epoch_findings(
     epochs: Iterable[Row], closed: Sequence[Row], secret: bytes | None
-) -> Iterator[Finding]:
+) -> Iterator[Discrepancy]:
     last = {row["loop"]: row["date"] for row in closed}
     for row in epochs:
         if secret is not None and not _is_own(row, secret):
-            yield Finding("epoch", row["id"], "its commitment is not of the service's secret")
+            yield Discrepancy("epoch", row["id"], "its commitment is not of the service's secret")
         if row["key"] is not None and _commitment(row["key"]) != row["commitment"]:
-            yield Finding("epoch", row["id"], "its key is not the one committed to")
+            yield Discrepancy("epoch", row["id"], "its key is not the one committed to")
         # when the day of its end is closed, a day later, the worker has revealed the key
         elif row["key"] is None and row["end"][:10] <= last.get(row["loop"], ""):
-            yield Finding("epoch", row["id"], "its key should have been revealed")
+            yield Discrepancy("epoch", row["id"], "its key should have been revealed")
 
 
 def _is_own(epoch: Row, secret: bytes) -> bool:
@@ -302,7 +304,7 @@ class _Replay:
 
         self._live, self._key = live, key
 
-    def findings(self, rows: Iterable[Row]) -> Iterator[Finding]:
+    def findings(self, rows: Iterable[Row]) -> Iterator[Discrepancy]:
         """Replay rows and find those that come out differently."""
         groups: dict[tuple[str, int, int, str], list[Row]] = defaultdict(list)
         for row in rows:
@@ -310,7 +312,7 @@ class _Replay:
         for some in groups.values():
             yield from self._group_findings(some)
 
-    def _group_findings(self, rows: list[Row]) -> Iterator[Finding]:
+    def _group_findings(self, rows: list[Row]) -> Iterator[Discrepancy]:
         first = rows[0]
         try:
             live = self._live(first["loop"], first["version"], first["deployment"])
@@ -320,8 +322,8 @@ class _Replay:
                 for row in rows:
                     yield from self._group_findings([row])
             else:
-                yield Finding("decision", first["id"], "it cannot be replayed")
+                yield Discrepancy("decision", first["id"], "it cannot be replayed")
             return
         for row, each in zip(rows, again, strict=True):
             if not each.agrees:
-                yield Finding("decision", row["id"], "it comes out differently when replayed")
+                yield Discrepancy("decision", row["id"], "it comes out differently when replayed")

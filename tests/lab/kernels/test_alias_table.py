@@ -18,7 +18,7 @@ from scipy.stats import norm, truncnorm
 
 import consequential as cq
 from consequential.lab.kernels.alias_table import FEATURES, GROUP, alias_table, draw_proposals
-from consequential.lab.kernels.step import People
+from consequential.lab.kernels.step import StepPeople
 from consequential.lab.simulation.replay import Proposals, fill_proposals
 from consequential.lab.worlds.synthetic import FirstSetting, SecondSetting
 
@@ -331,7 +331,7 @@ def test_equal_keys_bring_equal_people_and_other_keys_others():
 def test_a_step_of_a_run_and_its_log_have_the_same_people():
     world, n = world_named("second"), 50
     features, group, label = np.empty((1, n)), np.empty(n, np.int16), np.empty(n)
-    fill_proposals(world, 4, 7, People(features, group, label, np.empty(0)))
+    fill_proposals(world, 4, 7, StepPeople(features, group, label, np.empty(0)))
     rng = np.random.default_rng(0)
     log = Proposals(world, 4).collect(cq.AcceptAll(), n, rng, time_step=7)
     assert_array_equal(log.features, features.T)

@@ -11,8 +11,8 @@ from consequential.lab.paper import truths
 from consequential.lab.paper.lending_example import SCORINGS, LendingTable
 from consequential.lab.paper.results import Results
 from consequential.lab.paper.studies import STUDIES
+from consequential.lab.results_folder import ResultsFolder
 from consequential.lab.simulation import Run, Runs
-from consequential.store import Store
 
 PREDICTING = ("deterministic, iterative", "deterministic, aggregated")
 EXPLORING = (
@@ -124,7 +124,7 @@ def lending_table(utility_of=None, gap_of=None) -> LendingTable:
 
 def results_in(folder: Path, studies: dict[str, object], columns=None) -> Results:
     """Write studies into a folder, the same for each of their columns, and read them back."""
-    store = Store.opened(folder, "reproduce", {"seeds": SEEDS})
+    store = ResultsFolder.opened(folder, "reproduce", {"seeds": SEEDS})
     (folder / "results").mkdir(exist_ok=True)
     for study, found in studies.items():
         for column in columns or STUDIES[study].columns:

@@ -17,7 +17,7 @@ from consequential.lab.paper.lending_example import (
 from consequential.lab.paper.results import Results
 from consequential.lab.paper.studies import STUDIES, Scale
 from consequential.lab.paper.tasks import tasks_of
-from consequential.store import Store
+from consequential.lab.results_folder import ResultsFolder
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_where_all_repay_the_model_is_their_share():
 def test_the_task_keeps_both_scores_for_results_to_read(world, tmp_path):
     (task,) = tasks_of(STUDIES["lending"], Scale(seeds=2))
     (file,) = task.files
-    shares, store = [], Store.opened(tmp_path, "reproduce", {})
+    shares, store = [], ResultsFolder.opened(tmp_path, "reproduce", {})
     store.result(file).parent.mkdir()
     parts = [part for _, (part,) in task.run(range(len(task.blocks)), None, shares.append)]
     task.joined(parts).save(store.result(file))

@@ -19,7 +19,7 @@ from consequential.cli import main
 from consequential.lab.paper.results import Results
 from consequential.lab.paper.studies import STUDIES, Scale
 from consequential.lab.paper.tasks import Simulation, complete, tasks_of
-from consequential.store import Store
+from consequential.lab.results_folder import ResultsFolder
 
 NAMES = ("second-time", "second-penalty")
 SCALE = Scale(seeds=11, penalties=2, time_steps=2)
@@ -37,7 +37,7 @@ def processes():
 
 def run(folder, n_jobs: int | None) -> None:
     tasks = [task for name in NAMES for task in tasks_of(STUDIES[name], SCALE)]
-    store = Store.opened(folder, "reproduce", {"seeds": SCALE.seeds})
+    store = ResultsFolder.opened(folder, "reproduce", {"seeds": SCALE.seeds})
     complete(store, tasks, n_jobs=n_jobs, progress=False)
 
 

@@ -25,7 +25,7 @@ class Collector(Protocol):
         ...
 
 
-class Learned(Protocol):
+class NextRule(Protocol):
     """The next rule with notes; a learner that has no notes returns the rule alone."""
 
     @property
@@ -44,7 +44,7 @@ class Learner(Protocol):
 
     def __call__(
         self, policy: Any, log: DecisionLog, *, rng: np.random.Generator, time_step: int
-    ) -> DecisionRule | Learned:
+    ) -> DecisionRule | NextRule:
         """Return the rule for the next step."""
         ...
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from consequential.lab.algorithm.steps import Step, StepRule, Surroundings
 from consequential.lab.kernels import ROOT_TWO
-from consequential.lab.kernels.batch_sums import Benefits, Rows
+from consequential.lab.kernels.batch_sums import BatchRows, Benefits
 from consequential.lab.kernels.compiled_ascent import Ascent
 from consequential.lab.kernels.random import UniformStream
 from consequential.objective.functionals import NOBODY
@@ -62,7 +62,7 @@ class Schedule:
 
 
 def ascend(
-    rows: Rows, policy: Policy, rule: StepRule, ascent: Ascent, scale: Floats, key: int
+    rows: BatchRows, policy: Policy, rule: StepRule, ascent: Ascent, scale: Floats, key: int
 ) -> tuple[Floats, int]:
     """Return theta after the ascent, and how many steps were not finite and not taken.
 
@@ -107,7 +107,7 @@ class Minibatch:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: BatchRows,
         number: int,
         policy: Policy,
         theta: Floats,
@@ -135,7 +135,7 @@ class Minibatch:
 class Means:
     """Running means over minibatches."""
 
-    def __init__(self, rows: Rows, schedule: Schedule, penalised: bool) -> None:
+    def __init__(self, rows: BatchRows, schedule: Schedule, penalised: bool) -> None:
         self.benefits, self.schedule, self.penalised = rows.benefits, schedule, penalised
         n_columns, m = len(rows.columns), len(rows.inputs)
         n_groups = len(rows.benefits.shares)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.lab.algorithm import ascent
 from consequential.lab.algorithm.steps import GradientStep, PreconditionedStep, StepRule
 from consequential.lab.kernels import compiled_ascent
-from consequential.lab.kernels.batch_sums import Benefits, Rows, batch_shares
+from consequential.lab.kernels.batch_sums import BatchRows, Benefits, batch_shares
 from consequential.lab.kernels.compiled_ascent import Ascent
 from consequential.lab.kernels.jit import compiling_reported
 from consequential.log import DecisionLog
@@ -153,7 +153,9 @@ class UpdatePolicy:
         )
         return Update(learned, before, after, notes)
 
-    def _ascend(self, rows: Rows, policy: Policy, settings: Ascent, key: int) -> tuple[Floats, int]:
+    def _ascend(
+        self, rows: BatchRows, policy: Policy, settings: Ascent, key: int
+    ) -> tuple[Floats, int]:
         scale = rows.inputs @ rows.inputs.T / rows.inputs.shape[1]
         link = link_numbers(policy)
         if self.engine == "numpy" or link is None or not is_compiled(self.step):
@@ -206,7 +208,7 @@ def is_compiled(step: StepRule) -> bool:
 
 def compiled_rows(
     inputs: Floats, coefficients: Coefficients, shares: Floats, batch_size: int
-) -> Rows:
+) -> BatchRows:
     """Return rows in the order they are read, as kernels want them.
 
     `shares` are the groups' shares of all rows of the log, of which these may be a part.
@@ -218,7 +220,7 @@ def compiled_rows(
     if is_ratio.any():
         columns += [of_group * (0.0 if b.denominator is None else b.denominator) for b in benefits]
     shape = (len(benefits), n_groups)
-    return Rows(
+    return BatchRows(
         inputs=np.ascontiguousarray(inputs.T),
         utility=coefficients.utility,
         columns=np.concatenate(columns) if columns else np.zeros((0, n)),

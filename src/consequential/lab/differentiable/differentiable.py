@@ -21,7 +21,7 @@ from consequential.lab.algorithm.update import (
     compiled_rows,
     update_notes,
 )
-from consequential.lab.kernels.batch_sums import Rows
+from consequential.lab.kernels.batch_sums import BatchRows
 from consequential.log import DecisionLog
 from consequential.objective.objective import Objective
 from consequential.policy import (
@@ -295,7 +295,7 @@ class UpdateDifferentiable:
 
         before = value(policy)  # also checks what the function returns
         with needed("jax").enable_x64(True):
-            from consequential.lab.differentiable.ascent import ascend
+            from consequential.lab.differentiable.jax_ascent import ascend
 
             theta, rejected = compiled(ascend, "function", "optimiser", "schedule")(
                 policy.theta,
@@ -318,7 +318,7 @@ class UpdateDifferentiable:
         return Update(learned, before, after, notes)
 
 
-def _padded(rows: Rows, people: People, batch_size: int) -> Rows:
+def _padded(rows: BatchRows, people: People, batch_size: int) -> BatchRows:
     """Return rows with the inputs of a policy, padded so that logs share a compiled loop."""
     length = padded_length(rows.utility.size)
     return rows._replace(

@@ -34,7 +34,7 @@ class Benefits(NamedTuple):
     shares: Floats  # (groups,): of all rows of the log
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """Rows of a log in the order in which they are read.
 
     A benefit has a column for each group, 0 for the rows of other groups: first the numerators of
@@ -190,7 +190,7 @@ def centre(values: Floats, factors: Floats) -> None:
 
 @compiled
 def objective_value(
-    rows: Rows, link: LinkNumbers, theta: Floats, n_rows: int, penalty: float
+    rows: BatchRows, link: LinkNumbers, theta: Floats, n_rows: int, penalty: float
 ) -> float:
     """Return the objective estimated on the first rows."""
     columns, shape = rows.columns, rows.benefits.constant.shape

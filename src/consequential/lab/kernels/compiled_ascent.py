@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from consequential.lab.kernels import ROOT_TWO
 from consequential.lab.kernels.batch_sums import (
-    Rows,
+    BatchRows,
     centre,
     draw,
     set_benefits,
@@ -237,7 +237,7 @@ def fitted_sizes(ascent: Ascent, n_rows: int) -> tuple[int, int]:
 
 @compiled
 def ascend(
-    rows: Rows, link: LinkNumbers, ascent: Ascent, start_theta: Floats, scale: Floats,
+    rows: BatchRows, link: LinkNumbers, ascent: Ascent, start_theta: Floats, scale: Floats,
     key: np.uint64,
 ) -> tuple[Floats, int]:  # fmt: skip
     """Return theta after the ascent, and how many steps were not finite and not taken.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.lab.kernels.batch_sums import Benefits, Codes, Rows
+from consequential.lab.kernels.batch_sums import BatchRows, Benefits, Codes
 from consequential.lab.kernels.compiled_ascent import Ascent
 from consequential.lab.kernels.jit import compiled
 from consequential.policy.links import LinkNumbers
@@ -116,7 +116,7 @@ def _set_columns(
 def functionals(
     learning: Learning, reading: Reading, weights: Floats, tally: Floats, sizes: Floats,
     total: float, penalised: bool, work: Workspace,
-) -> Rows:  # fmt: skip
+) -> BatchRows:  # fmt: skip
     """Return the functionals of the people read, normalised by the whole log of `total` rows.
 
     The columns of benefits are needed only if a penalty is on them.
@@ -171,7 +171,7 @@ def functionals(
     for z in range(n_groups):
         shares[z] = (tally[z, ACCEPTED] if accepted_only else sizes[z]) / total
     benefits = Benefits(constant, defined, notion.is_ratio, shares)
-    return Rows(reading.inputs, utility, columns, reading.batch_shares, benefits, total)
+    return BatchRows(reading.inputs, utility, columns, reading.batch_shares, benefits, total)
 
 
 @compiled

@@ -40,7 +40,7 @@ NOBODY_ACCEPTED, LABELS_ALIKE = -1, -2  # reasons why there was no update, see `
 _CHUNK = 1024
 
 
-class People(NamedTuple):
+class StepPeople(NamedTuple):
     """The people of a time step, and the random numbers that decide on them."""
 
     inputs: Floats  # (inputs, n)
@@ -61,7 +61,7 @@ class Kept(NamedTuple):
     moves: NDArray[np.int64]  # (moves, 3), see kernels.reservoir
 
 
-class Runs(NamedTuple):
+class RunStates(NamedTuple):
     """The runs of a strategy and seed, one per penalty."""
 
     thetas: Floats  # (runs, inputs)
@@ -69,7 +69,7 @@ class Runs(NamedTuple):
     weights: Floats  # (runs, people kept)
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What time steps brought, (time steps, runs), or one of them, (runs,)."""
 
     gain: Floats  # realised utility per person
@@ -129,7 +129,7 @@ def reading_of(
 
 @compiled
 def decide(
-    people: People, theta: Floats, link: LinkNumbers, weights: Floats
+    people: StepPeople, theta: Floats, link: LinkNumbers, weights: Floats
 ) -> tuple[float, float, float, float]:
     """Set `d / p` of all people.
 
@@ -211,8 +211,8 @@ def _accepted_reading(
 
 @compiled
 def advance_deciding(
-    people: People, kept: Kept, reading: Reading, learning: Learning, rate: float, runs: Runs,
-    outcome: Outcome,
+    people: StepPeople, kept: Kept, reading: Reading, learning: Learning, rate: float,
+    runs: RunStates, outcome: StepOutcome,
 ) -> None:  # fmt: skip
     """Let runs decide on this step's people and update their policies."""
     by_group = learning.accepted_only or learning.self_normalised or not learning.notion.label_free
@@ -290,8 +290,8 @@ def advance_deciding(
 
 @compiled
 def advance_predicting(
-    people: People, kept: Kept, cost: float, shift: float, max_iterations: int, runs: Runs,
-    outcome: Outcome,
+    people: StepPeople, kept: Kept, cost: float, shift: float, max_iterations: int, runs: RunStates,
+    outcome: StepOutcome,
 ) -> None:  # fmt: skip
     """Let runs threshold their models on this step's people and fit them again.
 

@@ -22,9 +22,9 @@ from consequential.lab.paper.claims.claim import ESTIMATORS, Checked, kind_of
 from consequential.lab.paper.figures import FIGURES, PaperFigure
 from consequential.lab.paper.results import Results
 from consequential.lab.paper.studies import FULL, STUDIES, Scale
+from consequential.lab.results_folder import ResultsFolder
 from consequential.plotting import svg_of
 from consequential.report import render
-from consequential.store import Store
 from consequential.workers import spread
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def reproduce(
         "penalties": list(scale.penalty_values),
         "time_steps": scale.time_steps,
     }
-    store = Store.opened(folder, "reproduce", parameters)
+    store = ResultsFolder.opened(folder, "reproduce", parameters)
     wanted = [task for name in names for task in tasks.tasks_of(STUDIES[name], scale)]
     tasks.complete(store, wanted, n_jobs=n_jobs)
     sys.stderr.write("drawing figures and testing claims\n")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.lab.paper.lending_example import LendingTable, Scoring
+from consequential.lab.results_folder import ResultsFolder, ResultsFolderError
 from consequential.lab.simulation import Runs
-from consequential.store import Store, StoreError
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Results:
     """What studies found, by study and column; read only."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._store = Store.existing(folder)
+        self._store = ResultsFolder.existing(folder)
         self.manifest: dict[str, Any] = self._store.manifest
         self._runs: dict[str, Runs] = {}  # cached: figures and claims read them several times
 
@@ -55,7 +55,7 @@ class Results:
     def _read(self, study: str, column: str, load: Callable[[Path], Any]) -> Any:
         folder = self._store.folder
         if not self.has(study, column):
-            raise StoreError(
+            raise ResultsFolderError(
                 f"no results of {study} ({column}) in {folder}; "
                 f"`consequential reproduce {study} --out {folder}` makes them"
             )

@@ -14,13 +14,13 @@ from tqdm.auto import tqdm
 
 from consequential.lab.paper.lending_example import LendingTable, lending_example
 from consequential.lab.paper.studies import Scale, Study
+from consequential.lab.results_folder import ResultsFolder
 from consequential.lab.simulation import Run, Runs, Strategy
 from consequential.lab.simulation.replay import Experiment
 from consequential.lab.simulation.simulate import checked_experiment, gathered, is_compiled, stream
 from consequential.lab.worlds import TableWorld, World
 from consequential.lab.worlds.lending import Lending
 from consequential.objective.fairness import fairness_named
-from consequential.store import Store
 from consequential.workers import spread
 
 Progress = Callable[[float], None]  # is called with the amount of work done since, in seeds
@@ -201,7 +201,7 @@ def tasks_of(study: Study, scale: Scale) -> list[Task]:
 
 
 def complete(
-    store: Store, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
+    store: ResultsFolder, tasks: Sequence[Task], *, n_jobs: int | None = None, progress: bool = True
 ) -> None:
     """Do what is missing of some tasks, block by block; each is stored as soon as it is done."""
     missing = {
@@ -230,7 +230,7 @@ def complete(
 
 
 def _complete_one(
-    store: Store, task: Task, numbers: Sequence[int], n_jobs: int | None, progress: Progress
+    store: ResultsFolder, task: Task, numbers: Sequence[int], n_jobs: int | None, progress: Progress
 ) -> None:
     for file in task.files:
         store.result(file).parent.mkdir(exist_ok=True)

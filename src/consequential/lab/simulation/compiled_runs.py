@@ -14,7 +14,7 @@ from consequential.lab.algorithm.sequences import Aggregated, Iterative, Sequenc
 from consequential.lab.algorithm.steps import PreconditionedStep
 from consequential.lab.algorithm.update import UpdatePolicy
 from consequential.lab.kernels.functionals import Learning, Notion
-from consequential.lab.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, Outcome
+from consequential.lab.kernels.step import LABELS_ALIKE, NOBODY_ACCEPTED, StepOutcome
 from consequential.lab.simulation.replay import Experiment
 from consequential.lab.simulation.runs import Run, theta_of
 from consequential.lab.worlds import World
@@ -143,7 +143,7 @@ class CompiledRuns:
     time_steps: int
     thetas: Floats = field(init=False)
     path: Floats = field(init=False)  # (runs, time steps + 1, inputs)
-    outcome: Outcome = field(init=False)
+    outcome: StepOutcome = field(init=False)
 
     def __post_init__(self) -> None:
         self.thetas = np.tile(np.asarray(theta_of(self.start)), (len(self.penalties), 1))
@@ -152,7 +152,7 @@ class CompiledRuns:
         shape = self.time_steps, self.n_runs
         gain, effective, before, after = (np.zeros(shape) for _ in range(4))
         rejected, absent = (np.zeros(shape, dtype=np.int64) for _ in range(2))
-        self.outcome = Outcome(gain, effective, rejected, before, after, absent)
+        self.outcome = StepOutcome(gain, effective, rejected, before, after, absent)
 
     @property
     def n_runs(self) -> int:

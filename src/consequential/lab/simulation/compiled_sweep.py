@@ -28,9 +28,9 @@ from consequential.lab.kernels.functionals import Reading
 from consequential.lab.kernels.jit import compiling_reported
 from consequential.lab.kernels.step import (
     Kept,
-    Outcome,
-    People,
-    Runs,
+    RunStates,
+    StepOutcome,
+    StepPeople,
     advance_deciding,
     advance_predicting,
     count_groups,
@@ -238,7 +238,7 @@ class _SeedRuns:
         self.uniforms = np.empty(n)
         self.inputs: dict[str | None, Floats] = {None: np.ones((n_features + 1, n))}
         self.memories: dict[Sequence, _Memory] = {}
-        self.states: list[Runs] = []
+        self.states: list[RunStates] = []
         self.learning = [
             None if isinstance(runs.learner, FitPredictor) else runs.learning(world.cost)
             for runs in self.all_runs
@@ -250,7 +250,7 @@ class _SeedRuns:
             if memory.grows and own not in memory.inputs:
                 memory.inputs[own] = np.zeros((n_inputs, memory.size))
             weights = np.zeros((runs.n_runs, memory.size if memory.grows else 0))
-            self.states.append(Runs(runs.thetas, np.array(runs.penalties), weights))
+            self.states.append(RunStates(runs.thetas, np.array(runs.penalties), weights))
 
     def _memory(self, sequence: Sequence) -> _Memory:
         size, sizes = self.experiment.n_proposals, np.zeros(len(self.experiment.world.groups))
@@ -267,7 +267,7 @@ class _SeedRuns:
         """Let all runs decide and learn at one time step."""
         world = world_at(self.experiment.world, time_step)
         plain = self.inputs[None]
-        proposals = People(plain[1:], self.group, self.label, self.uniforms)
+        proposals = StepPeople(plain[1:], self.group, self.label, self.uniforms)
         fill_proposals(world, self.seed, time_step, proposals)
         for runs in self.all_runs:
             if (own := _inputs_key(runs)) is not None:
@@ -277,12 +277,12 @@ class _SeedRuns:
         readings: dict[Any, Reading] = {}
         for runs, state, learning in zip(self.all_runs, self.states, self.learning, strict=True):
             own, memory = _inputs_key(runs), self.memories[runs.sequence]
-            people = People(self.inputs[own], self.group, self.label, self.uniforms)
+            people = StepPeople(self.inputs[own], self.group, self.label, self.uniforms)
             kept = Kept(
                 memory.inputs[own], memory.group, memory.label, memory.n, memory.sizes,
                 memory.grows, memory.moves,
             )  # fmt: skip
-            outcome = Outcome(*(values[time_step] for values in runs.outcome))
+            outcome = StepOutcome(*(values[time_step] for values in runs.outcome))
             learner = runs.learner
             if isinstance(learner, FitPredictor):
                 shift = log(learner.threshold / (1.0 - learner.threshold))

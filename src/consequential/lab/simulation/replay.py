@@ -15,7 +15,7 @@ from consequential.lab.algorithm.algorithm import Learner, consequential_learnin
 from consequential.lab.algorithm.update import UpdatePolicy
 from consequential.lab.kernels.alias_table import DECISIONS, LEARNING, PEOPLE, START, draw_proposals
 from consequential.lab.kernels.random import UniformStream, fill_uniforms, stream_key
-from consequential.lab.kernels.step import People as DrawnPeople
+from consequential.lab.kernels.step import StepPeople
 from consequential.lab.simulation.runs import Run, theta_of
 from consequential.lab.simulation.strategies import Strategy
 from consequential.lab.worlds import People, World
@@ -165,12 +165,12 @@ class Proposals:
             return world.people(n, np.random.default_rng([self.seed, PEOPLE, time_step]))
         features = np.empty((table.n_features, n))
         group, label = np.empty(n, dtype=np.int16), np.empty(n)
-        drawn = DrawnPeople(features, group, label, np.empty(0))
+        drawn = StepPeople(features, group, label, np.empty(0))
         fill_proposals(world, self.seed, time_step, drawn)
         return People(np.ascontiguousarray(features.T), group.astype(np.intp), label)
 
 
-def fill_proposals(world: World, seed: int, time_step: int, people: DrawnPeople) -> None:
+def fill_proposals(world: World, seed: int, time_step: int, people: StepPeople) -> None:
     """Fill in the people a seed has at a time step, and the random numbers that decide on them.
 
     `world` is the world as it is at that step; inputs are the features, one row per feature.

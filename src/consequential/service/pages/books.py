@@ -64,7 +64,7 @@ def last_days(days: Sequence[Day], number: int) -> list[Day]:
 
 
 @dataclass(frozen=True, slots=True)
-class Earned:
+class DeploymentEarnings:
     """What people of one deployment, or of several, brought in, each applicant counted.
 
     `low` and `high` are sums with every missing label taken for 0 and for 1.
@@ -95,7 +95,7 @@ class Earned:
         return -1000.0 * self.explored / self.people
 
     @classmethod
-    def sum(cls, parts: Iterable[Earned]) -> Earned:
+    def sum(cls, parts: Iterable[DeploymentEarnings]) -> DeploymentEarnings:
         """Add up parts."""
         return cls(*map(sum, zip(*map(astuple, parts), strict=True)))
 
@@ -119,7 +119,7 @@ class Cohort:
             return None
 
     @property
-    def earned(self) -> dict[int, Earned]:
+    def earned(self) -> dict[int, DeploymentEarnings]:
         """What was earned, by the number of the deployment."""
         return {} if self._figures is None else self._figures.earned
 
@@ -145,13 +145,13 @@ def frozen_cohorts(
     ]  # fmt: skip
 
 
-def earned_by_deployment(cohorts: Sequence[Cohort]) -> dict[int, Earned]:
+def earned_by_deployment(cohorts: Sequence[Cohort]) -> dict[int, DeploymentEarnings]:
     """Return what was earned in cohorts, by the number of the deployment, in order."""
-    parts: dict[int, list[Earned]] = defaultdict(list)
+    parts: dict[int, list[DeploymentEarnings]] = defaultdict(list)
     for cohort in cohorts:
         for number, part in cohort.earned.items():
             parts[number].append(part)
-    return {number: Earned.sum(parts[number]) for number in sorted(parts)}
+    return {number: DeploymentEarnings.sum(parts[number]) for number in sorted(parts)}
 
 
 def shown_rates(cohorts: Sequence[Cohort]) -> dict[str, list[Rate]]:
@@ -161,7 +161,7 @@ def shown_rates(cohorts: Sequence[Cohort]) -> dict[str, list[Rate]]:
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    earned: dict[int, Earned]
+    earned: dict[int, DeploymentEarnings]
     rates: tuple[Rate, ...]
 
 
@@ -188,7 +188,8 @@ def _figures(file: Path, digest: str, cost: float) -> _Figures:
     numbers, own = np.unique(deployment, return_inverse=True)
     sums = np.array([np.bincount(own), *(np.bincount(own, term) for term in terms)]).T
     earned = {
-        int(k): Earned(int(row[0]), *row[1:].tolist()) for k, row in zip(numbers, sums, strict=True)
+        int(k): DeploymentEarnings(int(row[0]), *row[1:].tolist())
+        for k, row in zip(numbers, sums, strict=True)
     }
     rates: tuple[Rate, ...] = ()
     if "sensitive" in there:

@@ -99,7 +99,7 @@ def overview_charts(
             if number > before:
                 marks.append((len(points), str(number)))
                 before = number
-        earned = books.Earned.sum(cohort.earned.values())
+        earned = books.DeploymentEarnings.sum(cohort.earned.values())
         points.append((cohort.period, earned.mean, *earned.bounds))
     if points:
         found.append(charts.utility(points, marks))

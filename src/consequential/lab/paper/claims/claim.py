@@ -33,7 +33,7 @@ ESTIMATORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ClaimedEffect:
     """A number over runs with an interval, and the bound that a claim needs it to keep.
 
     Make it with `above`, `at_most`, or `shown` where there is no bound.
@@ -77,23 +77,25 @@ class Effect:
         return found
 
 
-Effects = Sequence[Effect]
+Effects = Sequence[ClaimedEffect]
 
 
-def above(name: str, values: Floats | float, bound: float) -> Effect:
+def above(name: str, values: Floats | float, bound: float) -> ClaimedEffect:
     """Return an effect that must be above a bound."""
-    return Effect(name, *median_interval(values), np.size(values) * np.ndim(values), float(bound))
+    return ClaimedEffect(
+        name, *median_interval(values), np.size(values) * np.ndim(values), float(bound)
+    )
 
 
-def at_most(name: str, values: Floats | float, bound: float) -> Effect:
+def at_most(name: str, values: Floats | float, bound: float) -> ClaimedEffect:
     """Return an effect that must not be above a bound."""
     n_runs = np.size(values) * np.ndim(values)
-    return Effect(name, *median_interval(values), n_runs, float(bound), False)
+    return ClaimedEffect(name, *median_interval(values), n_runs, float(bound), False)
 
 
-def shown(name: str, values: Floats | float) -> Effect:
+def shown(name: str, values: Floats | float) -> ClaimedEffect:
     """Return a number that decides nothing."""
-    return Effect(name, *median_interval(values), np.size(values) * np.ndim(values))
+    return ClaimedEffect(name, *median_interval(values), np.size(values) * np.ndim(values))
 
 
 class Case(NamedTuple):
@@ -116,7 +118,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ColumnFinding:
     """What one column of results says, case by case."""
 
     cases: tuple[Case, ...]
@@ -186,7 +188,7 @@ class Claim:
     def check(self, results: Results) -> Checked:
         """Measure the claim in every column that there are results of."""
         findings = {
-            column: Finding(tuple(self.measure(results, column, self.studies or self.worlds)))
+            column: ColumnFinding(tuple(self.measure(results, column, self.studies or self.worlds)))
             for column in self.columns
             if all(results.has(study, column) for study in self.studies)
         }
@@ -198,7 +200,7 @@ class Checked:
     """A claim and what each column found."""
 
     claim: Claim
-    findings: Mapping[str, Finding]
+    findings: Mapping[str, ColumnFinding]
 
     def verdict(self, column: str) -> str:
         """Return the verdict of one column."""

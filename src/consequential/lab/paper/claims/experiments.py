@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from consequential.lab.paper import truths
 from consequential.lab.paper.claims.claim import (
     Case,
-    Effect,
+    ClaimedEffect,
     Effects,
     Names,
     StrategyTest,
@@ -313,7 +313,7 @@ def _constant(name: str) -> float:
     return max(0.0, truths.members(name).metrics(AcceptAll()).utility)
 
 
-def _parity(name: str, utility: Floats, gap: Floats) -> list[Effect]:
+def _parity(name: str, utility: Floats, gap: Floats) -> list[ClaimedEffect]:
     """Test whether the largest penalty leaves no gap, and what a constant rule has anyhow."""
     constant = _constant(name)
     words = f"utility there, below the better constant rule's, {constant:.4f}"

@@ -10,12 +10,12 @@ from jax import numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from consequential.lab.algorithm.ascent import Schedule, ratio, residual_slopes, residuals
-from consequential.lab.kernels.batch_sums import Rows
+from consequential.lab.kernels.batch_sums import BatchRows
 
 Array = Any
 
 
-class Means(NamedTuple):
+class BatchMeans(NamedTuple):
     """Running means over minibatches, see `learning.ascent.Means`."""
 
     levels: Array  # sums of columns, over minibatches of even number
@@ -24,7 +24,7 @@ class Means(NamedTuple):
     shares: Array
     slopes: Array  # gradients of the sums, (columns, theta)
 
-    def follow(self, change: Array) -> Means:
+    def follow(self, change: Array) -> BatchMeans:
         """Move the means to where theta goes next."""
         drift = self.slopes @ change
         scale = jnp.tile(ratio(self.level_shares, self.shares), drift.size // self.shares.size)
@@ -34,14 +34,14 @@ class Means(NamedTuple):
 class _State(NamedTuple):
     theta: Array
     rejected: Array  # how many steps were not finite and not taken
-    means: Means
+    means: BatchMeans
     residual_slopes: Array
     optimiser: Any
 
 
 def ascend(
     theta: Any,
-    rows: Rows,
+    rows: BatchRows,
     *,
     function: Callable[..., Any],
     floor: Array,
@@ -60,7 +60,7 @@ def ascend(
     penalised, per_batch = len(rows.columns) > 0, rows.total / size
     flat, unravel = ravel_pytree(theta)
 
-    def minibatch(j: Array, theta: Array) -> tuple[Rows, Array, Callable[[Array], Array]]:
+    def minibatch(j: Array, theta: Array) -> tuple[BatchRows, Array, Callable[[Array], Array]]:
         """Return minibatch j, its propensities, and the gradients of `weights @ propensities`.
 
         Its sums are scaled to the whole log.
@@ -83,15 +83,17 @@ def ascend(
         propensity, pull = vjp(propensities, theta)
         return batch, propensity, lambda weights: vmap(pull)(weights)[0]
 
-    def absorb(means: Means, batch: Rows, propensity: Array, gradients: Any, j: Array) -> Means:
+    def absorb(
+        means: BatchMeans, batch: BatchRows, propensity: Array, gradients: Any, j: Array
+    ) -> BatchMeans:
         """Bring a minibatch into the means."""
 
-        def levels(means: Means) -> Means:
+        def levels(means: BatchMeans) -> BatchMeans:
             return means._replace(
                 levels=batch.columns @ propensity, level_shares=batch.batch_shares
             )
 
-        def slopes(means: Means) -> Means:
+        def slopes(means: BatchMeans) -> BatchMeans:
             return means._replace(
                 sums=batch.columns @ propensity,
                 shares=batch.batch_shares,
@@ -103,7 +105,7 @@ def ascend(
         newest = lax.cond(j % 2 == 0, levels, slopes, means)
         weight = jnp.maximum(2.0 / (schedule.memory + 1.0), 1.0 / ((j + n_before) // 2 + 1))
         moved = (old + weight * (new - old) for old, new in zip(means, newest, strict=True))
-        return Means(*moved)
+        return BatchMeans(*moved)
 
     def look(j: Array, state: _State) -> _State:
         """Bring a minibatch into the means before the first step."""
@@ -141,7 +143,7 @@ def ascend(
 
     n_columns, n_residuals = len(rows.columns), rows.benefits.constant.size if penalised else 0
     sums, shares = jnp.zeros(n_columns), jnp.zeros(rows.batch_shares.shape[1])
-    means = Means(sums, shares, sums, shares, jnp.zeros((n_columns, flat.size)))
+    means = BatchMeans(sums, shares, sums, shares, jnp.zeros((n_columns, flat.size)))
     state = _State(
         flat, jnp.zeros((), int), means, jnp.zeros((n_residuals, flat.size)), optimiser.init(theta)
     )

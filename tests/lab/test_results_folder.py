@@ -13,13 +13,13 @@ import pytest
 import consequential as cq
 from consequential import provenance
 from consequential.files import UnreadableFileError, joined_columns, load_columns, save_columns
-from consequential.store import Store, StoreError
+from consequential.lab.results_folder import ResultsFolder, ResultsFolderError
 
 ASKED = {"seeds": 2, "penalties": [0.5, 1.0]}
 
 
 def opened(folder, command="reproduce", parameters=ASKED):
-    return Store.opened(folder, command, parameters)
+    return ResultsFolder.opened(folder, command, parameters)
 
 
 def everything(folder):
@@ -97,7 +97,7 @@ REFUSED = {
 def test_a_folder_of_another_call_is_refused(folder, changes, asked, said):
     change_manifest(folder, **changes)
     before = everything(folder)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(ResultsFolderError, match=said):
         opened(folder, parameters=asked)
     assert everything(folder) == before
 
@@ -122,7 +122,7 @@ STRANGE = {
 @pytest.mark.parametrize(("name", "content", "said"), STRANGE.values(), ids=STRANGE)
 def test_a_folder_of_anything_else_is_refused(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(ResultsFolderError, match=said):
         opened(tmp_path)
     assert everything(tmp_path) == {name: content}
 
@@ -130,11 +130,11 @@ def test_a_folder_of_anything_else_is_refused(tmp_path, name, content, said):
 def test_a_place_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     for place in (tmp_path / "file", tmp_path / "file" / "in it"):
-        with pytest.raises(StoreError, match=r"cannot write to .*--out"):
+        with pytest.raises(ResultsFolderError, match=r"cannot write to .*--out"):
             opened(place)
     (tmp_path / "folder").mkdir()
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(StoreError, match=r"cannot write to .* \(no permission\)"):
+    with pytest.raises(ResultsFolderError, match=r"cannot write to .* \(no permission\)"):
         opened(tmp_path / "folder")
     assert list(everything(tmp_path)) == ["file"]
 
@@ -148,7 +148,7 @@ def test_a_place_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
 )
 def test_nothing_is_added_with_other_versions_or_on_another_machine(folder, changes, said):
     change_manifest(folder, **changes)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(ResultsFolderError, match=said):
         opened(folder).check_surroundings()
 
 
@@ -156,7 +156,7 @@ def test_what_is_damaged_is_named_with_what_to_do(folder):
     def load(path):
         raise ValueError(f"{path.name} is damaged")
 
-    with pytest.raises(StoreError, match=r"a\.parquet is damaged\. Delete it and run the same"):
+    with pytest.raises(ResultsFolderError, match=r"a\.parquet is damaged\. Delete it and run the same"):
         opened(folder).read(opened(folder).result("a"), load)
 
 

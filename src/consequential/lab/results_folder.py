@@ -25,11 +25,11 @@ _DESCRIBED = {
 }
 
 
-class StoreError(ValueError):
+class ResultsFolderError(ValueError):
     """A folder that holds no results, or cannot hold these."""
 
 
-class Store:
+class ResultsFolder:
     """A folder of results: `results/`, `parts/` of those not finished, and `manifest.json`.
 
     Every file is written completely or not at all, so a file that is there is finished: a process
@@ -44,7 +44,7 @@ class Store:
     @classmethod
     def opened(
         cls, folder: str | os.PathLike[str], command: str, parameters: dict[str, Any]
-    ) -> Store:
+    ) -> ResultsFolder:
         """Create a folder for a command with these parameters, or find what it has done so far."""
         place = Path(folder)
         wanted = {
@@ -63,7 +63,7 @@ class Store:
             store._check_same(wanted)
         # a process that was killed before it wrote the manifest leaves a hidden file
         elif place.is_dir() and any(not path.name.startswith(".") for path in place.iterdir()):
-            raise StoreError(
+            raise ResultsFolderError(
                 f"{place} holds other files and no results of ours: name an empty or a new "
                 "folder with --out"
             )
@@ -75,25 +75,25 @@ class Store:
                 text = json.dumps(wanted, indent=2, ensure_ascii=False)
                 write_atomically(place / "manifest.json", text + "\n")
         except OSError as error:
-            raise StoreError(
+            raise ResultsFolderError(
                 f"cannot write to {place} ({error.strerror or error}): choose another place "
                 "with --out"
             ) from None
         return store
 
     @classmethod
-    def existing(cls, folder: str | os.PathLike[str]) -> Store:
+    def existing(cls, folder: str | os.PathLike[str]) -> ResultsFolder:
         """Return a store to read from."""
         file = Path(folder) / "manifest.json"
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            raise StoreError(f"{folder} holds no results: it has no manifest.json") from None
+            raise ResultsFolderError(f"{folder} holds no results: it has no manifest.json") from None
         except (ValueError, RecursionError, IsADirectoryError):
             known = None
         made_here = isinstance(known, dict) and known.get("format") == FORMAT
         if not made_here or not all(isinstance(known.get(name), dict) for name in _DESCRIBED):
-            raise StoreError(
+            raise ResultsFolderError(
                 f"{file} is damaged, or of another version of consequential: name another folder "
                 "with --out"
             )
@@ -112,7 +112,7 @@ class Store:
         try:
             return load(path)
         except ValueError as error:
-            raise StoreError(f"{error}. Delete it and run the same command again") from None
+            raise ResultsFolderError(f"{error}. Delete it and run the same command again") from None
 
     def remove_parts(self, name: str) -> None:
         """Remove the parts of a result that is there."""
@@ -125,7 +125,7 @@ class Store:
         before = self.manifest["versions"] | {"machine": self.manifest["machine"].get("type")}
         now = provenance.versions() | {"machine": provenance.machine()["type"]}
         if before != now:
-            raise StoreError(
+            raise ResultsFolderError(
                 f"{self.folder} was begun elsewhere ({_changes(before, now)}), and its numbers "
                 "could differ from new ones: name another folder with --out"
             )
@@ -134,13 +134,13 @@ class Store:
         """Refuse a folder that something else is kept in."""
         known = self.manifest
         if known.get("command") != wanted["command"]:
-            raise StoreError(
+            raise ResultsFolderError(
                 f"{self.folder} was made by `consequential {known.get('command')}`: name another "
                 "folder with --out"
             )
         for name, what in _DESCRIBED.items():
             if what and known[name] != wanted[name]:
-                raise StoreError(
+                raise ResultsFolderError(
                     f"{self.folder} was made with {what} ({_changes(known[name], wanted[name])}): "
                     "name another folder with --out"
                 )
