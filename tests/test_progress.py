@@ -6,7 +6,7 @@ import io
 import sys
 import time
 
-from consequential import progress
+from consequential import workers
 
 
 class Terminal(io.StringIO):
@@ -17,13 +17,13 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_how_far_long_work_is(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "_DELAY", 0.01)
-    for _ in progress.shown(range(3), "models"):
+    monkeypatch.setattr(workers, "_DELAY", 0.01)
+    for _ in workers.shown(range(3), "models"):
         time.sleep(0.15)
     assert "models" in terminal.getvalue()
     assert "2/3" in terminal.getvalue()
 
 
 def test_nothing_is_written_where_nobody_looks(capsys):
-    assert list(progress.shown(range(3), "models")) == [0, 1, 2]
+    assert list(workers.shown(range(3), "models")) == [0, 1, 2]
     assert capsys.readouterr().err == ""

@@ -1,16 +1,17 @@
-"""Workers: processes on this machine, or those of a cluster, through joblib."""
+"""Workers: processes on this machine, or those of a cluster; and how far long work is."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
 
 __all__ = ["begun", "cluster", "on_cluster", "spread", "threads_for"]
+
 
 MANY_ROWS = 100_000  # from which on several threads are faster than one
 
@@ -159,3 +160,15 @@ def _thread_pools() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+_DELAY = 2.0
+
+
+def shown(items: Iterable[Item], what: str) -> Iterable[Item]:
+    """Return the items; while one goes through them, a terminal shows how many are left."""
+    from tqdm import tqdm
+
+    total = len(items) if isinstance(items, Sized) else None
+    # None: shown only where standard error is a terminal
+    return tqdm(items, desc=what, total=total, leave=False, delay=_DELAY, disable=None)

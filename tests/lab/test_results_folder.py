@@ -156,7 +156,9 @@ def test_what_is_damaged_is_named_with_what_to_do(folder):
     def load(path):
         raise ValueError(f"{path.name} is damaged")
 
-    with pytest.raises(ResultsFolderError, match=r"a\.parquet is damaged\. Delete it and run the same"):
+    with pytest.raises(
+        ResultsFolderError, match=r"a\.parquet is damaged\. Delete it and run the same"
+    ):
         opened(folder).read(opened(folder).result("a"), load)
 
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, SplineTransformer
 
 import consequential as cq
-from consequential.policy.soundness import check_sound
+from consequential.policy.archive import check_sound
 
 RNG = np.random.default_rng(0)
 FEATURES = np.column_stack([RNG.normal(size=(200, 2)), RNG.integers(4, size=200)])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from consequential import evaluation, planning, tradeoff
-from consequential.cli.money import outcome_months, per_month
 from consequential.cli.request import (
     Request,
     decided,
@@ -15,6 +14,8 @@ from consequential.cli.request import (
     left_out,
     log_command,
     money_notes,
+    outcome_months,
+    per_month,
     with_earnings,
 )
 from consequential.cli.results import Findings, cluster_of

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import TYPE_CHECKING, TypeVar
 
-from consequential.cli.extra import needing_service
+from consequential.cli.parser import needing_service
 from consequential.files import write_atomically
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
@@ -223,3 +223,23 @@ _TYPES: dict[str, Callable[[str], Any]] = {
     "value_range": _value_range,
     "direction": _direction,
 }
+
+
+@contextmanager
+def needing_service() -> Iterator[None]:
+    """Say how the service is installed, where its libraries are missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"the service needs {error.name}: pip install 'consequential[service]'"
+        ) from None
+
+
+@contextmanager
+def needing_lab() -> Iterator[None]:
+    """Say how Numba is installed, where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise ValueError(str(error)) from None

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from consequential.cli.extra import needing_service
+from consequential.cli.parser import needing_service
 from consequential.files import write_atomically
 
 with needing_service():

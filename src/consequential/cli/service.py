@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from consequential.cli.extra import needing_service
+from consequential.cli.parser import needing_service
 
 if TYPE_CHECKING:
     from consequential.service.database import Store

@@ -15,7 +15,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Literal
 
-from consequential.cli.extra import needing_lab
+from consequential.cli.parser import needing_lab
 
 with needing_lab():
     import consequential.lab.kernels.jit  # noqa: F401

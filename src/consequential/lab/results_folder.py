@@ -88,7 +88,9 @@ class ResultsFolder:
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            raise ResultsFolderError(f"{folder} holds no results: it has no manifest.json") from None
+            raise ResultsFolderError(
+                f"{folder} holds no results: it has no manifest.json"
+            ) from None
         except (ValueError, RecursionError, IsADirectoryError):
             known = None
         made_here = isinstance(known, dict) and known.get("format") == FORMAT

@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 
 from consequential.evaluation import overlap
 from consequential.learning.bounds import check_bounds, notion_of
-from consequential.learning.monotone import signs_of
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import PositiveLabel, as_positive, yes_or_no
 from consequential.log.frames import with_clear_names
@@ -276,3 +275,39 @@ def frame_like(frame: Any, columns: dict[str, NDArray[Any]], otherwise: NDArray[
     made = nw.from_dict(columns, backend=known.implementation).to_native()
     index = nw.maybe_get_index(known)
     return made if index is None else made.set_axis(index, axis=0)
+
+
+def signs_of(learner: Any, log: DecisionLog | LogScan) -> Floats | None:
+    """Return for each feature of a log 1, -1, or 0 for any direction; None if none is asked for.
+
+    A raw column is asked for by its own name; of its features, the one with its number counts.
+    """
+    if not learner.monotone:
+        return None
+    for name in ("feature_map", "outcome_model"):
+        if getattr(learner, name) is not None:
+            raise ValueError(
+                f"monotone= cannot be promised with a {name} of your own, which may turn any way "
+                f"with a feature: leave out {name}="
+            )
+    names = log.feature_names if log.preparation is None else log.preparation.names
+    signs = dict.fromkeys(log.feature_names, 0.0)
+    for column, direction in learner.monotone.items():
+        by_place = isinstance(column, int | np.integer) and 0 <= column < len(names)
+        name = names[column] if by_place else column
+        if name not in names:
+            raise ValueError(
+                f"monotone= names a column {column!r}, but the columns are {', '.join(names)}"
+            )
+        if name not in signs:
+            raise ValueError(
+                f"monotone= names {column!r}, a column of words, which has no direction: name "
+                "columns of numbers, dates or booleans"
+            )
+        if direction not in (1, -1):
+            raise ValueError(
+                "monotone= says for each column 1 (more of it never lowers the chance) or -1 "
+                f"(never raises it); for {column!r} it says {direction!r}"
+            )
+        signs[name] = float(direction)
+    return np.array(list(signs.values()))

@@ -13,12 +13,17 @@ from sklearn.base import clone
 from consequential.evaluation import CrossFitted
 from consequential.evaluation.cross_fitting import checked_folds
 from consequential.learning import Constraint, Fitted, GapBound, fit_policy
-from consequential.learning.bounds import asked_bounds, gap_bounds, notion_of, rate_bounds
-from consequential.learning.capacity import Rates, at_rate
+from consequential.learning.bounds import (
+    Rates,
+    asked_bounds,
+    at_rate,
+    gap_bounds,
+    notion_of,
+    rate_bounds,
+)
 from consequential.learning.fair_rule import FairRule
-from consequential.learning.inputs import selects_columns, template_for
+from consequential.learning.inputs import selects_columns, signs_of, template_for
 from consequential.learning.models import Model, default_models
-from consequential.learning.monotone import signs_of
 from consequential.learning.outcome import Outcome, counted_by, outcome_of
 from consequential.log import DecisionLog
 from consequential.objective.objective import Objective
@@ -27,7 +32,7 @@ from consequential.objective.weightings.predicted import ModelOnly, Predicted
 from consequential.policy import Policy
 from consequential.policy.mapped import MappedColumns
 from consequential.policy.scores import Scores, with_groups
-from consequential.progress import shown
+from consequential.workers import shown
 
 Floats = NDArray[np.float64]
 

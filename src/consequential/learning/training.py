@@ -21,9 +21,8 @@ from consequential.learning.bounds import (
     rate_bounds,
 )
 from consequential.learning.candidates import METHODS, Candidates, chosen_among, inside_bounds
-from consequential.learning.inputs import check_options, template_for, unexplored
+from consequential.learning.inputs import check_options, signs_of, template_for, unexplored
 from consequential.learning.modelled import Modelled
-from consequential.learning.monotone import signs_of
 from consequential.learning.safety import Safety, safely_fitted
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective.fairness import Bound

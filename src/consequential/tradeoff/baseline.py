@@ -21,7 +21,7 @@ from consequential.learning import FairPolicyLearner
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.fairness import Fairness, fairness_named
 from consequential.objective.weightings import InversePropensity, Weighting
-from consequential.objective.weightings.fractional import fit_classifier
+from consequential.objective.weightings.predicted import fit_classifier
 from consequential.objective.weightings.weights import counted_rows
 from consequential.policy import (
     AcceptAll,
@@ -31,9 +31,9 @@ from consequential.policy import (
     RejectAll,
     ThresholdPolicy,
 )
-from consequential.progress import shown
 from consequential.shares import checked_share
 from consequential.tables import text_table
+from consequential.workers import shown
 
 __all__ = ["Baselines", "Entry", "Predictor", "Reduction", "baselines"]
 

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 import consequential as cq
 from consequential.evaluation import Population
 from consequential.lab.paper import truths
-from consequential.lab.paper.limits import (
+from consequential.lab.paper.truths import (
     SMALL_GAP,
     LogisticClass,
     ParetoFront,

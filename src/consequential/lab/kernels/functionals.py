@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.lab.kernels.batch_sums import BatchRows, Benefits, Codes
+from consequential.lab.kernels.batch_sums import BatchRows, Benefits, Codes, update_sums
 from consequential.lab.kernels.compiled_ascent import Ascent
 from consequential.lab.kernels.jit import compiled
+from consequential.lab.kernels.links import linear_scores, propensities
 from consequential.policy.links import LinkNumbers
 
 Floats = NDArray[np.float64]
@@ -187,3 +188,24 @@ def label_free_columns(notion: Notion, sizes: Floats, group: Codes) -> Floats:
             for i in range(group.size):
                 columns[b * n_groups + z, i] = value if group[i] == z else 0.0
     return columns
+
+
+_CHUNK = 1024
+
+
+@compiled
+def path_sums(inputs: Floats, columns: Floats, link: LinkNumbers, thetas: Floats) -> Floats:
+    """Return `sum_i columns[c, i] pi_i` for each theta, one row per theta.
+
+    `inputs` has one column per point of the population.
+    """
+    n, sums = inputs.shape[1], np.zeros((thetas.shape[0], columns.shape[0]))
+    scores, chances = np.empty(_CHUNK), np.empty(_CHUNK)
+    for k in range(thetas.shape[0]):
+        for start in range(0, n, _CHUNK):
+            eta = scores[: min(_CHUNK, n - start)]
+            propensity = chances[: eta.size]
+            linear_scores(thetas[k], inputs, start, eta)
+            propensities(link, eta, propensity)
+            update_sums(columns, start, propensity, 1.0, 1.0, sums[k])
+    return sums

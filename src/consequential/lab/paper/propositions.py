@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from consequential.evaluation import Metrics, Population
 from consequential.lab.kernels.logistic import fit_logistic
-from consequential.lab.paper.limits import ParetoFront
+from consequential.lab.paper.truths import ParetoFront
 from consequential.lab.worlds import DensityWorld, ScoreWorld
 from consequential.objective.fairness import DemographicParity
 from consequential.policy import DecisionRule, Policy, ThresholdPolicy, logistic_model

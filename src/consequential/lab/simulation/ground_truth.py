@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Population
+from consequential.lab.kernels.functionals import path_sums
 from consequential.lab.kernels.links import THRESHOLD, propensities
-from consequential.lab.kernels.path_sums import path_sums
 from consequential.lab.simulation.compiled_runs import CompiledRuns
 from consequential.lab.worlds import DensityWorld, ScoreWorld, World
 from consequential.lab.worlds.lending import Lending

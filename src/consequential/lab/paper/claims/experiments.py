@@ -21,9 +21,8 @@ from consequential.lab.paper.claims.claim import (
     on_runs,
     shown,
 )
-from consequential.lab.paper.limits import SMALL_GAP
 from consequential.lab.paper.results import last_values
-from consequential.lab.paper.truths import is_predicting
+from consequential.lab.paper.truths import SMALL_GAP, is_predicting
 from consequential.policy import AcceptAll, RejectAll
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from scipy.special import expit
 
 from consequential.lab.paper import truths
 from consequential.lab.paper.lending_example import SCORINGS, Scoring
-from consequential.lab.paper.limits import worth_and_gap
 from consequential.lab.paper.results import quartiles
+from consequential.lab.paper.truths import worth_and_gap
 from consequential.plotting import (
     BLACK,
     BLUE,
