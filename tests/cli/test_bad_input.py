@@ -187,7 +187,6 @@ USAGE = [
     (["demo", "--seed", "many"], "--seeds: "),
     (["demo", "now"], "unrecognized arguments: now"),
     (["demo", "--speed", "5"], "unrecognized arguments: --speed 5 (see consequential demo"),
-    (["completion", "tcl"], "choose from"),
     (["simulate", "lending", "--seeds", "9" * 30], "--seeds: must be at most 10000000, not 999"),
     (FIT[:2], "required: --features, --decision"),
     ([*OVERLAP, "--estimate-propensity"], "not allowed with argument --propensity"),

@@ -28,7 +28,6 @@ ASKED = [
     ["simulate", "lending", "--seeds", "2", "--steps", "1", "--penalties", "0", "1"],
     ["reproduce", "second-time", "--quick", "--seeds", "2", "--jobs", "1"],
     ["demo", "--seeds", "1", "--steps", "2"],
-    ["completion", "bash"],
 ]
 WRITTEN = {"decide": "decisions.csv", "demo": "page.html"}  # the others write folders
 FILES = ("later.csv", "empty.csv", "bytes.csv", "nested.json", "folder", "nowhere.csv", "world.py")
@@ -53,9 +52,8 @@ def mutated(rng: np.random.Generator, out: str) -> list[str]:
     """Return arguments with one or two changes: words left out, repeated, replaced or added."""
     arguments = list(ASKED[rng.integers(len(ASKED))])
     command = arguments[0]
-    if command != "completion":
-        option = "--output" if command == "demo" else "--out"
-        arguments += [option, f"{out}-{WRITTEN.get(command, 'folder')}"]
+    option = "--output" if command == "demo" else "--out"
+    arguments += [option, f"{out}-{WRITTEN.get(command, 'folder')}"]
     for _ in range(rng.integers(1, 3)):
         place, odd = int(rng.integers(1, len(arguments) + 1)), ODD[rng.integers(len(ODD))]
         match int(rng.integers(5)):

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 import consequential as cq
 from consequential.evaluation import CrossFitted, deployed_gap
-from consequential.learning.safety import safely_fitted
+from consequential.learning.bounds import safely_fitted
 
 
 @cache

@@ -122,9 +122,3 @@ def test_what_runs_there_is_what_was_installed(installed, tmp_path):
     assert Path(done.stdout.strip()).is_relative_to(installed)
     done = run(python, "-m", "consequential", "--version", folder=tmp_path)
     assert done.stdout == f"consequential {cq.__version__}\n"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_installed_command_prints_completions(installed, tmp_path, shell):
-    done = run(installed / "bin" / "consequential", "completion", shell, folder=tmp_path)
-    assert "--max-gap" in done.stdout or "max-gap" in done.stdout

@@ -18,7 +18,6 @@ _MODULES = {
     "demo": "simulations",
     "simulate": "simulations",
     "reproduce": "simulations",
-    "completion": "parser",
     "decide": "decisions",
     "init": "service",
     "serve": "service",

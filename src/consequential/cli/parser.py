@@ -125,20 +125,6 @@ class _Arguments:
             group.add_argument(name, **settings)
 
 
-def completion(options: argparse.Namespace) -> int:
-    """Print the script that completes commands in a shell."""
-    import shtab
-
-    parser = command_parser()
-    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    for action in [action for each in commands.choices.values() for action in each._actions]:
-        if action.type is Path:
-            # shtab reads this attribute; argparse does not know of it
-            vars(action)["complete"] = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
-    print(shtab.complete(parser, options.shell))
-    return 0
-
-
 # --- types of values
 
 

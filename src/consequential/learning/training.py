@@ -13,17 +13,18 @@ from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.learning import Constraint, Fitted, GapBound, UnexploredLogError, fit_policy
 from consequential.learning.bounds import (
+    Safety,
     asked_bounds,
     compared_in,
     first_bound,
     gap_bounds,
     notion_of,
     rate_bounds,
+    safely_fitted,
 )
 from consequential.learning.candidates import METHODS, Candidates, chosen_among, inside_bounds
 from consequential.learning.inputs import check_options, signs_of, template_for, unexplored
 from consequential.learning.modelled import Modelled
-from consequential.learning.safety import Safety, safely_fitted
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.objective.fairness import Bound
 from consequential.objective.objective import Objective

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 import consequential as cq
+from consequential.lab.algorithm import PredictionUpdate
 from consequential.lab.simulation import Run, Runs, Strategy
 from consequential.lab.worlds import Parameters, People
 
@@ -172,7 +173,7 @@ class Interrupting(Strategy):
         def learn(policy, log, *, rng, time_step):
             if self.started == self.run and time_step == self.at_step:
                 raise KeyboardInterrupt
-            return cq.learning.PredictionUpdate(policy)
+            return PredictionUpdate(policy)
 
         return learn
 

@@ -6,7 +6,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,7 +15,6 @@ import numpy as np
 
 try:
     import numba
-    from numba.core import caching
 except ImportError as error:
     raise ImportError(
         'simulations and learning from minibatches need Numba: pip install "consequential[lab]"'
@@ -38,43 +37,6 @@ def _sources_digest() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-_Cached: Any = caching.IndexDataCacheFile
-
-
-class _CacheFile(_Cached):  # type: ignore[misc]
-    """The cache of a function: damaged files count as missing, and a full disk is no error.
-
-    Machine code changed by one bit may crash the process, so its files end in a digest.
-    """
-
-    def _save_data(self, name: str, data: Any) -> None:
-        code = self._dump(data)
-        with self._open_for_write(self._data_path(name)) as file:
-            file.write(code + hashlib.sha256(code).digest())  # Numba reads no further than the code
-
-    def _load_data(self, name: str) -> Any:
-        content = Path(self._data_path(name)).read_bytes()
-        if hashlib.sha256(content[:-32]).digest() != content[-32:]:
-            raise ValueError(f"{name} is damaged")
-        return super()._load_data(name)
-
-    def _load_index(self) -> Any:
-        try:
-            return super()._load_index()
-        except Exception:  # whatever reading half a pickle raises
-            return {}
-
-    def load(self, key: Any) -> Any:
-        try:
-            return super().load(key)
-        except Exception:
-            return None
-
-    def save(self, key: Any, data: Any) -> None:
-        with suppress(OSError):
-            super().save(key, data)
-
-
 def compiled(function: _Function) -> _Function:
     """Compile a function on its first call, and cache it on disk until any kernel changes.
 
@@ -88,8 +50,7 @@ def compiled(function: _Function) -> _Function:
         _once = "for this process; set NUMBA_CACHE_DIR to a writable directory to do so once"
         dispatcher = _njit(function, **_VECTORISED)
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if isinstance(file, _Cached):
-        file.__class__ = _CacheFile
+    if file is not None:
         # the version is compared before the index is read, which may name modules that are gone
         file._version = f"{file._version} {_sources_digest()}"
         file._source_stamp = None
