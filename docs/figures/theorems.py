@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # the learners and worlds that the tests of the theorems use
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "theorems"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "lab" / "paper"))
 
 from toy_learners import (
     Hopeful,

@@ -27,7 +27,7 @@ def shared(tmp_path_factory):
 def no_drawing(request, monkeypatch):
     """Leave figures out, which take half of a command's time, unless a test asks for `drawn`."""
     if "drawn" not in request.fixturenames:
-        for module in ("report.figures", "simulation.page", "cli.analyses"):
+        for module in ("report.figures", "lab.simulation.page", "cli.analyses"):
             monkeypatch.setattr(f"consequential.{module}.svg_of", lambda *_, **__: "<svg></svg>")
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import consequential as cq
-from consequential.evaluation.any_time import Extremes
+from consequential.evaluation.reach import Extremes
 from consequential.evaluation.statistics import mean_sequence
 from consequential.evaluation.weighted_log import WeightedLog
 from exploring_logs import exploring_log

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
-from consequential.learning import Constraint, GapBound, acceptance_bounds
+from consequential.learning.constraints import Constraint, GapBound, acceptance_bounds
 from consequential.objective.functionals import Sums
 
 BENEFITS = np.array([[0.5, 0.2, 0.6], [0.1, 0.1, 0.4]])

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 import consequential as cq
-from consequential.learning import GapBound
+from consequential.learning.constraints import GapBound
 from consequential.learning.fair_rule import FairRule
 from consequential.policy.scores import score_columns
 

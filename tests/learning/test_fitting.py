@@ -11,7 +11,8 @@ from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
 from consequential.lab.worlds.synthetic import SecondSetting
-from consequential.learning import Constraint, fitting, search
+from consequential.learning import fitting, search
+from consequential.learning.constraints import Constraint
 from consequential.learning.problem import Price
 from consequential.learning.solver import Climb
 from covering import covering

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime, minimize
 
 import consequential as cq
-from consequential.learning import Constraint, fit_policy, solver
-from consequential.learning.fitting import problem_in_memory
+from consequential.learning import solver
+from consequential.learning.constraints import Constraint
+from consequential.learning.fitting import fit_policy, problem_in_memory
 from consequential.learning.problem import Price
 from consequential.learning.rows import moments
 from consequential.policy import link_numbers

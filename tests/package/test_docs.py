@@ -142,7 +142,7 @@ def at_hand(tmp_path, monkeypatch):
     people = {"income": rng.normal(size=400), "debt": rng.exponential(size=400)}
     people |= {"sex": rng.choice(["f", "m"], size=400), "approved": approved.astype(int), "p": 0.5}
     people["repaid"] = np.where(approved, rng.random(400) < 0.6, np.nan)
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "paper"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "lab" / "paper"))
     from handmade_results import penalty_runs, results_in, time_runs
 
     studies = {"first-time": time_runs("first"), "compas-penalty": penalty_runs("compas")}

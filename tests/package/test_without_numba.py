@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -11,24 +10,6 @@ import numpy as np
 import pytest
 
 import consequential as cq
-
-ROOT = Path(cq.__file__).parent
-# only these may import Numba, or modules that do
-LAB = (
-    "kernels",
-    "accelerated",
-    "learning/algorithm.py",
-    "learning/ascent.py",
-    "learning/exploring.py",
-    "learning/prediction.py",
-    "learning/update.py",
-    "sequences.py",
-    "steps.py",
-    "simulation",
-    "worlds",
-    "paper",
-)
-ABOVE = ("cli", "__init__.py", "__main__.py")  # these bring the parts together
 
 BLOCKED = """
 import sys
@@ -119,29 +100,3 @@ def test_a_command_that_needs_numba_says_so_in_a_sentence(tmp_path):
     )
     assert said.startswith("consequential: simulations and learning from minibatches need Numba")
     assert len(said.splitlines()) == 1
-
-
-def imported(path: Path) -> set[str]:
-    """Return the modules that a source may import, in functions too."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return found
-
-
-def part_of(path: Path) -> str:
-    name = path.relative_to(ROOT).as_posix()
-    return next((part for part in (*LAB, *ABOVE) if f"{name}/".startswith(f"{part}/")), "core")
-
-
-def test_nothing_outside_the_lab_imports_from_it():
-    lab = {f"consequential.{part.removesuffix('.py').replace('/', '.')}" for part in LAB}
-    for path in ROOT.rglob("*.py"):
-        names = imported(path)
-        if part_of(path) == "core":
-            assert not {n for n in names for part in lab if f"{n}.".startswith(f"{part}.")}, path
-        if part_of(path) != "kernels":
-            assert not {n for n in names if n.split(".")[0] == "numba"}, path

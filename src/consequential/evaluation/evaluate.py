@@ -9,13 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from consequential.evaluation.any_time import (
-    TUNED_FOR,
-    AnyTime,
-    Extremes,
-    known_floor,
-    mean_sequence,
-)
+from consequential.evaluation.any_time import TUNED_FOR, AnyTime, mean_sequence
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.cross_fitting import (
     CrossFitted,
@@ -30,6 +24,7 @@ from consequential.evaluation.estimate import Estimate, Interval, Result
 from consequential.evaluation.intervals import Intervals, Normal
 from consequential.evaluation.out_of_core import measured
 from consequential.evaluation.rates import Floats
+from consequential.evaluation.reach import Extremes, known_floor
 from consequential.evaluation.weighted_log import Measurement, WeightedLog, rate_notes
 from consequential.log import DecisionLog, LogScan
 from consequential.objective.fairness import Fairness

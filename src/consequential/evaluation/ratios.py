@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation.any_time import Reach
 from consequential.evaluation.rates import Codes, Floats, Rates, ratio
+from consequential.evaluation.reach import Reach
 from consequential.objective.functionals import Benefit, Shape
 
 _MOST_ROUNDS = 100

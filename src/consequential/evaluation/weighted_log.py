@@ -10,12 +10,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.any_time import Extremes, Reach
 from consequential.evaluation.contradictions import CONTRADICTED, weight_doubts
 from consequential.evaluation.estimate import Additive, Estimate, Interval
 from consequential.evaluation.intervals import Intervals
 from consequential.evaluation.rates import RATES, Floats, RateSums, few_notes, ratio
 from consequential.evaluation.ratios import Range, Ratios, extreme
+from consequential.evaluation.reach import Extremes, Reach
 from consequential.log import DecisionLog
 from consequential.objective.fairness import ShapedFairness
 from consequential.objective.functionals import PEOPLE, Shape, Tally

@@ -14,7 +14,8 @@ from consequential.evaluation import Estimate, Evaluation, evaluate
 from consequential.evaluation.contrasts import MOST_GROUPS
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.learning import Fitted, GapBound, acceptance_bounds
+from consequential.learning.constraints import GapBound, acceptance_bounds
+from consequential.learning.fitting import Fitted
 from consequential.learning.outcome import counted_by
 from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.attributes import attribute_of

@@ -14,8 +14,8 @@ from consequential.evaluation.estimate import Result
 from consequential.evaluation.evaluate import evaluation
 from consequential.evaluation.intervals import Normal
 from consequential.evaluation.weighted_log import WeightedLog
-from consequential.learning import Fitted
 from consequential.learning.bounds import asked_bounds, compared_in, first_bound
+from consequential.learning.fitting import Fitted
 from consequential.learning.modelled import Modelled
 from consequential.objective.objective import Objective
 from consequential.objective.weightings import Weighting

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consequential.evaluation import cross_fitted
 from consequential.evaluation.cross_fitting import checked_log
-from consequential.learning import Fitted
+from consequential.learning.fitting import Fitted
 from consequential.learning.inputs import Table, features_of, frame_like, sensitive_of
 from consequential.learning.training import Learned, cross_evaluated, learned
 from consequential.log import DecisionLog, LogScan

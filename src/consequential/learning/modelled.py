@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 from consequential.evaluation import CrossFitted
 from consequential.evaluation.cross_fitting import checked_folds
-from consequential.learning import Constraint, Fitted, GapBound, fit_policy
 from consequential.learning.bounds import (
     Rates,
     asked_bounds,
@@ -21,7 +20,9 @@ from consequential.learning.bounds import (
     notion_of,
     rate_bounds,
 )
+from consequential.learning.constraints import Constraint, GapBound
 from consequential.learning.fair_rule import FairRule
+from consequential.learning.fitting import Fitted, fit_policy
 from consequential.learning.inputs import selects_columns, signs_of, template_for
 from consequential.learning.models import Model, default_models
 from consequential.learning.outcome import Outcome, counted_by, outcome_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.objective.weightings.predicted import are_whole, fit_classifier
+from consequential.objective.weightings.fractional import are_whole, fit_classifier
 from consequential.workers import MANY_ROWS
 
 Floats = NDArray[np.float64]

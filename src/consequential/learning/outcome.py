@@ -21,7 +21,7 @@ from consequential.log import DecisionLog
 from consequential.log.concerns import Hashes, people_of
 from consequential.objective.fairness import Fairness, ShapedFairness
 from consequential.objective.functionals import NONE
-from consequential.objective.weightings.predicted import are_whole
+from consequential.objective.weightings.fractional import are_whole
 from consequential.objective.weightings.weights import counted_rows, inverse_propensity
 from consequential.policy.scores import Scores, group_chances, log_odds, score_columns
 from consequential.workers import shown, threads_for

@@ -24,7 +24,7 @@ from consequential.learning.solver import (
 from consequential.log import DecisionLog
 from consequential.objective.functionals import Sums
 from consequential.objective.objective import Objective
-from consequential.objective.weightings.predicted import fit_classifier
+from consequential.objective.weightings.fractional import fit_classifier
 from consequential.policy import Policy
 
 Floats = NDArray[np.float64]

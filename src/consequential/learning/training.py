@@ -11,7 +11,6 @@ import numpy as np
 
 from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
 from consequential.evaluation.contrasts import normal_quantile
-from consequential.learning import Constraint, Fitted, GapBound, UnexploredLogError, fit_policy
 from consequential.learning.bounds import (
     Safety,
     asked_bounds,
@@ -23,6 +22,8 @@ from consequential.learning.bounds import (
     safely_fitted,
 )
 from consequential.learning.candidates import METHODS, Candidates, chosen_among, inside_bounds
+from consequential.learning.constraints import Constraint, GapBound
+from consequential.learning.fitting import Fitted, UnexploredLogError, fit_policy
 from consequential.learning.inputs import check_options, signs_of, template_for, unexplored
 from consequential.learning.modelled import Modelled
 from consequential.log import DecisionLog, DecisionLogError, LogScan

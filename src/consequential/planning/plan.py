@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.any_time import TUNED_FOR, Extremes
+from consequential.evaluation.any_time import TUNED_FOR
 from consequential.evaluation.contrasts import normal_quantile
 from consequential.evaluation.cross_fitting import objective_of
 from consequential.evaluation.evaluate import Method, checked_method
+from consequential.evaluation.reach import Extremes
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.objective import Objective

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.any_time import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR, Span
+from consequential.evaluation.any_time import GUESSED_VARIANCE, LARGEST_BET, TUNED_FOR
 from consequential.evaluation.contrasts import skewness_corrected
+from consequential.evaluation.reach import Span
 from consequential.evaluation.weighted_log import FEW
 from consequential.log import DecisionLog
 from consequential.objective.weightings import InversePropensity

@@ -36,10 +36,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.evaluation.any_time import AnyTime, Span, lower_bounds
+from consequential.evaluation.any_time import AnyTime, lower_bounds
 from consequential.evaluation.contradictions import contradictions
 from consequential.evaluation.estimate import Result
 from consequential.evaluation.evaluate import measure_rules
+from consequential.evaluation.reach import Span
 from consequential.evaluation.weighted_log import Measurement
 from consequential.log import DecisionLog
 from consequential.objective.objective import Objective

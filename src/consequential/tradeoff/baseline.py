@@ -21,7 +21,7 @@ from consequential.learning import FairPolicyLearner
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.fairness import Fairness, fairness_named
 from consequential.objective.weightings import InversePropensity, Weighting
-from consequential.objective.weightings.predicted import fit_classifier
+from consequential.objective.weightings.fractional import fit_classifier
 from consequential.objective.weightings.weights import counted_rows
 from consequential.policy import (
     AcceptAll,

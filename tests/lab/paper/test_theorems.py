@@ -521,7 +521,7 @@ def test_the_lending_example_over_all_initial_thresholds():
 
 
 def test_the_page_names_every_test_here_and_shows_figures_that_are_there_and_small():
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     page = (docs / "theorems.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`(test_\w+)`", page))
     here = {name for name in globals() if name.startswith("test_") and "_the_page_" not in name}

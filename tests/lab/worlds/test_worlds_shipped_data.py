@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 import consequential as cq
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATA = files("consequential.lab.worlds") / "data"
 
 

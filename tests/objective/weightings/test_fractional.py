@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import consequential as cq
-from consequential.objective.weightings.predicted import fit_classifier
+from consequential.objective.weightings.fractional import fit_classifier
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(300, 2))

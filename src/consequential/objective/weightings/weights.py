@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from consequential.log import DecisionLog, DecisionLogError
 from consequential.objective.functionals import Tally
-from consequential.objective.weightings.predicted import fit_classifier
+from consequential.objective.weightings.fractional import fit_classifier
 from consequential.policy.scores import with_groups
 from consequential.workers import threads_for
 
