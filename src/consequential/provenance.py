@@ -19,9 +19,10 @@ _PRESENTATION = (
     "service",
     "plotting.py",
     "tables.py",
-    "paper/claims",
-    "paper/figures",
-    "paper/reproduction.py",
+    "lab/paper/claims",
+    "lab/paper/figures",
+    "lab/paper/reproduction.py",
+    "lab/simulation/page.py",
 )
 _PACKAGES = ("consequential", "numpy", "scipy", "numba", "scikit-learn", "pyarrow")
 

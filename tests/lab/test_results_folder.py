@@ -179,7 +179,7 @@ def test_the_digest_covers_what_numbers_depend_on_and_not_how_they_are_drawn(mon
     monkeypatch.setattr(kind, "read_bytes", lambda path: read.append(str(path)) or original(path))
     provenance.code.__wrapped__()
     names = {os.path.relpath(path, provenance.files("consequential")) for path in read}
-    assert {"learning/ascent.py", "worlds/lending.py", "paper/studies.py"} <= names
+    assert {"lab/algorithm/ascent.py", "lab/worlds/lending.py", "lab/paper/studies.py"} <= names
     assert not {name for name in names if "figures/" in name or "claims" in name or "cli" in name}
 
 

@@ -17,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import consequential as cq
 from consequential.log import scan as scan_module
+from consequential.policy import Preparation
 from messy_tables import FEATURES, NAMED, messy_table
 
 WAITING = {"time_step": "month", "horizon": 2}
@@ -158,7 +159,7 @@ def test_raw_columns_stay_with_a_log_that_is_split_or_sent_elsewhere(table, log)
     early, _ = log.split(0.5)
     sent = pickle.loads(pickle.dumps(early))
     rows = table[FEATURES].iloc[: len(early)]
-    other = cq.Preparation.of(rows.head(100))
+    other = Preparation.of(rows.head(100))
     theta = np.linspace(-1e-4, 1e-4, 1 + len(other.feature_names))
     policy = cq.Policy(theta, feature_names=other.feature_names, preparation=other)
     assert_array_equal(sent.propensity_of(policy), policy.propensity(rows))

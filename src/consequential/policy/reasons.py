@@ -39,8 +39,8 @@ class Reason:
 
     Examples
     --------
-    >>> import consequential as cq
-    >>> print(cq.Reason("income", 1200.0, 2500.0, 0.84, 0.41))
+    >>> from consequential.policy import Reason
+    >>> print(Reason("income", 1200.0, 2500.0, 0.84, 0.41))
     income is 1200 (2500 would raise the score by 0.84, the probability to 0.41)
     """
 
