@@ -195,8 +195,15 @@ class Means:
 
     def residual_slopes(self) -> Floats:
         """Return the gradients of the residuals, one row each."""
-        found: Floats = residual_slopes(self.benefits, self.sums, self.shares, self.slopes)
-        return found
+        found = group_benefits(self.benefits, self.sums, self.shares)
+        values, factors = (each[..., None] for each in found)
+        m = self.slopes.shape[1]
+        slopes = self.slopes.reshape(-1, *self.benefits.constant.shape, m)
+        by_benefit = factors * slopes[0]
+        if len(slopes) > 1:
+            by_benefit = by_benefit - factors * values * slopes[1]
+        centred_slopes: Floats = ROOT_TWO * centred(by_benefit, factors > 0.0).reshape(-1, m)
+        return centred_slopes
 
     def surroundings(self, theta: Floats, scale: Floats, residual_slopes: Floats) -> Surroundings:
         """Return what a step rule needs to know about the neighbourhood of theta."""
@@ -218,17 +225,6 @@ def residuals(benefits: Benefits, sums: Array, shares: Array) -> Array:
     """Return the residuals r of the penalty, `lambda/2 sum r^2`, from sums of columns."""
     values, factors = group_benefits(benefits, sums, shares)
     return ROOT_TWO * centred(values, factors > 0.0).ravel()
-
-
-def residual_slopes(benefits: Benefits, sums: Array, shares: Array, slopes: Array) -> Array:
-    """Return the gradients of the residuals, one row each, from the gradients of the sums."""
-    values, factors = (each[..., None] for each in group_benefits(benefits, sums, shares))
-    m = slopes.shape[1]
-    slopes = slopes.reshape(-1, *benefits.constant.shape, m)
-    by_benefit = factors * slopes[0]
-    if len(slopes) > 1:
-        by_benefit = by_benefit - factors * values * slopes[1]
-    return ROOT_TWO * centred(by_benefit, factors > 0.0).reshape(-1, m)
 
 
 def group_benefits(benefits: Benefits, sums: Array, shares: Array) -> tuple[Array, Array]:
