@@ -5,33 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 CORE = [
-    ("estimator", "FairPolicyLearner"),
-    ("tradeoff, planning", "frontier, plan"),
-    ("baseline", "what to compare with"),
     ("report", "pages, model cards"),
-    ("learning", "models, the fair rule"),
+    ("tradeoff", "frontier, baselines"),
+    ("learning", "FairPolicyLearner"),
+    ("planning", "plan"),
     ("evaluation", "estimates, intervals"),
-    ("objective", "what is maximised"),
-    ("fairness, weightings", "the columns A"),
-    ("functionals", "the sums S"),
+    ("objective", "sums, fairness, weightings"),
     ("log", "decision logs"),
-    ("policies, links", "rules and their files"),
-    ("files, tables, workers", "shared tools"),
+    ("policy", "rules, links, their files"),
+    ("workers, files", "shared tools"),
+    ("tables, plotting", "shared tools"),
 ]
 LAB = [
     ("paper", "studies, claims"),
-    ("simulation", "simulate"),
-    ("learning", "Algorithm 1"),
+    ("simulation", "simulate, Runs"),
+    ("differentiable", "JAX"),
+    ("algorithm", "Algorithm 1"),
     ("worlds", "a known truth"),
     ("kernels", "compiled loops"),
-    ("accelerated", "JAX"),
 ]
 SERVICE = [
     ("api, pages", "HTTP"),
     ("writer, deciding", "decisions, their log"),
     ("outcomes, cohorts", "labels that arrive"),
     ("learning, gate", "candidates, proof"),
-    ("approval", "a second person"),
+    ("policies, keys", "a second person approves"),
     ("guardrails, alarms", "what went wrong"),
 ]
 WIDTH, MARGIN, GAP, HALF = 900, 20, 60, 400
@@ -102,7 +100,7 @@ def drawn() -> str:
             MARGIN + HALF / 2,
             (bottom + total - MARGIN) / 2 + 5,
             13,
-            "Arrows are imports. The command line may import all three parts.",
+            "Arrows are imports; cli may import all three.",
             ' fill="#555"',
         )
     )

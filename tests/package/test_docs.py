@@ -7,9 +7,11 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -88,23 +90,27 @@ def test_every_link_of_a_page_leads_somewhere():
     assert not [link for page in (*PAGES, *others) for link in broken_links(page)]
 
 
+def public_modules(module: ModuleType) -> Iterator[tuple[ModuleType, list[str]]]:
+    """Yield a module with its public names, and those that are names of it."""
+    values = {name: getattr(module, name) for name in module.__all__ if name != "__version__"}
+    yield module, sorted(name for name, value in values.items() if not inspect.ismodule(value))
+    for value in values.values():
+        if inspect.ismodule(value):
+            yield from public_modules(value)
+
+
 def test_every_public_name_has_a_place_in_the_reference():
     text = "".join(text_of(page) for page in sorted((DOCS / "api").glob("*.md")))
     found: dict[str, list[str]] = {}
     for block in re.findall(r"```\{eval-rst\}\n(.*?)```", text, flags=re.DOTALL):
-        module = re.search(r"currentmodule:: (\S+)", block).group(1)
+        (module,) = re.findall(r"currentmodule:: (\S+)", block)
         names = re.findall(r"^   (\w+)$", block, flags=re.MULTILINE)
         found[module] = sorted(found.get(module, []) + names)
-    modules = {name for name in cq.__all__ if inspect.ismodule(getattr(cq, name))}
-    public = {f"consequential.{name}": sorted(getattr(cq, name).__all__) for name in modules}
-    public["consequential"] = sorted(set(cq.__all__) - modules - {"__version__"})
-    service = {
-        name: found.pop(name) for name in [*found] if name.startswith("consequential.service")
-    }
-    assert found == public
-    # the service is used over HTTP, so no list says which of its names are for others
-    for module, names in service.items():
-        assert not [name for name in names if not hasattr(import_module(module), name)]
+    public = {module.__name__: names for module, names in public_modules(cq)}
+    assert {module: found.get(module) for module in public} == public
+    # others are read (the service's client) or met as results (reasons), so no list has them
+    for module in set(found) - set(public):
+        assert not [name for name in found[module] if not hasattr(import_module(module), name)]
 
 
 def commands() -> list[str]:
