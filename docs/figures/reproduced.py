@@ -41,18 +41,29 @@ def draw(folders: list[Results]) -> None:
                 drawn.savefig(path, dpi=85, metadata={"Software": None})
 
 
+def in_parts(text: str) -> tuple[str, str]:
+    """Return the world that a claim's text opens with, or nothing, and the claim."""
+    world, found, claim = text.partition(": ")
+    return (world, claim) if found and world.startswith(("Synthetic", "COMPAS")) else ("", text)
+
+
 def verdicts(folders: list[Results]) -> str:
     lines = ["| claim | as printed | authors' code | corrected |", "| --- | --- | --- | --- |"]
+    above = ""
     for claim in CLAIMS:
         checks = [claim.check(each) for each in folders]
         found = next((each for each in checks if each.findings), None)
         if found is None:
             continue
+        world, text = in_parts(claim.text)
+        if world and world != above:
+            lines.append(f"| *{world}* | | | |")
+        above = world
         if "exact" in found.findings:
             cells = [f"exact: {found.overall}", "", ""]
         else:
             cells = [found.verdict(c) if c in found.findings else "" for c in COLUMNS]
-        lines.append(f"| {claim.text} | {' | '.join(cells)} |")
+        lines.append(" ".join(f"| {cell}" if cell else "|" for cell in (text, *cells)) + " |")
     return "\n".join(lines)
 
 
