@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(names):
 
 
 def test_types_data_and_templates_are_in_the_wheel(names):
-    data = ["worlds/data/compas.csv", "worlds/data/SHA256SUMS"]
+    data = ["lab/worlds/data/compas.csv", "lab/worlds/data/SHA256SUMS"]
     wanted = ["py.typed", *data, "report/templates/page.html"]
     assert {f"consequential/{name}" for name in wanted} <= set(names)
 
