@@ -78,11 +78,11 @@ def chance(days: Sequence[DayCounts]) -> GuardrailFinding:
 
     Examples
     --------
-    >>> from consequential.service.guardrails import Day, chance
-    >>> sound = [Day(f"2027-01-{k:02}", 100, 50, 50.0, 25.0) for k in range(1, 29)]
+    >>> from consequential.service.guardrails import DayCounts, chance
+    >>> sound = [DayCounts(f"2027-01-{k:02}", 100, 50, 50.0, 25.0) for k in range(1, 29)]
     >>> print(chance(sound).sentence)
     Since 2027-01-01 1400 people were accepted, where the logged probabilities sum to 1400.0.
-    >>> chance([*sound, Day("2027-01-29", 300, 120, 180.0, 60.0)]).broken
+    >>> chance([*sound, DayCounts("2027-01-29", 300, 120, 180.0, 60.0)]).broken
     True
     """
     days = _this_year(days)

@@ -35,8 +35,8 @@ class Discrepancy:
 
     Examples
     --------
-    >>> from consequential.service.verify import Finding
-    >>> print(Finding("decision", "0198", "its digest is not that of its content"))
+    >>> from consequential.service.verify import Discrepancy
+    >>> print(Discrepancy("decision", "0198", "its digest is not that of its content"))
     decision 0198: its digest is not that of its content
     """
 

@@ -1,6 +1,6 @@
 """The ascent: the loop of `UpdatePolicy`, compiled.
 
-It computes the same as learning/ascent.py and steps.py, which give the reasons in NumPy code. Means
+It computes the same as algorithm/ascent.py and algorithm/steps.py, which give the reasons in NumPy code. Means
 are kept as flat arrays, so that one loop updates all of them with a minibatch.
 """
 
