@@ -1,7 +1,7 @@
 """The ascent: the loop of `UpdatePolicy`, compiled.
 
-It computes the same as algorithm/ascent.py and algorithm/steps.py, which give the reasons in NumPy code. Means
-are kept as flat arrays, so that one loop updates all of them with a minibatch.
+It computes the same as ascent.py and steps.py in lab/algorithm, which give the reasons in NumPy
+code. Means are kept as flat arrays, so that one loop updates all of them with a minibatch.
 """
 
 from __future__ import annotations
