@@ -40,7 +40,6 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.planning import Plan as Plan
     from consequential.planning import plan as plan
     from consequential.policy import AcceptAll as AcceptAll
-    from consequential.policy import Curves as Curves
     from consequential.policy import DecisionRule as DecisionRule
     from consequential.policy import FeatureSummary as FeatureSummary
     from consequential.policy import Logged as Logged
@@ -58,6 +57,7 @@ if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.policy import policy_from_model as policy_from_model
     from consequential.policy import policy_to_json as policy_to_json
     from consequential.policy import save_policy as save_policy
+    from consequential.policy.curves import Curves as Curves
     from consequential.tradeoff import Baselines as Baselines
     from consequential.tradeoff import Frontier as Frontier
     from consequential.tradeoff import baselines as baselines
@@ -109,7 +109,6 @@ _NAMES = {
     ],
     "policy": [
         "AcceptAll",
-        "Curves",
         "DecisionRule",
         "FeatureSummary",
         "Logged",
@@ -127,6 +126,7 @@ _NAMES = {
         "policy_to_json",
         "save_policy",
     ],
+    "policy.curves": ["Curves"],  # a policy needs no scikit-learn
     "tradeoff": [
         "Baselines",
         "Frontier",

@@ -130,8 +130,6 @@ def test_bounds_hold_where_policies_were_learned_from_earlier_rows():
     [
         cq.weightings.InversePropensity(),
         cq.weightings.Clipped(3.0),
-        cq.weightings.Clipped(3.0, pessimistic=True),
-        cq.weightings.Clipped(1e6, pessimistic=True),
     ],
 )
 def test_no_row_goes_beyond_its_reach(weighting):

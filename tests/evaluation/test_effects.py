@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import consequential as cq
-from consequential.evaluation import feature_effects
+from consequential.evaluation.effects import feature_effects
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,6 @@ def test_a_rule_that_rejects_everybody_is_worth_nothing(method, notion):
     "weighting",
     [
         cq.weightings.Clipped(2.0),
-        cq.weightings.Clipped(2.0, pessimistic=True),
         cq.weightings.SelfNormalised(),
         cq.weightings.DoublyRobust(LogisticRegression()),
         cq.weightings.Unweighted(),
@@ -149,26 +148,11 @@ def test_any_weighting_passes_through(weighting):
     assert [each.value for each in found.benefits.values()] == pytest.approx(sums.benefits[0])
 
 
-def test_pessimistic_clipping_never_promises_more_than_plain_weights():
-    """Over many small logs, row by row: gains are clipped, losses are not."""
-    for seed in range(20):
-        log = exploring_log(100, seed=seed)
-        plain, clipped = (
-            cq.evaluate(POLICY, log, cost=0.4, weighting=weighting).utility.value
-            for weighting in (
-                cq.weightings.Clipped(1e9, pessimistic=True),
-                cq.weightings.Clipped(2.0, pessimistic=True),
-            )
-        )
-        assert clipped <= plain
-
-
-@pytest.mark.parametrize("pessimistic", [False, True])
-def test_clipped_weights_reach_no_further_than_their_clip(pessimistic):
+def test_clipped_weights_reach_no_further_than_their_clip():
     log = exploring_log(400)
     clipped, plain = (
         cq.evaluate(POLICY, log, cost=0.4, weighting=weighting, method="any_time").utility
-        for weighting in (cq.weightings.Clipped(2.0, pessimistic=pessimistic), None)
+        for weighting in (cq.weightings.Clipped(2.0), None)
     )
     assert clipped.high - clipped.low < plain.high - plain.low
 

@@ -244,6 +244,6 @@ def test_a_covariance_that_is_none_is_refused(covariance, message):
         sup_t_quantile(covariance)
 
 
-def test_the_pessimistic_clip_is_a_clip():
+def test_the_clip_is_a_clip():
     with pytest.raises(ValueError, match="clipped at 1 or above"):
-        cq.weightings.Clipped(0.5, pessimistic=True)
+        cq.weightings.Clipped(0.5)

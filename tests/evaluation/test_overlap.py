@@ -10,8 +10,7 @@ from scipy.stats import binom, norm, poisson
 from sklearn.linear_model import LogisticRegression
 
 import consequential as cq
-from consequential.evaluation import propensity_contradictions
-from consequential.evaluation.contradictions import surprise
+from consequential.evaluation.contradictions import propensity_contradictions, surprise
 from consequential.evaluation.overlap import CoverageSums, share_at_most
 
 

@@ -48,7 +48,6 @@ NOTIONS = {
 WEIGHTINGS = {
     "plain": cq.weightings.InversePropensity(),
     "clipped": cq.weightings.Clipped(3.0),
-    "pessimistic": cq.weightings.Clipped(3.0, pessimistic=True),
     "self-normalised": cq.weightings.SelfNormalised(),
 }
 

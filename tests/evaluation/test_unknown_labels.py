@@ -241,14 +241,6 @@ def test_clipping_says_that_it_is_biased_and_hides_no_warning():
     assert repr(gentle.utility) == repr(plain.utility)
 
 
-def test_a_pessimistic_estimate_says_which_way_it_errs():
-    world = cq.worlds.first_setting()
-    log = world.collect(world.initial_policy().with_floor(0.02), 2000, np.random.default_rng(1))
-    weighting = cq.weightings.Clipped(10.0, pessimistic=True)
-    found = cq.evaluate(cq.AcceptAll(), log, cost=world.cost, weighting=weighting)
-    assert any("biased downwards" in note for note in found.notes)
-
-
 def test_self_normalised_weights_average_one_over_people_with_a_chance():
     log = half_supported(40, never=10)
     weights = cq.weightings.SelfNormalised().weights(log)

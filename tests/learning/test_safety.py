@@ -11,7 +11,8 @@ import pytest
 from scipy.optimize import brentq
 
 import consequential as cq
-from consequential.evaluation import CrossFitted, deployed_gap
+from consequential.evaluation import CrossFitted
+from consequential.evaluation.evaluate import deployed_gap
 from consequential.learning.bounds import safely_fitted
 
 

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import consequential as cq
-from consequential.log import data_concerns, propensity_concerns
-from consequential.log.concerns import row_hashes
+from consequential.log.concerns import data_concerns, propensity_concerns, row_hashes
 
 SHAPES = {
     "anything": lambda rng, n: rng.random(n),

@@ -67,7 +67,7 @@ def test_a_public_module_is_found_although_nothing_imported_it(name):
 def test_names_can_be_imported_from_a_public_module():
     assert python(
         "from consequential.objective.weightings import Clipped; print(Clipped(3.0))"
-    ).strip() == ("Clipped(maximum=3.0, pessimistic=False)")
+    ).strip() == ("Clipped(maximum=3.0)")
 
 
 def test_dir_lists_the_public_names():

@@ -13,7 +13,8 @@ import skops.io
 from numpy.testing import assert_array_equal
 
 import consequential as cq
-from consequential.policy import NamedFeatures, Preparation, Seen
+from consequential.policy import NamedFeatures, Preparation
+from consequential.policy.raw_column import Seen
 from messy_tables import FEATURES, messy_table
 
 

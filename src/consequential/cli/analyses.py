@@ -20,6 +20,9 @@ from consequential.cli.request import (
 )
 from consequential.cli.results import Findings, cluster_of
 from consequential.evaluation import CrossFitted, Estimate, Evaluation, GroupMetrics
+from consequential.evaluation.effects import feature_effects
+from consequential.evaluation.evaluate import deployed_gap
+from consequential.evaluation.swaps import swap_set
 from consequential.learning.bounds import asked_bounds, compared_in, first_bound
 from consequential.learning.fitting import Fitted
 from consequential.log import DecisionLog
@@ -187,7 +190,7 @@ def fit(request: Request) -> Findings:
     metrics = evaluation.group_metrics(
         rule, rows, **request.question("weighting", "confidence", "seed")
     )
-    swaps = evaluation.swap_set(rule, rows, **request.question("confidence", "seed"))
+    swaps = swap_set(rule, rows, **request.question("confidence", "seed"))
     exploration = evaluation.overlap(log)
     bound = "\n".join(
         [*_bounds(request, tested, metrics, logged.new), *_capacity(request, metrics, logged.new)]
@@ -238,7 +241,7 @@ def fit(request: Request) -> Findings:
             **earned,
             "swaps": swaps,
             "group_metrics": metrics,
-            "effects": evaluation.feature_effects(policy, rows),
+            "effects": feature_effects(policy, rows),
             "overlap": exploration,
             **request.sensitivity(rule, rows, versus=Logged()),
         },
@@ -293,7 +296,7 @@ def _fit(request: Request) -> _Tested:
     propensity = rows.propensity_of(fit.policy_)
     asked = request.question("cost", "confidence", "seed") | {"weighting": fit.weighting_}
     gaps = {
-        bound: evaluation.deployed_gap(
+        bound: deployed_gap(
             fit.cross_fitted_, compared_in(rows, bound), propensity, fairness=bound.notion, **asked
         )
         for bound in asked_bounds(learner) or (first_bound(learner),)

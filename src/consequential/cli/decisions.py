@@ -21,17 +21,12 @@ from consequential.cli.log_options import NamedRule, named, read_rows, sensitive
 from consequential.cli.results import check_writable
 from consequential.files import write_atomically
 from consequential.log.attributes import intersection
-from consequential.policy import (
-    DecisionRule,
-    Policy,
-    ThresholdPolicy,
-    groups_of,
-    policies_in,
-    reasons_for,
-    table_columns,
-)
+from consequential.policy import DecisionRule, Policy, ThresholdPolicy
 from consequential.policy.cells import as_number, cells_of
+from consequential.policy.features import table_columns
+from consequential.policy.policy import groups_of, policies_in
 from consequential.policy.raw_column import RawColumn
+from consequential.policy.reasons import reasons_for
 
 _WRITTEN = ("decision", "propensity", "reasons")
 _LISTED = 100  # rows that cannot be decided, at most

@@ -16,15 +16,9 @@ import pyarrow as pa
 
 from consequential.log import DecisionLog, DecisionLogError, EstimatedPropensity
 from consequential.log.frames import read_table
-from consequential.policy import (
-    AcceptAll,
-    DecisionRule,
-    Logged,
-    RejectAll,
-    groups_of,
-    load_policy,
-    table_columns,
-)
+from consequential.policy import AcceptAll, DecisionRule, Logged, RejectAll, load_policy
+from consequential.policy.features import table_columns
+from consequential.policy.policy import groups_of
 
 Found = TypeVar("Found")
 

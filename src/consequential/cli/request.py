@@ -18,14 +18,13 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from consequential.cli.log_options import NamedRule, Source, named
 from consequential.cli.results import Findings, Folder
 from consequential.evaluation import (
-    Earnings,
     Evaluation,
     Overlap,
     Sensitivity,
     WinnersCurseWarning,
-    earnings,
     sensitivity,
 )
+from consequential.evaluation.earnings import Earnings, earnings
 from consequential.learning import FairPolicyLearner
 from consequential.learning.bounds import compared_in
 from consequential.log import DecisionLog

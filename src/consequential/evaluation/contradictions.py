@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation.rates import Floats
-from consequential.log import DecisionLog, propensity_concerns
+from consequential.log import DecisionLog
 from consequential.log.checks import LEAST
+from consequential.log.concerns import propensity_concerns
 
 CONTRADICTED = "the propensities contradict the decisions"
 # so many standard errors from 1 chance does not explain: one honest log in 16 000
@@ -82,7 +83,7 @@ def propensity_contradictions(
     Everybody's propensity is the overall rate, but income decided:
 
     >>> import numpy as np, consequential as cq
-    >>> from consequential.evaluation import propensity_contradictions
+    >>> from consequential.evaluation.contradictions import propensity_contradictions
     >>> rng = np.random.default_rng(0)
     >>> income = rng.random(4000)
     >>> decision = rng.random(4000) < np.where(income > 0.5, 0.6, 0.2)

@@ -53,7 +53,7 @@ def feature_effects(rule: DecisionRule, log: DecisionLog, *, most: int = 10) -> 
     Examples
     --------
     >>> import numpy as np, consequential as cq
-    >>> from consequential.evaluation import feature_effects
+    >>> from consequential.evaluation.effects import feature_effects
     >>> log = cq.DecisionLog.from_arrays(
     ...     [[0, 3.0], [1, 5.0], [0, 4.0]], [1] * 3, [1.0] * 3, [1] * 3,
     ...     feature_names=["student", "income"])

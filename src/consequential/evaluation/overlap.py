@@ -19,13 +19,8 @@ from consequential.evaluation.contradictions import (
 )
 from consequential.evaluation.estimate import Additive, Result
 from consequential.evaluation.rates import Floats
-from consequential.log import (
-    DecisionLog,
-    DecisionLogError,
-    LogScan,
-    data_concerns,
-    propensity_concerns,
-)
+from consequential.log import DecisionLog, DecisionLogError, LogScan
+from consequential.log.concerns import data_concerns, propensity_concerns
 from consequential.shares import checked_share
 from consequential.tables import text_table
 

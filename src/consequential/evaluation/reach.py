@@ -71,9 +71,6 @@ class Extremes:
             return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ((0.0, 0.0), *units), units)
         if isinstance(weighting, Clipped):
             most = min(most, weighting.maximum)
-            if weighting.pessimistic:
-                # a propensity next to nothing makes one positive, and no person, of a weight
-                return cls(((0.0, 1.0), (most, 1.0 - most)), (*units, (1.0, -1.0)), units)
             ends = ((0.0, 0.0), *units)  # clipped weights average to less than one
             most += 1.0  # with the part of a person that clipping leaves out
             return cls(((0.0, 0.0), (most, 0.0), (0.0, most)), ends, ends)

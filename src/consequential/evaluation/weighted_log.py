@@ -339,8 +339,6 @@ class WeightedLog:
             return None
         chance = log.label_propensity
         if isinstance(weighting, Clipped):
-            if weighting.pessimistic:
-                return None
             chance = np.maximum(chance, 1.0 / weighting.maximum)
         weights = tally.positives + tally.negatives
         # a filled-in label of somebody who was never accepted counts once

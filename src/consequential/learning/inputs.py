@@ -20,7 +20,8 @@ from consequential.log import DecisionLog, DecisionLogError, LogScan
 from consequential.log.columns import PositiveLabel, as_positive, yes_or_no
 from consequential.log.frames import with_clear_names
 from consequential.objective.objective import Objective
-from consequential.policy import NamedFeatures, Policy, Preparation, Unsupported, framed, unmasked
+from consequential.policy import NamedFeatures, Policy, Preparation, Unsupported
+from consequential.policy.features import framed, unmasked
 
 Floats = NDArray[np.float64]
 

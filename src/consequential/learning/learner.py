@@ -11,8 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from consequential.evaluation import cross_fitted
-from consequential.evaluation.cross_fitting import checked_log
+from consequential.evaluation.cross_fitting import checked_log, cross_fitted
 from consequential.learning.fitting import Fitted
 from consequential.learning.inputs import Table, features_of, frame_like, sensitive_of
 from consequential.learning.training import Learned, cross_evaluated, learned
@@ -21,8 +20,9 @@ from consequential.log.attributes import intersection
 from consequential.objective.fairness import Bound, Fairness
 from consequential.objective.objective import Objective
 from consequential.objective.weightings import Weighting
-from consequential.policy import FeatureMap, Policy, PolicyError, Unsupported
+from consequential.policy import Policy, PolicyError, Unsupported
 from consequential.policy.links import Link
+from consequential.policy.policy import FeatureMap
 
 Floats = NDArray[np.float64]
 Method = Literal["auto", "model", "scores", "direct"]

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from consequential.evaluation import CrossFitted, Estimate, Evaluation, deployed_gap, evaluate
+from consequential.evaluation import CrossFitted, Estimate, Evaluation, evaluate
 from consequential.evaluation.contrasts import normal_quantile
+from consequential.evaluation.evaluate import deployed_gap
 from consequential.learning.bounds import (
     Safety,
     asked_bounds,

@@ -24,15 +24,10 @@ from consequential.log.columns import (
     title,
     yes_or_no,
 )
-from consequential.policy import (
-    PolicyError,
-    as_features,
-    group_codes,
-    numbered_names,
-    plain_groups,
-    unmasked,
-)
+from consequential.policy import PolicyError, as_features, group_codes
 from consequential.policy.cells import as_dates, missing_values
+from consequential.policy.features import numbered_names, unmasked
+from consequential.policy.group_codes import plain_groups
 
 Bools = NDArray[np.bool_]
 Notes = tuple[str, ...]

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.policy import unmasked
 from consequential.policy.cells import HOW_TO_WRITE, Dates, is_number, missing_values
+from consequential.policy.features import unmasked
 
 Floats = NDArray[np.float64]
 Role = Literal["decision", "label"]

@@ -42,7 +42,7 @@ def propensity_concerns(log: DecisionLog | LogScan) -> tuple[str, ...]:
     Examples
     --------
     >>> import numpy as np, consequential as cq
-    >>> from consequential.log import propensity_concerns
+    >>> from consequential.log.concerns import propensity_concerns
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.1, 0.6, 2000)
     >>> d = rng.random(2000) < p
@@ -117,7 +117,7 @@ def data_concerns(log: DecisionLog) -> tuple[str, ...]:
     Examples
     --------
     >>> import numpy as np, consequential as cq
-    >>> from consequential.log import data_concerns
+    >>> from consequential.log.concerns import data_concerns
     >>> rows = np.random.default_rng(0).normal(size=(40, 1))
     >>> matrix = np.column_stack([rows, np.arange(40), np.ones(40)])
     >>> log = cq.DecisionLog.from_arrays(

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.log.columns import DecisionLogError
-from consequential.policy import DecisionRule, FeaturesError, Logged
+from consequential.policy import DecisionRule, Logged
+from consequential.policy.features import FeaturesError
 
 if TYPE_CHECKING:
     from consequential.log.decision_log import DecisionLog

@@ -27,8 +27,11 @@ from consequential.log.frames import (
     with_clear_names,
 )
 from consequential.log.pieces import Draw, Piece, found_pieces, located, read_pieces
-from consequential.policy import PolicyError, Preparation, Seen, plain_groups, seen_columns
+from consequential.policy import PolicyError, Preparation
 from consequential.policy.cells import missing_values
+from consequential.policy.group_codes import plain_groups
+from consequential.policy.preparation import seen_columns
+from consequential.policy.raw_column import Seen
 
 Found = TypeVar("Found")
 Task = Callable[[Piece, Any], Found]  # what is done with a piece and its table

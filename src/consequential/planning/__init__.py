@@ -1,6 +1,5 @@
 """Planning: what exploring costs, and how long until an improvement is proven."""
 
-from consequential.planning.option import Option
 from consequential.planning.plan import Plan, plan
 
-__all__ = ["Option", "Plan", "plan"]
+__all__ = ["Plan", "plan"]

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from consequential.policy.features import Floats, as_features
 
+__all__ = ["Curves"]
+
 _KNOTS = 20  # of the only feature; several features share more of them
 _FEWEST_KNOTS = 5
 _FEW_VALUES = 8  # a feature with fewer gets no curve

@@ -77,7 +77,7 @@ def score_rises(policy: Policy, features: Any, sensitive: ArrayLike | None = Non
     Examples
     --------
     >>> import consequential as cq
-    >>> from consequential.policy import score_rises
+    >>> from consequential.policy.reasons import score_rises
     >>> summary = cq.FeatureSummary.of([[2.0], [3.0], [4.0]], ["income"])
     >>> policy = cq.Policy([0.5, 1.0], feature_names=["income"], summary=summary)
     >>> found = score_rises(policy, [[1.0]])

@@ -1,6 +1,6 @@
 """Reports: what a decision log says as HTML pages that need no other file."""
 
 from consequential.report.figures import propensity_figures
-from consequential.report.page import compile_templates, render
+from consequential.report.page import render
 
-__all__ = ["compile_templates", "propensity_figures", "render"]
+__all__ = ["propensity_figures", "render"]

@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, Table, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from consequential.policy import (
-    NamedFeatures,
-    Policy,
-    ScoreRises,
-    policy_from_json,
-    score_rises,
-    table_columns,
-)
+from consequential.policy import NamedFeatures, Policy, policy_from_json
+from consequential.policy.features import table_columns
+from consequential.policy.reasons import ScoreRises, score_rises
 from consequential.service import schema
 from consequential.service.chance import uniform
 from consequential.service.settings import LoopSettings, loop_settings, period_after

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from consequential.policy import Policy, PolicyError, policy_digest, policy_from_json, table_columns
+from consequential.policy import Policy, PolicyError, policy_digest, policy_from_json
+from consequential.policy.features import table_columns
 from consequential.service import schema
 from consequential.service.candidates import (
     NO_COHORTS,

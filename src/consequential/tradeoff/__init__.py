@@ -2,6 +2,6 @@
 
 from consequential.tradeoff.baseline import Baselines, baselines
 from consequential.tradeoff.frontier import frontier
-from consequential.tradeoff.points import Frontier, Point
+from consequential.tradeoff.points import Frontier
 
-__all__ = ["Baselines", "Frontier", "Point", "baselines", "frontier"]
+__all__ = ["Baselines", "Frontier", "baselines", "frontier"]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 import consequential as cq
 from consequential.lab.algorithm.steps import StepRule
 from consequential.lab.algorithm.update import is_compiled
-from consequential.lab.kernels.logistic import RIDGE, fit_logistic
+from consequential.lab.kernels.matrices import RIDGE, fit_logistic
 from consequential.policy import link_numbers
 from consequential.policy.links import LINKS
 from covering import covering

@@ -260,9 +260,6 @@ UNKNOWN = {
         "logistic", "aggregated", weighting=cq.weightings.BalanceHeuristic()
     ),
     "own weighting": cq.lab.LearnToDecide("logistic", weighting=Weighed()),
-    "pessimistic weighting": cq.lab.LearnToDecide(
-        "logistic", FEW, weighting=cq.weightings.Clipped(2.0, pessimistic=True)
-    ),
     "own classifier": cq.lab.LearnToPredict(
         classifier=DecisionTreeClassifier(max_depth=2, random_state=0)
     ),

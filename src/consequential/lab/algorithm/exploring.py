@@ -268,7 +268,7 @@ def _first_model(feature_map: Any, log: DecisionLog) -> Policy:
     """Return a model that knows nothing yet, on a feature map fitted to the people of a log."""
     from sklearn.base import clone
 
-    from consequential.policy import Curves
+    from consequential.policy.curves import Curves
 
     fitted = clone(Curves() if feature_map is None else feature_map).fit(log.features)
     n = int(fitted.transform(log.features[:1]).shape[1])

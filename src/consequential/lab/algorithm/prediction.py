@@ -107,7 +107,7 @@ class FitPredictor(PredictorFit):
         return PredictionUpdate(ThresholdPolicy(model, self.threshold), notes)
 
     def _logistic(self, last: Any, accepted: DecisionLog) -> PredictionUpdate:
-        from consequential.lab.kernels.logistic import RIDGE, fit_logistic
+        from consequential.lab.kernels.matrices import RIDGE, fit_logistic
 
         n, n_features = accepted.features.shape
         phi = np.ones((n_features + 1, n))

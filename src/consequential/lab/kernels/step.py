@@ -29,8 +29,7 @@ from consequential.lab.kernels.functionals import (
 )
 from consequential.lab.kernels.jit import compiled
 from consequential.lab.kernels.links import THRESHOLD, exponential_ratio, linear_scores
-from consequential.lab.kernels.logistic import RIDGE, fit_logistic
-from consequential.lab.kernels.matrices import mean_squares
+from consequential.lab.kernels.matrices import RIDGE, fit_logistic, mean_squares
 from consequential.policy.links import LinkNumbers
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.files import joined_columns, load_columns, save_columns
-from consequential.lab.kernels.logistic import fit_logistic
+from consequential.lab.kernels.matrices import fit_logistic
 from consequential.lab.worlds.lending import Lending
 from consequential.policy import ThresholdPolicy, logistic_model
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consequential.evaluation import Metrics, Population
-from consequential.lab.kernels.logistic import fit_logistic
+from consequential.lab.kernels.matrices import fit_logistic
 from consequential.lab.paper.truths import ParetoFront
 from consequential.lab.worlds import DensityWorld, ScoreWorld
 from consequential.objective.fairness import DemographicParity

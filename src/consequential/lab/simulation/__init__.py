@@ -1,6 +1,6 @@
 """Simulation: strategies in worlds, over seeds and penalties."""
 
-from consequential.lab.simulation.runs import Run, Runs, RunsError, Summary
+from consequential.lab.simulation.runs import Run, Runs, RunsError
 from consequential.lab.simulation.simulate import simulate
 from consequential.lab.simulation.strategies import (
     ExploreByPosterior,
@@ -18,7 +18,6 @@ __all__ = [
     "Runs",
     "RunsError",
     "Strategy",
-    "Summary",
     "paper_strategies",
     "simulate",
 ]

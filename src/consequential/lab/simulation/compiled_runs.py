@@ -25,7 +25,6 @@ from consequential.objective.weightings import (
     InversePropensity,
     SelfNormalised,
     Unweighted,
-    Weighting,
 )
 from consequential.policy import DecisionRule, Policy, ThresholdPolicy, link_numbers, logistic_model
 
@@ -64,16 +63,10 @@ def _knows_learner(learner: Any, sequence: Sequence, world: World) -> bool:
         and learner.engine == "compiled"
         and not learner.shuffle
         and update.is_compiled(learner.step)
-        and _knows_weighting(learner.objective.weighting)
+        and type(learner.objective.weighting) in _WEIGHTINGS
         and _has_shapes(learner.objective.fairness)
         and len(world.groups) <= _MOST_GROUPS
     )
-
-
-def _knows_weighting(weighting: Weighting) -> bool:
-    if isinstance(weighting, Clipped) and weighting.pessimistic:
-        return False
-    return type(weighting) in _WEIGHTINGS
 
 
 def _has_shapes(fairness: Fairness | None) -> bool:

@@ -12,13 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from consequential.evaluation import Metrics, Population
 from consequential.objective.fairness import Fairness
 from consequential.objective.objective import deviations
-from consequential.policy import (
-    DecisionRule,
-    ThresholdPolicy,
-    as_features,
-    logistic_model,
-    sensitive_codes,
-)
+from consequential.policy import DecisionRule, ThresholdPolicy, as_features, logistic_model
+from consequential.policy.group_codes import sensitive_codes
 
 Floats = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from consequential.policy import (
     Policy,
     as_features,
     group_codes,
-    numbered_names,
     policy_from_model,
 )
+from consequential.policy.features import numbered_names
 from consequential.policy.links import Link
 
 if TYPE_CHECKING:

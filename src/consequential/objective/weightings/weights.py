@@ -141,9 +141,7 @@ class InversePropensity(Weighting):
 class Clipped(Weighting):
     """`w = min(d / p, maximum)`: less variance, and biased wherever it binds.
 
-    Gains and losses are clipped alike, so the bias can have either sign. `pessimistic` clips
-    gains alone: a row counts for `w y` people with label 1 and `1 - w y` with label 0, and the
-    utility is too low wherever clipping binds.
+    Gains and losses are clipped alike, so the bias can have either sign.
 
     Examples
     --------
@@ -151,15 +149,11 @@ class Clipped(Weighting):
     >>> log = cq.DecisionLog.from_arrays([[0.0], [1.0]], [1, 0], [0.25, 0.5], [1, None])
     >>> cq.weightings.Clipped(3.0).weights(log)
     array([3., 0.])
-    >>> overall, _ = cq.weightings.Clipped(3.0, pessimistic=True).tallies(log)
-    >>> overall.positives, overall.negatives
-    (array([3., 0.]), array([-2.,  1.]))
     """
 
     row_by_row = True
 
     maximum: float
-    pessimistic: bool = False
 
     def __post_init__(self) -> None:
         if not self.maximum >= 1.0:
@@ -183,24 +177,10 @@ class Clipped(Weighting):
         lost = self.unsupported(log)
         if lost is None:
             return ()
-        if self.pessimistic:
-            return (
-                f"weights clipped at {self.maximum:g} take people whom they do not stand for "
-                f"({lost.mean():.1%}) for failures: the utility is biased downwards, and its "
-                "interval covers a lower bound",
-            )
         return (
             f"weights clipped at {self.maximum:g} are biased: they leave out {lost.mean():.1%} of "
             "people, and intervals cover every label these could have",
         )
-
-    def tallies(self, log: DecisionLog) -> tuple[Tally, Tally]:
-        """Count people; under `pessimistic` those not known to have label 1 have label 0."""
-        tally = self._tally(log, self.weights(log))
-        if self.pessimistic:
-            negatives = tally.people - tally.positives
-            tally = replace(tally, negatives=negatives, unsupported=None, missing=None)
-        return tally, tally
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from consequential import report
+from consequential.report import page
 from consequential.service.records import moment
 
 _PACKAGE = "consequential.service.pages"
@@ -82,9 +82,9 @@ FILTERS = (figure, percent, points, count, date, minute, short, shares)
 
 def render(template: str, /, **context: Any) -> str:
     """Return the page that a template makes; texts in the context are escaped."""
-    return report.render(template, _PACKAGE, filters=FILTERS, **context)
+    return page.render(template, _PACKAGE, filters=FILTERS, **context)
 
 
 def compile_templates() -> None:
     """Compile all pages before anybody waits for one."""
-    report.compile_templates(_PACKAGE, filters=FILTERS)
+    page.compile_templates(_PACKAGE, filters=FILTERS)
