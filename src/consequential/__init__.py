@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -147,7 +148,12 @@ _MODULES = {
     "worlds": "lab.worlds",
 }
 
-__all__ = ["__version__", *_HOME, *_MODULES]
+# What needs Numba is listed where it is installed; asked for without it, it says what to install.
+_LISTED = set(_HOME)
+if importlib.util.find_spec("numba") is None:
+    _LISTED -= {*_NAMES["lab.algorithm"], *_NAMES["lab.simulation"]}
+
+__all__ = ["__version__", *sorted(_LISTED), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -145,11 +145,11 @@ def save_columns(
 
 
 def load_columns(
-    path: str | os.PathLike[str], format: str, schemas: Sequence[int]
+    path: str | os.PathLike[str], format: str, schema: int
 ) -> tuple[Columns, dict[str, Any]]:
     """Read what `save_columns` wrote: the arrays, and what was stored about them.
 
-    A file of another format, of none of the schemas, or whose content is not what was written is
+    A file of another format, of another schema, or whose content is not what was written is
     refused.
     """
     import pyarrow as pa
@@ -170,10 +170,9 @@ def load_columns(
         raise UnreadableFileError(f"{where} is damaged or no Parquet file: {error}") from None
     if not isinstance(about, dict) or "digest" not in about:
         raise UnreadableFileError(f"{where} is a Parquet file but holds no {format}")
-    if about.get("schema") not in schemas:
-        known = " and ".join(map(str, schemas))
+    if about.get("schema") != schema:
         raise UnreadableFileError(
-            f"{where} has schema {about.get('schema')!r}; this version reads {known}"
+            f"{where} has schema {about.get('schema')!r}; this version reads {schema}"
         )
     if about.pop("digest") != _digest(columns, about):
         raise UnreadableFileError(f"{where} is damaged: its content is not what was written")

@@ -17,6 +17,7 @@ MANY_ROWS = 100_000  # from which on several threads are faster than one
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_DELAY = 2.0
 
 
 @contextmanager
@@ -160,9 +161,6 @@ def _thread_pools() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-_DELAY = 2.0
 
 
 def shown(items: Iterable[Item], what: str) -> Iterable[Item]:

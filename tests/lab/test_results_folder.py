@@ -1,4 +1,4 @@
-"""Stores: whose folder it is, what is refused, and what is kept in files of columns."""
+"""Results folders: whose folder it is, what is refused, and what is kept in files of columns."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def columns():
 
 def test_columns_come_back_to_the_last_bit(tmp_path):
     save_columns(tmp_path / "x", columns(), ABOUT)
-    found, about = load_columns(tmp_path / "x", "consequential things", (1, 2))
+    found, about = load_columns(tmp_path / "x", "consequential things", 2)
     assert about == ABOUT
     for name, values in columns().items():
         assert found[name].dtype == values.dtype
@@ -209,7 +209,7 @@ def test_columns_come_back_to_the_last_bit(tmp_path):
 @pytest.mark.parametrize("values", [["a", "é"], [True, False], [1, 2], [0.5, np.nan]], ids=str)
 def test_arrays_of_any_plain_type_are_known_again(tmp_path, values):
     save_columns(tmp_path / "x", {"column": np.array(values)}, ABOUT)
-    found, _ = load_columns(tmp_path / "x", "consequential things", (2,))
+    found, _ = load_columns(tmp_path / "x", "consequential things", 2)
     np.testing.assert_array_equal(found["column"], values)
 
 
@@ -226,7 +226,7 @@ UNREADABLE = {
     "no digest": (of_format('{"schema": 2}'), "holds no consequential things"),
     "schema": (
         of_format('{"schema": 3, "digest": ""}'),
-        "has schema 3; this version reads 1 and 2",
+        "has schema 3; this version reads 2",
     ),
     "changed": (
         lambda table: table.set_column(1, "value", pa.array([0.0, 1.5])),
@@ -240,12 +240,12 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
     save_columns(tmp_path / "x", columns(), ABOUT)
     pq.write_table(change(pq.read_table(tmp_path / "x")), tmp_path / "x")
     with pytest.raises(UnreadableFileError, match=said):
-        load_columns(tmp_path / "x", "consequential things", (1, 2))
+        load_columns(tmp_path / "x", "consequential things", 2)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*nothing"):
-        load_columns(tmp_path / "nothing", "consequential things", (2,))
+        load_columns(tmp_path / "nothing", "consequential things", 2)
 
 
 def test_files_of_runs_are_files_of_columns(tmp_path):
@@ -253,7 +253,7 @@ def test_files_of_runs_are_files_of_columns(tmp_path):
     cq.simulate(world, cq.paper_strategies()[:2], seeds=2, time_steps=2, progress=False).save(
         tmp_path / "runs"
     )
-    found, about = load_columns(tmp_path / "runs", "consequential runs", (1, 2))
+    found, about = load_columns(tmp_path / "runs", "consequential runs", 2)
     save_columns(tmp_path / "again", found, about)
     assert (tmp_path / "again").read_bytes() == (tmp_path / "runs").read_bytes()
 

@@ -94,6 +94,14 @@ except ImportError as error:
     assert said.strip().endswith('need Numba: pip install "consequential[lab]"')
 
 
+def test_what_needs_numba_is_not_listed_without_it(tmp_path):
+    program = """
+from consequential import *
+print("simulate" in dir(cq), "UpdatePolicy" in cq.__all__, "evaluate" in globals())
+"""
+    assert python(program, tmp_path).split() == ["False", "False", "True"]
+
+
 def test_a_command_that_needs_numba_says_so_in_a_sentence(tmp_path):
     said = python(
         "from consequential.cli import main; sys.stderr = sys.stdout; main(['demo'])", tmp_path

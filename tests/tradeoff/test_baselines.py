@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import SplineTransformer
 
 import consequential as cq
+from consequential.tradeoff.baseline import Reduction
 
 NAMES = [
     "what the log did",
@@ -138,7 +140,17 @@ def test_without_fairlearn_its_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fairlearn.reductions", None)
     entry = cq.baselines(logged(first(), n=1000), cost=first().cost)["fairlearn reduction"]
     assert entry.evaluation is None
-    assert "left out: it is fairlearn's: install consequential[fairness]" in entry.note
+    assert "left out: it is fairlearn's: pip install 'consequential[fairness]'" in entry.note
+
+
+@pytest.mark.parametrize(("cost", "most"), [(0.2, 1.0), (0.9, 0.5)])
+def test_fairlearn_minimises_the_costs_of_the_rows(world, cost, most):
+    log = world.collect(cq.AcceptAll(), 2000, np.random.default_rng(0))
+    log = replace(log, cost=np.full(len(log), cost))
+    policy = Reduction(0.5, fairness="demographic_parity", max_gap=1.0).fit_log(log).policy_
+    accepted = policy.propensity(log.features).mean()
+    assert (accepted > 0.5) == (cost < 0.5)
+    assert accepted <= most
 
 
 def test_a_log_without_groups_has_no_gap_to_bound():

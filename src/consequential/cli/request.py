@@ -38,6 +38,14 @@ from consequential.objective.weightings import (
 )
 
 _RULES = ("policy", "new", "old", "candidate")  # options that name a rule
+# how many time steps of a period a month has
+_PER_MONTH = {
+    "day": 365.25 / 12,
+    "week": 365.25 / 84,
+    "month": 1.0,
+    "quarter": 1 / 3,
+    "year": 1 / 12,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,16 +312,6 @@ def money_notes(
 def with_earnings(text: str, earned: dict[str, Earnings]) -> str:
     """Return a text with what is earned after it, where that was asked for."""
     return "\n".join([text, *(f"\nwhat it earns\n{each}" for each in earned.values())])
-
-
-# how many time steps of a period a month has
-_PER_MONTH = {
-    "day": 365.25 / 12,
-    "week": 365.25 / 84,
-    "month": 1.0,
-    "quarter": 1 / 3,
-    "year": 1 / 12,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from consequential.workers import cluster
 _FORMAT = "consequential results"
 _SCHEMA = 1
 _FILES = ("results.json", "report.html", "columns.toml", "policy.json", "model-card.md")
-_FINDERS = ".DS_Store"  # which macOS leaves in every folder that is looked at
+_OF_FINDER = ".DS_Store"  # which macOS leaves in every folder that is looked at
 _SIGN_OFF = (
     "allowed, allowed with conditions, or refused",
     "conditions",
@@ -107,7 +107,7 @@ class Folder:
                 f"{self.path} has results of `{made_by}`: choose another folder with --out"
             )
         for each in there:
-            own = each.name in (*_FILES, _FINDERS) and each.is_file()
+            own = each.name in (*_FILES, _OF_FINDER) and each.is_file()
             if made_by is None or not own:
                 raise OSError(
                     f"{self.path} has a {each.name} that this command did not write: choose "

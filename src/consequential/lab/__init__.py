@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what editors and type checkers see
     from consequential.lab import differentiable as differentiable
+    from consequential.lab import worlds as worlds
     from consequential.lab.algorithm import FitFairPredictor as FitFairPredictor
     from consequential.lab.algorithm import FitPosterior as FitPosterior
     from consequential.lab.algorithm import FitPredictor as FitPredictor
@@ -38,6 +39,7 @@ _MODULES = {
     "differentiable": "differentiable",
     "sequences": "algorithm.sequences",
     "steps": "algorithm.steps",
+    "worlds": "worlds",
 }
 
 __all__ = [*_HOME, *_MODULES]

@@ -1,4 +1,4 @@
-"""Store: a folder of results that work can be stopped in and resumed."""
+"""Results folder: results that work can be stopped in and resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from consequential import provenance
 from consequential.files import write_atomically
 
-FORMAT = "consequential results, schema 4"  # 3 had a digest of every file in the manifest
+FORMAT = "consequential results, schema 4"
 
 # of these the manifest has a table; where one of the first three differs, so do the results
 _DESCRIBED = {
@@ -83,7 +83,7 @@ class ResultsFolder:
 
     @classmethod
     def existing(cls, folder: str | os.PathLike[str]) -> ResultsFolder:
-        """Return a store to read from."""
+        """Return the folder to read from."""
         file = Path(folder) / "manifest.json"
         try:
             known = json.loads(file.read_text(encoding="utf-8"))

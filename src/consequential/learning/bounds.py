@@ -23,6 +23,16 @@ from consequential.objective.fairness import Bound, Fairness, Together, fairness
 from consequential.objective.objective import Objective
 from consequential.policy import Policy
 
+Floats = NDArray[np.float64]
+Rates = tuple[float, ...]
+_KEPT = 1e-5  # of a rate
+_UNUSED = 1e-3  # distance from a bound, from which on it does not bind
+_BEYOND = 40.0  # a score so far beyond the cut is all but certain
+# the bounds that candidates are learned under, by the one asked for
+_STRICTNESS = (0.0, 0.25, 0.5, 0.75, 1.0)
+# a log so many times as long is out of reach, and the number of its rows a wild guess
+_HOPELESS = 1000.0
+
 
 def asked_bounds(learner: Any) -> tuple[Bound, ...]:
     """Return the bounds on gaps that a learner is asked to keep."""
@@ -122,14 +132,6 @@ def check_bounds(learner: Any, log: DecisionLog | LogScan) -> None:
             )
 
 
-Floats = NDArray[np.float64]
-Rates = tuple[float, ...]
-
-_KEPT = 1e-5  # of a rate
-_UNUSED = 1e-3  # distance from a bound, from which on it does not bind
-_BEYOND = 40.0  # a score so far beyond the cut is all but certain
-
-
 def worst_excess(propensity: Floats, log: DecisionLog, bounds: Rates, *, upper: bool) -> float:
     """Return by how much acceptance exceeds its bounds; below 0 where all of them are kept.
 
@@ -169,12 +171,6 @@ def at_rate(
     blocks = policy.theta.reshape(max(len(policy.groups), 1), -1).copy()
     blocks[:, 0] += brentq(excess, -reach, reach, xtol=1e-9 * reach)
     return replace(policy, theta=blocks.ravel())
-
-
-# the bounds that candidates are learned under, by the one asked for
-_STRICTNESS = (0.0, 0.25, 0.5, 0.75, 1.0)
-# a log so many times as long is out of reach, and the number of its rows a wild guess
-_HOPELESS = 1000.0
 
 
 class BoundNotShownError(DecisionLogError):

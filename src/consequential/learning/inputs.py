@@ -25,7 +25,7 @@ from consequential.policy.features import framed, unmasked
 
 Floats = NDArray[np.float64]
 
-METHODS = ("auto", "model", "scores", "direct")
+_WAYS = ("auto", "model", "scores", "direct")
 _MAPPED = 200_000  # people of a scan that a feature map is fitted on
 
 
@@ -41,8 +41,8 @@ def check_options(learner: Any, log: DecisionLog | LogScan) -> None:
         raise ValueError(
             f"unsupported is one of {', '.join(get_args(Unsupported))}, not {learner.unsupported!r}"
         )
-    if learner.method not in METHODS:
-        raise ValueError(f"method is one of {', '.join(METHODS)}, not {learner.method!r}")
+    if learner.method not in _WAYS:
+        raise ValueError(f"method is one of {', '.join(_WAYS)}, not {learner.method!r}")
     if learner.outcome_model is not None and not hasattr(learner.outcome_model, "predict_proba"):
         raise ValueError(
             f"outcome_model is a classifier with predict_proba, not {learner.outcome_model!r}"

@@ -1,4 +1,4 @@
-"""Archives: fitted scikit-learn objects as text, written by skops and free of code.
+"""Archives: fitted scikit-learn objects as text, free of code, and checked to be sound.
 
 skops stores the types and the state of an object, and no instructions to run. Only types that it
 trusts itself are read, and a few more that fitted scikit-learn estimators and our own feature maps
@@ -52,6 +52,12 @@ _NOTHING = {
 }
 _UNPACKED = 4  # bytes per byte of text, at most: reading a file takes little more memory than it
 _SMALL = 1 << 20  # bytes that any archive may have
+_CATEGORIES = 256  # of a categorical feature in boosted trees, at most
+_BITSET = 8  # numbers that say which of them go left
+# what splines, products and boosted trees take memory by, and the most they may make of a person
+_WIDTHS = ("n_features_out_", "_n_out_full", "n_trees_per_iteration_")
+_WIDEST = 100_000
+_MACHINES = ("NuSVC", "NuSVR", "OneClassSVM", "SVC", "SVR")  # of libsvm
 
 
 def archived(fitted: Any) -> dict[str, str]:
@@ -198,14 +204,6 @@ def _digest(content: dict[str, bytes]) -> str:
     for name, data in sorted(content.items()):
         digest.update(f"{name} {len(data)}\n".encode() + data)
     return digest.hexdigest()
-
-
-_CATEGORIES = 256  # of a categorical feature in boosted trees, at most
-_BITSET = 8  # numbers that say which of them go left
-# what splines, products and boosted trees take memory by, and the most they may make of a person
-_WIDTHS = ("n_features_out_", "_n_out_full", "n_trees_per_iteration_")
-_WIDEST = 100_000
-_MACHINES = ("NuSVC", "NuSVR", "OneClassSVM", "SVC", "SVR")  # of libsvm
 
 
 def check_sound(fitted: Any) -> None:

@@ -64,6 +64,8 @@ _KINDS: dict[str, Any] = {
     "counted": list,
     "patterns": list,
 }
+_PEOPLE = 12
+_TOLERANCE = 1e-9
 
 
 def save_policy(policy: DecisionRule, path: str | os.PathLike[str]) -> None:
@@ -190,12 +192,10 @@ def _other_versions(document: dict[str, Any]) -> str:
     wrote, read = document.get("versions"), versions()
     if not isinstance(wrote, dict) or not all(isinstance(each, str) for each in wrote.values()):
         return ""
-    differing = [name for name in read if wrote.get(name) != read[name]]
+    differing = [name for name in read if name in wrote and wrote[name] != read[name]]
     if not differing:
         return ""
-    was, now = (
-        ", ".join(f"{name} {each.get(name)}" for name in differing) for each in (wrote, read)
-    )
+    was, now = (", ".join(f"{name} {each[name]}" for name in differing) for each in (wrote, read))
     return (
         f". It was written with {was}, and is read with {now}: read it with the versions that "
         "wrote it, or learn it again"
@@ -292,10 +292,6 @@ def _decode(name: str, data: Any) -> Any:
         case _, dict():
             raise PolicyError(f"unreadable {name} with keys {sorted(data)}")
     return data
-
-
-_PEOPLE = 12
-_TOLERANCE = 1e-9
 
 
 def probes_of(rule: DecisionRule) -> dict[str, Any] | None:

@@ -249,20 +249,21 @@ class Reduction(Predictor):
         try:
             import fairlearn.reductions as reductions
         except ImportError:
-            raise ImportError("it is fairlearn's: install consequential[fairness]") from None
+            raise ImportError("it is fairlearn's: pip install 'consequential[fairness]'") from None
         notion = fairness_named(self.fairness).name
         if notion not in _CONSTRAINTS:
             raise ValueError(f"fairlearn knows {', '.join(_CONSTRAINTS)}, not {notion}")
         if log.value_range is not None:
             raise DecisionLogError("fairlearn's reductions need labels of 0 and 1, not values")
         log, inputs, known = self._prepared(log)
+        cost = log.mean_cost(self.cost)
         if len(np.unique(log.group[known])) < 2:
             raise DecisionLogError("accepted people are of one group: there is no gap to bound")
         learner = reductions.ExponentiatedGradient(
             _logistic(),
             # it bounds each group's distance from all people: half of what two may differ by
             getattr(reductions, _CONSTRAINTS[notion])(difference_bound=self.max_gap / 2.0),
-            objective=reductions.ErrorRate(costs={"fp": self.cost, "fn": 1.0 - self.cost}),
+            objective=reductions.ErrorRate(costs={"fp": cost, "fn": 1.0 - cost}),
             sample_weight_name="logisticregression__sample_weight",
         )
         labels = log.outcome[known].astype(np.int64)

@@ -103,7 +103,7 @@ def test_files_of_the_first_schema_are_read(tmp_path):
     runs = handmade_runs()
     file = tmp_path / "runs.parquet"
     runs.save(file)
-    columns, about = load_columns(file, FORMAT, (2,))
+    columns, about = load_columns(file, FORMAT, 2)
     del about["inputs"]
     save_columns(file, columns, about | {"schema": 1})
     for run, other in zip(Runs.load(file).runs, runs.runs, strict=True):

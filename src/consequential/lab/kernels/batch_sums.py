@@ -22,7 +22,7 @@ from consequential.policy.links import LinkNumbers
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int16]
 
-_CHUNK = 1024
+CHUNK = 1024
 
 
 class Benefits(NamedTuple):
@@ -194,10 +194,10 @@ def objective_value(
 ) -> float:
     """Return the objective estimated on the first rows."""
     columns, shape = rows.columns, rows.benefits.constant.shape
-    scores, chances = np.empty(_CHUNK), np.empty(_CHUNK)
+    scores, chances = np.empty(CHUNK), np.empty(CHUNK)
     utility, sums = 0.0, np.zeros(columns.shape[0])
-    for start in range(0, n_rows, _CHUNK):
-        n = min(_CHUNK, n_rows - start)
+    for start in range(0, n_rows, CHUNK):
+        n = min(CHUNK, n_rows - start)
         eta, propensity = scores[:n], chances[:n]
         linear_scores(theta, rows.inputs, start, eta)
         propensities(link, eta, propensity)

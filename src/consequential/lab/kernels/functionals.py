@@ -7,13 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.lab.kernels.batch_sums import BatchRows, Benefits, Codes, update_sums
+from consequential.lab.kernels.batch_sums import CHUNK, BatchRows, Benefits, Codes, update_sums
 from consequential.lab.kernels.compiled_ascent import Ascent
 from consequential.lab.kernels.jit import compiled
 from consequential.lab.kernels.links import linear_scores, propensities
 from consequential.policy.links import LinkNumbers
 
 Floats = NDArray[np.float64]
+# columns of a tally, one row per group
+ZEROS, ONES, ACCEPTED, SQUARES = range(4)
 
 
 class Notion(NamedTuple):
@@ -64,10 +66,6 @@ class Reading(NamedTuple):
     scale: Floats  # (inputs, inputs): mean(inputs inputs')
     start: float  # where among the people kept reading begins, in [0, 1)
     key: np.uint64  # of the random numbers for sampled decisions
-
-
-# columns of a tally, one row per group
-ZEROS, ONES, ACCEPTED, SQUARES = range(4)
 
 
 @compiled
@@ -190,9 +188,6 @@ def label_free_columns(notion: Notion, sizes: Floats, group: Codes) -> Floats:
     return columns
 
 
-_CHUNK = 1024
-
-
 @compiled
 def path_sums(inputs: Floats, columns: Floats, link: LinkNumbers, thetas: Floats) -> Floats:
     """Return `sum_i columns[c, i] pi_i` for each theta, one row per theta.
@@ -200,10 +195,10 @@ def path_sums(inputs: Floats, columns: Floats, link: LinkNumbers, thetas: Floats
     `inputs` has one column per point of the population.
     """
     n, sums = inputs.shape[1], np.zeros((thetas.shape[0], columns.shape[0]))
-    scores, chances = np.empty(_CHUNK), np.empty(_CHUNK)
+    scores, chances = np.empty(CHUNK), np.empty(CHUNK)
     for k in range(thetas.shape[0]):
-        for start in range(0, n, _CHUNK):
-            eta = scores[: min(_CHUNK, n - start)]
+        for start in range(0, n, CHUNK):
+            eta = scores[: min(CHUNK, n - start)]
             propensity = chances[: eta.size]
             linear_scores(thetas[k], inputs, start, eta)
             propensities(link, eta, propensity)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.lab.kernels.batch_sums import update_products, weigh
+from consequential.lab.kernels.batch_sums import CHUNK, update_products, weigh
 from consequential.lab.kernels.jit import compiled
 from consequential.lab.kernels.links import linear_scores, sigmoids
 
 Floats = NDArray[np.float64]
+# next to no penalty, but enough for features that are collinear and labels that are separable
+RIDGE = 1e-4
 
 
 @compiled
@@ -75,11 +77,6 @@ def mean_squares(inputs: Floats) -> Floats:
     return scale
 
 
-_CHUNK = 1024
-# next to no penalty, but enough for features that are collinear and labels that are separable
-RIDGE = 1e-4
-
-
 @compiled
 def _set_derivatives(
     inputs: Floats, label: Floats, weights: Floats, theta: Floats, gradient: Floats,
@@ -91,10 +88,10 @@ def _set_derivatives(
         gradient[0, j] = 0.0
         for k in range(m):
             hessian[j, k] = 0.0
-    scores, residuals = np.empty(_CHUNK), np.empty((1, _CHUNK))
-    curvatures, factors = np.empty(_CHUNK), np.empty((m, _CHUNK))
-    for start in range(0, label.size, _CHUNK):
-        n = min(_CHUNK, label.size - start)
+    scores, residuals = np.empty(CHUNK), np.empty((1, CHUNK))
+    curvatures, factors = np.empty(CHUNK), np.empty((m, CHUNK))
+    for start in range(0, label.size, CHUNK):
+        n = min(CHUNK, label.size - start)
         eta, curvature = scores[:n], curvatures[:n]
         linear_scores(theta, inputs, start, eta)
         outcome, weight = label[start : start + n], weights[start : start + n]
@@ -110,10 +107,10 @@ def _set_derivatives(
 @compiled
 def _largest_score(inputs: Floats, step: Floats, weights: Floats) -> float:
     """Return the largest `|inputs . step|` of the rows that count."""
-    scores = np.empty(_CHUNK)
+    scores = np.empty(CHUNK)
     largest = np.int64(0)
-    for start in range(0, weights.size, _CHUNK):
-        eta = scores[: min(_CHUNK, weights.size - start)]
+    for start in range(0, weights.size, CHUNK):
+        eta = scores[: min(CHUNK, weights.size - start)]
         weight = weights[start : start + eta.size]
         linear_scores(step, inputs, start, eta)
         for i in range(eta.size):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from consequential.lab.kernels.batch_sums import Codes, batch_shares, objective_value
+from consequential.lab.kernels.batch_sums import CHUNK, Codes, batch_shares, objective_value
 from consequential.lab.kernels.compiled_ascent import Ascent, ascend, fitted_sizes
 from consequential.lab.kernels.functionals import (
     ACCEPTED,
@@ -35,8 +35,6 @@ from consequential.policy.links import LinkNumbers
 Floats = NDArray[np.float64]
 
 NOBODY_ACCEPTED, LABELS_ALIKE = -1, -2  # reasons why there was no update, see `Outcome`
-
-_CHUNK = 1024
 
 
 class StepPeople(NamedTuple):
@@ -135,11 +133,11 @@ def decide(
     Return how many accepted people have label 1, the sum of the weights, that of their squares, and
     how many are above 0.
     """
-    scores = np.empty(min(weights.size, _CHUNK))
+    scores = np.empty(min(weights.size, CHUNK))
     below, flat, floor = link
     positives, total, squares, count = 0.0, 0.0, 0.0, 0.0
-    for start in range(0, weights.size, _CHUNK):
-        n = min(_CHUNK, weights.size - start)
+    for start in range(0, weights.size, CHUNK):
+        n = min(CHUNK, weights.size - start)
         eta, here = scores[:n], weights[start : start + n]
         drawn, label = people.uniforms[start : start + n], people.label[start : start + n]
         linear_scores(theta, people.inputs, start, eta)

@@ -59,7 +59,7 @@ class LendingTable:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LendingTable:
         """Read what `save` wrote."""
-        return cls(**load_columns(path, _FORMAT, [_SCHEMA])[0])
+        return cls(**load_columns(path, _FORMAT, _SCHEMA)[0])
 
     @classmethod
     def joined(cls, pieces: Sequence[LendingTable]) -> LendingTable:

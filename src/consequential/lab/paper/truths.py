@@ -29,6 +29,11 @@ ORIENTATIONS = {"compas": "no re-arrest as y = 1", "compas-rearrest": "re-arrest
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
+_STEEPEST = 60.0  # a logistic policy this steep is a threshold for nearly everybody
+_PENALTIES = (0.0, *10.0 ** np.arange(-1.0, 4.1, 0.5))  # from no matter to nothing but the gap
+_STARTS = 64  # random ones per penalty; with 16 the best found differs from seed to seed
+_KEPT = 3  # places from which a search goes on
 
 
 def _once(function: Function) -> Function:
@@ -171,13 +176,6 @@ def held_out_deviations(runs: Runs, name: str, strategy: str, penalty: float) ->
 def _held_out(name: str, seed: int) -> Population:
     """Return the people of a table that the runs of a seed never saw."""
     return table(name).for_seed(seed).held_out
-
-
-SMALL_GAP = 0.01  # one accepted person in a hundred: no table here can tell it from none
-_STEEPEST = 60.0  # a logistic policy this steep is a threshold for nearly everybody
-_PENALTIES = (0.0, *10.0 ** np.arange(-1.0, 4.1, 0.5))  # from no matter to nothing but the gap
-_STARTS = 64  # random ones per penalty; with 16 the best found differs from seed to seed
-_KEPT = 3  # places from which a search goes on
 
 
 def distinct(population: Population) -> Population:

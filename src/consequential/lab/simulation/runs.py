@@ -26,8 +26,14 @@ Floats = NDArray[np.float64]
 
 FORMAT = "consequential runs"
 SCHEMA = 2
-_READABLE = (1, 2)  # 1 had no thetas
 METRICS = ("utility", "effective_utility", "benefit_gap", "acceptance", "effective_sample_size")
+LABELS = {
+    "utility": "utility",
+    "effective_utility": "effective utility (while learning)",
+    "benefit_gap": "benefit gap",
+    "acceptance": "share accepted",
+    "effective_sample_size": "effective sample size",
+}
 
 
 class RunsError(ValueError):
@@ -227,7 +233,7 @@ class Runs:
     def load(cls, path: str | os.PathLike[str]) -> Runs:
         """Read runs that `save` wrote."""
         try:
-            return cls._from_columns(*load_columns(path, FORMAT, _READABLE))
+            return cls._from_columns(*load_columns(path, FORMAT, SCHEMA))
         except UnreadableFileError as error:
             raise RunsError(str(error)) from None
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -237,7 +243,7 @@ class Runs:
     @classmethod
     def _from_columns(cls, columns: Columns, about: dict[str, Any]) -> Runs:
         starts = np.flatnonzero(columns["time_step"] == 0)
-        inputs = about.get("inputs", [0] * len(starts))
+        inputs = about["inputs"]
         thetas = [columns.pop(_theta_column(k)) for k in range(max(inputs, default=0))]
         runs = []
         for k, piece in enumerate(np.split(np.arange(len(columns["seed"])), starts[1:])):
@@ -285,15 +291,6 @@ def _storable(policy: DecisionRule | None) -> dict[str, Any] | None:
         return None if policy is None else encode_rule(policy)
     except PolicyError:
         return None  # a classifier that cannot be stored: its metrics are kept
-
-
-LABELS = {
-    "utility": "utility",
-    "effective_utility": "effective utility (while learning)",
-    "benefit_gap": "benefit gap",
-    "acceptance": "share accepted",
-    "effective_sample_size": "effective sample size",
-}
 
 
 def plot_metric(
