@@ -208,6 +208,16 @@ def test_a_folder_that_could_not_be_written_leaves_the_old_one(folder):
     assert list(folder.parent.iterdir()) == [folder]
 
 
+def test_the_names_in_a_folder_are_on_disk_before_it_has_its_own(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    with new_folder(tmp_path / "folder", mode=0o700) as new:
+        (new / "a").write_text("new")
+    made = (tmp_path / "folder").stat()
+    assert synced == [made.st_ino]
+    assert made.st_mode & 0o777 == 0o700
+
+
 def test_only_an_empty_folder_is_replaced_without_asking(folder, tmp_path):
     with pytest.raises(OSError, match="not empty"), new_folder(folder):
         pass

@@ -61,7 +61,7 @@ def write_atomically(
 
 
 @contextmanager
-def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+def new_folder(target: Path, *, replace: bool = False, mode: int = 0o777) -> Iterator[Path]:
     """Give a temporary folder to write to, which becomes `target` when everything is in it.
 
     An empty folder may be there before, any other only with `replace`: it is renamed to
@@ -71,9 +71,10 @@ def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     put_back(target)
     unfinished = _unfinished(target)
     shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process that had our id
-    unfinished.mkdir()
+    unfinished.mkdir(mode=mode)
     try:
         yield unfinished
+        sync(unfinished)
         if target.exists():
             shutil.copymode(target, unfinished)
             if replace:
@@ -96,6 +97,17 @@ def put_back(target: Path) -> None:
                 shutil.rmtree(aside.rename(_unfinished(target)))
             else:
                 aside.rename(target)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk."""
+    if sys.platform == "win32" and path.is_dir():  # where a folder cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _aside(target: Path) -> Path:

@@ -9,6 +9,7 @@ import pytest
 from trial import Served, Trial
 
 from consequential.cli import main
+from consequential.service.database import open_store
 from consequential.service.settings import ServiceSettings
 
 
@@ -33,6 +34,17 @@ def test_the_example_can_be_served_and_the_lines_it_prints_work(tmp_path, capsys
         if not place.endswith("decisions"):
             assert httpx.get(served.url + place, headers=headers).status_code == 200
     assert served.stop() == 0
+
+
+def test_in_a_folder_that_is_open_to_others_the_databases_are_not(tmp_path):
+    tmp_path.chmod(0o755)
+    assert main(["init", str(tmp_path)]) == 0
+    store = open_store(ServiceSettings.load(tmp_path))
+    with store.write(), store.write_sensitive():
+        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("*.db*")}
+    store.close()
+    assert {"service.db", "sensitive.db", "sensitive.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}
 
 
 def test_a_folder_that_has_a_service_is_left_as_it_is(tmp_path, capsys):

@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -79,9 +80,21 @@ def test_an_export_says_how_it_is_read(directory, tmp_path, capsys):
     assert main(asked) == 2
     assert main([*asked, "--overwrite", "--since", "2020-01-01", "--until", "2021-01-01"]) == 0
     assert "rows 0" in capsys.readouterr().out
-    assert main([*asked, "--since", "yesterday"]) == 2
+    assert main([*asked, "--overwrite", "--since", "yesterday"]) == 2
     assert main(["export", str(directory), "--loop", "other"]) == 2
     assert "no loop 'other'; there are lending" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["export", "report"])
+def test_a_file_that_is_there_is_refused_before_any_work(tmp_path, capsys, command):
+    out = tmp_path / "out"
+    out.write_text("mine")
+    nowhere = str(tmp_path / "nowhere")  # what would be said next
+    assert main([command, nowhere, "--loop", LOOP, "--out", str(out)]) == 2
+    assert "choose another file with --out, or give --overwrite" in capsys.readouterr().err
+    assert main([command, nowhere, "--loop", LOOP, "--out", str(out), "--overwrite"]) == 2
+    assert "no service.json" in capsys.readouterr().err
+    assert out.read_text() == "mine"
 
 
 def test_verify_prints_what_was_changed(directory, capsys):
@@ -178,10 +191,32 @@ def test_a_backup_has_the_secret_and_can_be_served(directory, tmp_path, capsys):
     ids = decide_on(directory, 5)
     assert main(["backup", str(directory), "--out", str(tmp_path / "copy")]) == 0
     assert "keep it as safe" in capsys.readouterr().out
-    assert (tmp_path / "copy" / "secret").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
+    for name in ("secret", "service.db", "sensitive.db"):
+        assert (tmp_path / "copy" / name).stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "copy" / "service.json").read_text()) == {"database": ""}
     assert main(["verify", str(tmp_path / "copy"), "--decision", ids[0]]) == 0
     assert LOOP in str(opened_loops(tmp_path / "copy"))
+
+
+def test_a_backup_that_fails_leaves_nothing(directory, tmp_path):
+    (directory / "cohorts").mkdir()
+    (directory / "cohorts" / "lost").symlink_to("nowhere")
+    assert main(["backup", str(directory), "--out", str(tmp_path / "copy")]) == 2
+    assert list(tmp_path.iterdir()) == [directory]
+
+
+def test_of_two_backups_to_one_folder_one_is_made(directory, tmp_path):
+    store, settings = opened(directory)
+    copy = tmp_path / "copy"
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(back_up, store, settings, copy) for _ in range(2)]
+    store.close()
+    failed = [each.exception() for each in made]
+    assert failed.count(None) == 1
+    assert any(isinstance(each, OSError) for each in failed)
+    assert opened_loops(copy) == ["lending"]
+    assert sorted(tmp_path.iterdir()) == [copy, directory]
 
 
 def opened_loops(directory) -> list[str]:

@@ -14,7 +14,13 @@ from trial import Trial, application, make_trial, served_here
 from consequential.service import schema
 from consequential.service.applications import read_application
 from consequential.service.closing import close_day
-from consequential.service.database import DatabaseError, connected, migration_sql, open_store
+from consequential.service.database import (
+    DatabaseError,
+    connected,
+    migrate,
+    migration_sql,
+    open_store,
+)
 from consequential.service.deciding import live_loops
 from consequential.service.problems import Problem
 from consequential.service.records import now, stamp
@@ -148,11 +154,14 @@ def test_the_sql_for_administrators_has_every_table():
     assert "%%" not in statements
 
 
-def test_a_database_of_a_newer_version_is_refused(tmp_path):
+@pytest.mark.parametrize("door", [open_store, migrate])
+@pytest.mark.parametrize("version", ["0001", "9999"])
+def test_a_database_of_another_version_is_refused(tmp_path, version, door):
     trial = make_trial(tmp_path)
-    execute(trial, schema.loop, "update alembic_version set version_num = '9999'")
-    with pytest.raises(DatabaseError, match="newer"):
-        open_store(trial.settings)
+    execute(trial, schema.loop, f"update alembic_version set version_num = '{version}'")
+    told = rf"another version.*{version}.*start a new service with `consequential init`"
+    with pytest.raises(DatabaseError, match=told):
+        door(trial.settings)
 
 
 def test_a_postgresql_without_tables_or_without_fsync_is_refused(tmp_path):

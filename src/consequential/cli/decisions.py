@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from consequential.cli.log_options import NamedRule, named, read_rows, sensitive_names
-from consequential.cli.results import check_writable
+from consequential.cli.results import check_new_file
 from consequential.files import write_atomically
 from consequential.log.attributes import intersection
 from consequential.policy import DecisionRule, Policy, ThresholdPolicy
@@ -36,7 +35,10 @@ _ORDINARY = "no single feature at its reference value would raise the score"
 
 def decide(options: argparse.Namespace) -> int:
     """Draw a decision for each row of a file, and write it with its propensity and reasons."""
-    _check_out(options)
+    inputs = [options.file, Path(options.policy)]
+    check_new_file(options.out, overwrite=options.overwrite, inputs=inputs)
+    if options.id in _WRITTEN:
+        raise ValueError(f"--id {options.id} has the name of a column that is written: rename it")
     rule = NamedRule.read(options.policy)
     rule.check_groups_given(options.sensitive)
     table, notes = read_rows(options.file)
@@ -184,23 +186,6 @@ def _list_undecided(undecided: dict[int, str], options: argparse.Namespace) -> N
             f"{count} of {options.file} cannot be decided, so nothing is written: correct the "
             "file, or leave such rows without a decision with --allow-undecided"
         )
-
-
-def _check_out(options: argparse.Namespace) -> None:
-    """Refuse a place for the decisions before any work."""
-    out = Path(os.path.realpath(options.out))  # through a symbolic link
-    # what /dev/stdout leads to may have no path
-    if (options.out.exists() or out.exists()) and not out.is_file():
-        kind = "folder" if out.is_dir() else "device or a pipe"
-        raise OSError(f"{options.out} is a {kind}: name a file with --out")
-    check_writable(out.parent, "--out")
-    inputs = [each for each in (options.file, Path(options.policy)) if each.exists()]
-    if out.exists() and any(out.samefile(each) for each in inputs):
-        raise OSError(f"{out} is read by this command: choose another file with --out")
-    if out.exists() and not options.overwrite:
-        raise OSError(f"{out} exists: choose another file with --out, or give --overwrite")
-    if options.id in _WRITTEN:
-        raise ValueError(f"--id {options.id} has the name of a column that is written: rename it")
 
 
 def _write(table: Any, options: argparse.Namespace) -> None:

@@ -139,9 +139,11 @@ def key(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Write the decisions of a loop to a Parquet file, or a table's rows as they were written."""
+    from consequential.cli.results import check_new_file
     from consequential.service.exports import UNKNOWN, copy_of, export, log_columns
     from consequential.service.loops import settings_in_force
 
+    check_new_file(options.out, overwrite=options.overwrite)
     since, until = _moment(options.since, _BEGINNING), _moment(options.until, _END)
     sensitive = not options.without_sensitive
     with _opened(options) as (store, _):
@@ -223,10 +225,12 @@ def forget(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Write all about a loop to one HTML file."""
+    from consequential.cli.results import check_new_file
     from consequential.service.pages.report import report
     from consequential.service.records import now
     from consequential.service.state import Service
 
+    check_new_file(options.out, overwrite=options.overwrite)
     with _opened(options) as (store, settings):
         page = report(Service(settings, store), options.loop, now())
     write_atomically(options.out, page, replace=options.overwrite)

@@ -164,6 +164,20 @@ def check_writable(folder: Path, option: str) -> None:
         raise OSError(f"cannot write to {folder}: choose another place with {option}")
 
 
+def check_new_file(out: Path, *, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
+    """Refuse a place for the file that a command writes, before any work."""
+    place = Path(os.path.realpath(out))  # through a symbolic link
+    # what /dev/stdout leads to may have no path
+    if (out.exists() or place.exists()) and not place.is_file():
+        kind = "folder" if place.is_dir() else "device or a pipe"
+        raise OSError(f"{out} is a {kind}: name a file with --out")
+    check_writable(place.parent, "--out")
+    if place.exists() and any(each.exists() and place.samefile(each) for each in inputs):
+        raise OSError(f"{place} is read by this command: choose another file with --out")
+    if place.exists() and not overwrite:
+        raise OSError(f"{place} exists: choose another file with --out, or give --overwrite")
+
+
 def command_line(command: str, file: str, parameters: dict[str, Any]) -> str:
     """Return a command with all its options, as a shell takes it."""
     words = ["consequential", command, file]

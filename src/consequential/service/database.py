@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from consequential.files import new_folder, sync
 from consequential.service.settings import ServiceSettings
 
 _WAIT = 30  # seconds for another process that writes
@@ -73,15 +74,10 @@ def open_store(settings: ServiceSettings) -> Store:
         undo.callback(store.close)
         for part, engine in _parts(store):
             with _usable(engine) as connection:
-                found, newest = _version(connection, part), _newest()
-                if found is not None and found > newest:
-                    raise DatabaseError(
-                        f"the database has tables of version {found}, newer than this version of "
-                        f"consequential knows ({newest}): install the version that made them"
-                    )
-                if found != newest and not store.is_sqlite:
+                lacks_tables = _lacks_tables(connection, part)
+                if lacks_tables and not store.is_sqlite:
                     raise DatabaseError("the database lacks tables: run consequential migrate")
-                if found != newest:
+                if lacks_tables:
                     _upgrade(connection, part)
                 if not store.is_sqlite:
                     _check_durable(connection)
@@ -98,11 +94,12 @@ def connected(settings: ServiceSettings) -> Store:
 
 
 def migrate(settings: ServiceSettings) -> None:
-    """Bring the tables of both databases to this version."""
+    """Bring the tables of both databases to this version; refuse those of an unknown one."""
     with closing(connected(settings)) as store:
         for part, engine in _parts(store):
             with _usable(engine) as connection:
-                _upgrade(connection, part)
+                if _lacks_tables(connection, part):
+                    _upgrade(connection, part)
 
 
 def migration_sql() -> str:
@@ -182,20 +179,18 @@ def back_up(store: Store, settings: ServiceSettings, target: Path) -> None:
         )
     if target.exists():
         raise FileExistsError(f"{target} exists: choose another folder")
-    unfinished = target.with_name(f".{target.name}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True, mode=0o700)
-    _vacuum(store.main, unfinished / "service.db")
-    _vacuum(store.apart, unfinished / "sensitive.db")
-    (unfinished / "service.json").write_text('{"database": ""}\n', encoding="utf-8")
-    if (settings.directory / "secret").exists():  # it may come from the environment
-        shutil.copy2(settings.directory / "secret", unfinished)
-    if (settings.directory / "cohorts").exists():
-        shutil.copytree(settings.directory / "cohorts", unfinished / "cohorts")
-    for path in unfinished.rglob("*"):
-        _sync(path)
-    unfinished.rename(target)
-    _sync(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(target, mode=0o700) as unfinished:
+        _vacuum(store.main, unfinished / "service.db")
+        _vacuum(store.apart, unfinished / "sensitive.db")
+        (unfinished / "service.json").write_text('{"database": ""}\n', encoding="utf-8")
+        if (settings.directory / "secret").exists():  # it may come from the environment
+            shutil.copy2(settings.directory / "secret", unfinished)
+        if (settings.directory / "cohorts").exists():
+            shutil.copytree(settings.directory / "cohorts", unfinished / "cohorts")
+        for path in unfinished.rglob("*"):
+            sync(path)
+    sync(target.parent)
 
 
 def says_closed(error: IntegrityError) -> bool:
@@ -233,6 +228,9 @@ def _engine(url: str) -> Engine:
         )
     options = {"timeout": _WAIT, "isolation_level": None}
     engine = create_engine(url, connect_args=options, hide_parameters=True)
+    file = Path(str(engine.url.database))
+    if not file.exists():  # SQLite would let others read it; its other files get the same mode
+        file.touch(mode=0o600)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
@@ -258,21 +256,24 @@ def _check_durable(connection: Connection) -> None:
             )
 
 
-def _version(connection: Connection, part: str) -> str | None:
+def _lacks_tables(connection: Connection, part: str) -> bool:
+    """Whether tables of this version are missing; refuse tables of a version unknown to it."""
     from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
     options = {"version_table_schema": _schema(connection, part)}
-    return MigrationContext.configure(connection, opts=options).get_current_revision()
+    found = MigrationContext.configure(connection, opts=options).get_current_revision()
+    script = ScriptDirectory.from_config(_config(part, sqlite=True))
+    if found not in (None, *(each.revision for each in script.walk_revisions())):
+        raise DatabaseError(
+            f"the database was made by another version of consequential (its tables: {found}): "
+            "install that version, or start a new service with `consequential init`"
+        )
+    return found != script.get_current_head()
 
 
 def _schema(connection: Connection, part: str) -> str | None:
     return "sensitive" if part == "sensitive" and connection.dialect.name != "sqlite" else None
-
-
-def _newest() -> str:
-    from alembic.script import ScriptDirectory
-
-    return str(ScriptDirectory.from_config(_config("main", sqlite=True)).get_current_head())
 
 
 def _upgrade(connection: Connection, part: str) -> None:
@@ -295,16 +296,9 @@ def _config(part: str, *, sqlite: bool) -> Any:
 
 
 def _vacuum(engine: Engine, file: Path) -> None:
+    file.touch(mode=0o600)  # as the one that is copied, wherever the copy is taken
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("vacuum into ?", (str(file),))
     finally:
         connection.close()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from consequential.service import schema
 
-revision = "0001"
+revision = "2026_11_tables"
 down_revision = None
 
 _REFUSE_CHANGE = """
