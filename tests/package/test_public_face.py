@@ -51,7 +51,8 @@ def public(kind) -> list[str]:
 
 def test_no_public_name_is_given_twice():
     names = [*cq.__all__, *(name for module in MODULES.values() for name in module.__all__)]
-    assert sorted(names) == sorted(set(names))
+    assert cq.lab.worlds is cq.worlds  # the one module that is found in two places
+    assert sorted(names) == sorted([*set(names), "worlds"])
 
 
 def test_the_top_level_stays_small():

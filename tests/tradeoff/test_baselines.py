@@ -144,8 +144,8 @@ def test_without_fairlearn_its_row_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize(("cost", "most"), [(0.2, 1.0), (0.9, 0.5)])
-def test_fairlearn_minimises_the_costs_of_the_rows(world, cost, most):
-    log = world.collect(cq.AcceptAll(), 2000, np.random.default_rng(0))
+def test_fairlearn_minimises_the_costs_of_the_rows(cost, most):
+    log = first().collect(cq.AcceptAll(), 2000, np.random.default_rng(0))
     log = replace(log, cost=np.full(len(log), cost))
     policy = Reduction(0.5, fairness="demographic_parity", max_gap=1.0).fit_log(log).policy_
     accepted = policy.propensity(log.features).mean()
