@@ -68,7 +68,8 @@ def check_runs(command, every) -> None:
     assert set(died) == {str(-signal.SIGKILL), "2", "0"}  # killed, unable to write, or done
     assert "0" in left  # killed before the first file
     assert len(set(left)) > 2
-    assert len(died) > 30 / every
+    # every file takes two calls at least, a sync and a rename, and each call is tried in two ways
+    assert len(died) > 4 * max(map(int, left)) / every
 
 
 @posix
